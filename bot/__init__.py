@@ -1,0 +1,1 @@
+"""The brain and the wiring: agent, models, tools, commands, composition root."""

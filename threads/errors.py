@@ -1,0 +1,105 @@
+"""The root of the one error hierarchy, with the leaves that the domain and the edges raise themselves.
+
+`bot.errors` adds the leaves of the brain and holds every sentence that a person may read. Code branches on the
+type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Code = Literal[
+    "config_invalid", "shape_invalid", "schema_mismatch", "output_invalid",
+    "rate_limited", "timeout", "unavailable", "connection",
+    "auth", "payment", "model_not_found", "bad_request", "content_policy",
+    "missing_streaming", "missing_tool_calling", "missing_vision", "context_window_too_small",
+    "context_overflow",
+    "tool_timeout", "tool_busy", "tool_rate_limited",
+    "tool_denied", "tool_invalid_input", "tool_malformed_output", "tool_not_found", "tool_failed",
+    "sandbox_error",
+    "budget_exceeded", "turn_timeout", "step_limit", "loop_detected", "mailbox_full", "overloaded",
+    "store_unavailable", "context_corrupt",
+    "transport_rate_limited", "transport_unavailable", "transport_rejected",
+    "mcp_unavailable", "skill_missing", "lifecycle_failure",
+    "turn_stopped", "tool_cancelled", "shutdown",
+    "internal",
+]  # fmt: skip
+
+
+class BotError(Exception):
+    """Something that went wrong in a way we have a name for.
+
+    ``fields`` are structured facts for logs and reports (thread_id, provider, model, tool, attempt,
+    retry_after in seconds); a wrapped error is chained with ``raise … from`` and keeps its code.
+    """
+
+    code: Code = "internal"
+    retryable: bool = False
+
+    def __init__(self, message: str = "", **fields: str | float | None) -> None:
+        super().__init__(message or self.code)
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
+
+class StoreUnavailable(BotError):
+    """The disk refused a write (full, read-only, failing); what was in memory is kept."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class ContextCorrupt(BotError):
+    """Nothing of a context file can be used."""
+
+    code = "context_corrupt"
+
+
+class NewerSchema(BotError):
+    """A file was written by a newer version of the program; it is left untouched."""
+
+    code = "schema_mismatch"
+
+
+class MailboxFull(BotError):
+    """The thread already has as many messages waiting as it may hold."""
+
+    code = "mailbox_full"
+
+
+class TurnTimeout(BotError):
+    """The turn ran past its deadline."""
+
+    code = "turn_timeout"
+
+
+class PostFailed(BotError):
+    """A post did not get through.
+
+    ``maybe_posted`` is true when the platform may have stored it all the same (a cut connection, a 5xx after
+    the fact): look for the post's key before trying again. ``retry_after`` is the platform's word, in seconds.
+    """
+
+    maybe_posted = False
+
+    def __init__(
+        self, message: str = "", *, maybe_posted: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.maybe_posted = maybe_posted
+        self.retry_after = retry_after
+
+
+class TransportRateLimited(PostFailed):
+    code = "transport_rate_limited"
+    retryable = True
+
+
+class TransportUnavailable(PostFailed):
+    code = "transport_unavailable"
+    retryable = True
+
+
+class TransportRejected(PostFailed):
+    """The platform refuses this post for good (no permission, channel gone)."""
+
+    code = "transport_rejected"

@@ -1,0 +1,259 @@
+"""The words everything else is written in: values only, no I/O, no policy, no platform."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadId:
+    """Where a conversation lives, for example ``slack:T1:C123:1700000000.1``.
+
+    Only ``root`` may hold a colon, so that the text form can be parsed back.
+    """
+
+    transport: str
+    workspace: str
+    channel: str
+    root: str
+
+    def __str__(self) -> str:
+        return f"{self.transport}:{self.workspace}:{self.channel}:{self.root}"
+
+    @classmethod
+    def parse(cls, text: str) -> ThreadId:
+        """Read the text form back; raises ValueError when it has fewer than four parts."""
+        transport, workspace, channel, root = text.split(":", 3)
+        return cls(transport, workspace, channel, root)
+
+
+def message_key(thread: ThreadId, message_id: str) -> str:
+    """Return what makes a message itself, whatever thread view or event it arrived through."""
+    return f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote a message. ``id`` is the platform's and is what rights hang on; ``name`` is for reading."""
+
+    id: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601."""
+
+    id: str
+    thread: ThreadId
+    author: Author
+    text: str
+    sent_at: str = ""
+
+    @property
+    def key(self) -> str:
+        return message_key(self.thread, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The person changed a message; it counts only while the message's turn has not started."""
+
+    id: str
+    thread: ThreadId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """The person took a message back; it counts only while the message's turn has not started."""
+
+    id: str
+    thread: ThreadId
+
+
+Inbound = Incoming | Edited | Deleted
+Sink = Callable[[Inbound], Awaitable[None]]
+"""Takes one event. When it returns, the event is on disk and may be acknowledged to the platform.
+
+Raises `threads.errors.StoreUnavailable` when it could not be made durable: do not acknowledge it then.
+"""
+
+OutgoingKind = Literal["reply", "notice", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One post. ``key`` is the same however often it is tried; ``reply_to`` is the message it answers."""
+
+    thread: ThreadId
+    key: str
+    text: str
+    kind: OutgoingKind = "reply"
+    reply_to: str = ""
+
+
+Outcome = Literal[
+    "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered"
+]
+"""How an accepted message can end: exactly one of these, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A provider's reasoning. ``raw`` goes back byte-identical, and only to the model that wrote it."""
+
+    text: str
+    model: str
+    raw: dict[str, JsonValue] = field(default_factory=dict)
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish. ``malformed`` is the raw text of arguments that were no JSON object: never run those."""
+
+    id: str
+    name: str
+    arguments: dict[str, JsonValue]
+    malformed: str = ""
+    type: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool gave back. ``content`` is the JSON result as text, exactly as the model reads it."""
+
+    call_id: str
+    content: str
+    is_error: bool = False
+    type: Literal["tool_result"] = "tool_result"
+
+
+Block = Annotated[Text | Thinking | ToolCall | ToolResult, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation as the model sees it.
+
+    ``source`` is the id of the incoming message that a user entry came from, so that a turn served again
+    after a crash recognises it; ``model`` is the ``provider/model`` that wrote an assistant entry.
+    """
+
+    role: Literal["user", "assistant"]
+    blocks: tuple[Block, ...]
+    source: str = ""
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(block.text for block in self.blocks if isinstance(block, Text))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [block for block in self.blocks if isinstance(block, ToolCall)]
+
+    @property
+    def results(self) -> list[ToolResult]:
+        return [block for block in self.blocks if isinstance(block, ToolResult)]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A message was taken: show a sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the answer's visible text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextReset:
+    """Forget the text shown since the last step began: the call failed and will be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The turn waits ``seconds`` for something outside, and holds no slot meanwhile."""
+
+    reason: str
+    seconds: float
+    attempt: int = 0
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The wait is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    name: str
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    name: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettled:
+    """The message at hand has its outcome; nothing more of this turn follows."""
+
+    outcome: Outcome
+
+
+TurnEvent = TurnStarted | TextDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished | TurnSettled
+OnEvent = Callable[[TurnEvent], Awaitable[None]]
+
+
+class Turn(Protocol):
+    """What a run may see and do: one incoming message, its thread's conversation, and a listener."""
+
+    @property
+    def incoming(self) -> Incoming: ...
+
+    @property
+    def correlation_id(self) -> str: ...
+
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation so far, oldest first; change it only through ``add`` and ``replace``."""
+        ...
+
+    async def add(self, *messages: Message) -> None:
+        """Append to the conversation and checkpoint it."""
+        ...
+
+    async def replace(self, messages: list[Message]) -> None:
+        """Put a repaired conversation in place of the current one; the next checkpoint makes it durable."""
+        ...
+
+    async def steer(self) -> list[Incoming]:
+        """Return messages that arrived meanwhile and join this turn; empty when the thread queues."""
+        ...
+
+    async def tell(self, event: TurnEvent) -> None:
+        """Let the person see what goes on."""
+        ...
+
+
+Run = Callable[[Turn], Awaitable[str]]
+"""Answers a turn: returns the text to post, or raises; whatever it raises ends only this turn."""

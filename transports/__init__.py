@@ -1,0 +1,1 @@
+"""The edges: one module or folder per chat platform."""

@@ -1,0 +1,43 @@
+"""What a chat platform must do for us, and nothing it may know about us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from threads.model import Outgoing, Sink, ThreadId, TurnEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """``find``: a post can be looked up by its key. ``max_text``: how many characters a post may hold."""
+
+    find: bool = False
+    max_text: int = 1_000_000
+
+
+class Transport(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def serve(self, sink: Sink) -> None:
+        """Hand every event to *sink* until cancelled or, for a console, until the input ends."""
+        ...
+
+    async def post(self, outgoing: Outgoing) -> str:
+        """Post and return the platform's id of the post. Raises `threads.errors.PostFailed`."""
+        ...
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        """Return the platform's id of the post with this key, if the platform shows one.
+
+        Raises `threads.errors.PostFailed` when the platform cannot be asked now.
+        """
+        ...
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Show what goes on in the turn of this message. Never blocks, never raises, may drop."""
+        ...
