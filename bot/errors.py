@@ -1,17 +1,16 @@
-"""What can go wrong, and the one place where it becomes a sentence for a person.
+"""What can go wrong in the brain: the leaves of models, tools and limits, and the report that operators get.
 
-The hierarchy starts in `threads.errors`; here are the leaves of models, tools and limits. `explain` turns any
-exception into the text that a thread may read; `report` into the structured record that logs and audit keep.
+The hierarchy starts in `threads.errors`; the sentences that a person may read are in `threads.wording`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
 from threads.errors import BotError, Code
+from threads.wording import FRIENDLY, UNKNOWN, code_of, first_cause
 
 
 class ConfigInvalid(BotError):
@@ -136,58 +135,6 @@ class StepLimit(BotError):
 
 class LoopDetected(BotError):
     code = "loop_detected"
-
-
-UNKNOWN = "Something went wrong. Try sending your message again."
-UNREACHABLE = "I'm having trouble reaching my AI provider. Try again in a moment."
-
-FRIENDLY: Mapping[Code, str] = {
-    "rate_limited": "My AI provider is limiting how fast I may ask, and waiting did not help. "
-    "Try again in a few minutes.",
-    "timeout": UNREACHABLE,
-    "unavailable": UNREACHABLE,
-    "connection": UNREACHABLE,
-    "auth": "My AI provider does not accept my key. Whoever runs this bot needs to check it.",
-    "payment": "My AI provider says the account is out of credit. Whoever runs this bot needs to top it up.",
-    "model_not_found": "My AI provider does not know the model I am set to use. "
-    "Whoever runs this bot needs to choose another one.",
-    "bad_request": "My AI provider did not accept this request. Try rephrasing it, or start over with /new.",
-    "content_policy": "My AI provider declined to answer this. Try putting it another way.",
-    "context_overflow": "This conversation has grown too long for the model. Start over with /new.",
-    "output_invalid": "The model returned nothing I can show. Try asking in another way.",
-    "tool_timeout": "A command I was running timed out. Let me know if you'd like me to try again.",
-    "turn_timeout": "This took longer than I may spend on one message, so I stopped. "
-    "Try asking for a smaller part of it.",
-    "step_limit": "I used up the steps I may take for one message without finishing. "
-    "Tell me to go on, or narrow the task.",
-    "loop_detected": "I kept trying the same thing without getting anywhere, so I stopped. "
-    "Tell me what to do differently.",
-    "mailbox_full": "I still have earlier messages to answer here, so I did not take this one. "
-    "Please send it again later.",
-    "store_unavailable": "I cannot save to my disk right now. Try again in a moment.",
-    "context_corrupt": "I had trouble loading our conversation history. Starting fresh for this thread.",
-    "schema_mismatch": "This conversation was saved by a newer version of me, so I leave it untouched. "
-    "Whoever runs this bot needs to update it.",
-    "internal": UNKNOWN,
-}
-
-
-def first_cause(error: BaseException) -> BaseException:
-    """Return the exception that speaks for a group: its first leaf."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def code_of(error: BaseException) -> Code:
-    """Return the stable code of any exception; what we have no name for is ``internal``."""
-    cause = first_cause(error)
-    return cause.code if isinstance(cause, BotError) else "internal"
-
-
-def explain(error: BaseException, correlation_id: str) -> str:
-    """Return what the thread may read: one friendly sentence and its reference, never ``str(error)``."""
-    return f"{FRIENDLY.get(code_of(error), UNKNOWN)} (ref {correlation_id})"
 
 
 class ErrorReport(BaseModel):

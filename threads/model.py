@@ -231,29 +231,43 @@ class Turn(Protocol):
     def incoming(self) -> Incoming: ...
 
     @property
-    def correlation_id(self) -> str: ...
-
-    @property
     def messages(self) -> list[Message]:
-        """The conversation so far, oldest first; change it only through ``add`` and ``replace``."""
+        """The conversation so far, oldest first; change it only through ``add`` and ``mend``."""
         ...
 
-    async def add(self, *messages: Message) -> None:
-        """Append to the conversation and checkpoint it."""
+    def add(self, *messages: Message) -> None:
+        """Append to the conversation; the next checkpoint makes it durable."""
         ...
 
-    async def replace(self, messages: list[Message]) -> None:
-        """Put a repaired conversation in place of the current one; the next checkpoint makes it durable."""
+    def mend(self, messages: list[Message]) -> None:
+        """Put a repaired conversation in place of the current one."""
         ...
 
-    async def steer(self) -> list[Incoming]:
-        """Return messages that arrived meanwhile and join this turn; empty when the thread queues."""
+    async def checkpoint(self) -> None:
+        """Make the conversation durable. A disk that refuses costs a wait and a note, never the turn."""
+        ...
+
+    async def steer(self, render: Callable[[Incoming], Message]) -> None:
+        """Let messages that arrived meanwhile join this turn, rendered; nothing in a thread that queues."""
         ...
 
     async def tell(self, event: TurnEvent) -> None:
-        """Let the person see what goes on."""
+        """Let the person see what goes on; `Waiting` gives the turn's slot back until `Resumed`."""
         ...
 
 
 Run = Callable[[Turn], Awaitable[str]]
 """Answers a turn: returns the text to post, or raises; whatever it raises ends only this turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be held and how long it may take; counts, and seconds. Infinity is no limit."""
+
+    mailbox: int = 20
+    running_turns: float = 256
+    running_turns_per_user: float = 4
+    turn_timeout_s: float = 900
+    idle_timeout_s: float = 600
+    attempts: int = 3
+    busy: Literal["steer", "queue"] = "steer"

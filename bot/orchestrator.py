@@ -1,0 +1,119 @@
+"""From a transport's event to a thread's mailbox, and back to work after a restart.
+
+`receive` makes an event durable; `route` then decides, synchronously and in the journal's order, where it goes. An
+exception in here is a bug that ends the process: the journal knows what is owed, and the next start pays it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bot.commands import Command, obey, parse
+from threads import wording
+from threads.delivery import Delivery, Ending, patience
+from threads.errors import MailboxFull, StoreUnavailable
+from threads.journal import Journal
+from threads.lines import scrub
+from threads.model import Deleted, Edited, Inbound, Incoming, ThreadId
+from threads.records import Owed
+from threads.recovery import plan
+from threads.registry import Registry
+
+log = logging.getLogger(__name__)
+
+
+class Orchestrator:
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        *,
+        journal: Journal,
+        registry: Registry,
+        delivery: Delivery,
+        allowed: Callable[[Incoming], bool],
+        model: str,
+    ) -> None:
+        self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
+        self._allowed, self._model = allowed, model
+        self._refusing: dict[ThreadId, list[Owed]] = {}
+
+    async def receive(self, event: Inbound) -> None:
+        """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
+        match event:
+            case Incoming():
+                await self._journal.receive(replace(event, text=scrub(event.text)))
+            case Edited():
+                await self._journal.amend(replace(event, text=scrub(event.text)))
+            case Deleted():
+                await self._registry.withdraw(event)
+            case _:
+                assert_never(event)
+
+    def route(self, owed: Owed, *, recovered: bool = False) -> None:
+        """Send a durable message where it belongs; never waits."""
+        incoming = owed.incoming
+        if not self._allowed(incoming):
+            stranger = Ending("refused", wording.NOT_ALLOWED, "notice")
+            self._tasks.start_soon(self._delivery.insist, owed, stranger)
+        elif command := parse(incoming.text):
+            self._tasks.start_soon(self._obey, command, owed)
+        else:
+            try:
+                self._registry.tell(owed, recovered=recovered)
+            except MailboxFull:
+                self._refuse(owed)
+
+    def recover(self, now: datetime, *, max_age_s: float, resume: bool) -> None:
+        """Take up what the last process left; call before any transport serves."""
+        found = plan(self._journal.ledger, now, max_age_s=max_age_s, resume=resume)
+        for owed in found.serve:
+            self.route(owed, recovered=True)
+        for stale in found.stale.values():
+            self._tasks.start_soon(
+                self._conclude, stale, Ending("failed", wording.stale(len(stale)), "notice")
+            )
+        if found.serve or found.stale:
+            log.info(
+                "recovery: %d to serve, %d threads with stale messages", len(found.serve), len(found.stale)
+            )
+
+    async def _obey(self, command: Command, owed: Owed) -> None:
+        """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
+        text = ""
+        for pause in patience():
+            try:
+                if owed.intent is None:
+                    text = await obey(command, owed, self._registry, self._model)
+                break
+            except StoreUnavailable:
+                await anyio.sleep(pause)
+        await self._delivery.insist(owed, Ending("answered", text, "notice"))
+
+    def _refuse(self, owed: Owed) -> None:
+        """Refuse a message; those that come while a refusal is being posted share the next one."""
+        thread = owed.incoming.thread
+        if thread in self._refusing:
+            self._refusing[thread].append(owed)
+        else:
+            self._refusing[thread] = [owed]
+            self._tasks.start_soon(self._refuse_all, thread)
+
+    async def _refuse_all(self, thread: ThreadId) -> None:
+        while refused := self._refusing[thread]:
+            self._refusing[thread] = []
+            await self._conclude(refused, Ending("refused", wording.refused(len(refused)), "notice"))
+        del self._refusing[thread]
+
+    async def _conclude(self, owed: list[Owed], ending: Ending) -> None:
+        """End several messages of a thread with one post, which answers the last of them."""
+        last = owed[-1]
+        await self._delivery.insist(last, ending)
+        for other in owed[:-1]:
+            await self._delivery.insist(other, replace(ending, by=last.received.message_id))

@@ -1,0 +1,120 @@
+"""Reading in the thread's own workspace. Nothing outside it can be named.
+
+Each part of a path is opened from the folder before it without following links, so there is no moment between a
+check and a use: `..`, absolute paths, symlinks, devices, pipes and second names of foreign files are all refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import anyio.to_thread
+from pydantic import BaseModel, Field, JsonValue
+
+from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
+
+from .base import Place
+
+MAX_READ = 20_000
+"""Bytes of one read; the answer says where to go on."""
+
+MAX_ENTRIES = 500
+
+
+class ReadArguments(BaseModel):
+    path: str = Field(description="File to read, relative to the workspace")
+    offset: int = Field(default=0, ge=0, description="Byte to start at")
+
+
+class ListArguments(BaseModel):
+    path: str = Field(default=".", description="Folder to list, relative to the workspace")
+
+
+class ReadFile:
+    name = "read_file"
+    description = f"Read a text file in this thread's workspace, up to {MAX_READ} bytes at a time."
+    risk: ClassVar[Literal["read"]] = "read"
+    arguments: type[BaseModel] = ReadArguments
+
+    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+        assert isinstance(arguments, ReadArguments)
+        return await anyio.to_thread.run_sync(_read, place.workspace, arguments.path, arguments.offset)
+
+
+class ListFiles:
+    name = "list_files"
+    description = "List a folder in this thread's workspace."
+    risk: ClassVar[Literal["read"]] = "read"
+    arguments: type[BaseModel] = ListArguments
+
+    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+        assert isinstance(arguments, ListArguments)
+        return await anyio.to_thread.run_sync(_list, place.workspace, arguments.path)
+
+
+def _read(workspace: Path, path: str, offset: int) -> JsonValue:
+    with _beneath(workspace, path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            raise ToolDenied("Only regular files of this workspace can be read.", tool="read_file")
+        data = os.pread(fd, MAX_READ, offset)
+    end = offset + len(data)
+    if b"\0" in data:
+        return {"binary": True, "size": about.st_size}
+    result: dict[str, JsonValue] = {"text": data.decode("utf-8", "replace"), "size": about.st_size}
+    if end < about.st_size:
+        result["next_offset"] = end
+    return result
+
+
+def _list(workspace: Path, path: str) -> JsonValue:
+    if path in ("", ".", "./") and not workspace.exists():
+        return {"entries": []}
+    with (
+        _beneath(workspace, path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd,
+        closing(os.scandir(fd)) as found,
+    ):
+        entries = sorted(found, key=lambda entry: entry.name)
+        listed: list[JsonValue] = [_entry(entry) for entry in entries[:MAX_ENTRIES]]
+    result: dict[str, JsonValue] = {"entries": listed}
+    if len(entries) > MAX_ENTRIES:
+        result["not_shown"] = len(entries) - MAX_ENTRIES
+    return result
+
+
+def _entry(entry: os.DirEntry[str]) -> JsonValue:
+    about = entry.stat(follow_symlinks=False)
+    kind = "folder" if stat.S_ISDIR(about.st_mode) else "file" if stat.S_ISREG(about.st_mode) else "other"
+    return {"name": entry.name, "kind": kind, "size": about.st_size}
+
+
+@contextmanager
+def _beneath(workspace: Path, path: str, flags: int) -> Iterator[int]:
+    """Open *path* below *workspace*; raises `ToolError`s with a message that names only what the model named."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise ToolDenied("The path leads out of the workspace.", suggestion="Use a path relative to it.")
+    with ExitStack() as opened:
+
+        def step(name: str | Path, flags: int, folder: int | None) -> int:
+            fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            opened.callback(os.close, fd)
+            return fd
+
+        try:
+            fd = step(workspace, os.O_RDONLY | os.O_DIRECTORY, None)
+            for part in parts[:-1]:
+                fd = step(part, os.O_RDONLY | os.O_DIRECTORY, fd)
+            fd = step(parts[-1] if parts else ".", flags, fd)
+        except FileNotFoundError:
+            raise ToolNotFound(
+                f"There is no {path[:200]!r} here.", suggestion="List the folder first."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise ToolInvalidInput(f"{path[:200]!r} cannot be opened.") from error
+        yield fd

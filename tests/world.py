@@ -1,0 +1,169 @@
+"""A whole bot in a test: real orchestrator, actors and storage; a scripted model and a transport that remembers."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from bot.agent import Agent
+from bot.app import Core, open_core
+from bot.llm.model import Completion, Request, Usage
+from bot.tools.base import Toolbox
+from bot.tools.files import ListFiles, ReadFile
+from threads.disk import Disk, PosixDisk
+from threads.errors import PostFailed
+from threads.model import (
+    Author,
+    Incoming,
+    Limits,
+    Message,
+    OnEvent,
+    Outcome,
+    Outgoing,
+    Text,
+    TextDelta,
+    ThreadId,
+    ToolCall,
+    TurnEvent,
+    TurnSettled,
+)
+from transports.base import Capabilities
+
+ANN = Author("U1", "ann")
+T1 = ThreadId("fake", "W", "C1", "1.0")
+T2 = ThreadId("fake", "W", "C2", "2.0")
+
+
+def message(n: int = 1, text: str = "hello", thread: ThreadId = T1, author: Author = ANN) -> Incoming:
+    return Incoming(f"m{n}", thread, author, text, "2026-11-21T10:00:00+00:00")
+
+
+def says(text: str) -> Message:
+    return Message("assistant", (Text(text),), model="fake/one")
+
+
+def calls(name: str, *, id: str = "c1", **arguments: object) -> Message:
+    return Message("assistant", (ToolCall(id, name, arguments),), model="fake/one")
+
+
+Step = Message | Exception | Callable[[], Awaitable[Message]]
+
+
+class Scripted:
+    """A model that plays a script, or says "ok" when it has none left; it keeps every request."""
+
+    name = "fake/one"
+
+    def __init__(self, *script: Step) -> None:
+        self.script = deque(script)
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        self.requests.append(request)
+        step = self.script.popleft() if self.script else says("ok")
+        if isinstance(step, Exception):
+            raise step
+        answer = step if isinstance(step, Message) else await step()
+        if answer.text:
+            await on_event(TextDelta(answer.text))
+        return Completion(answer, Usage(10, 5), "tool_calls" if answer.calls else "end")
+
+
+class Platform:
+    """A chat platform that outlives the bot: it keeps every post, and can refuse, lose or delay some."""
+
+    name = "fake"
+
+    def __init__(self, *, find: bool = True) -> None:
+        self.capabilities = Capabilities(find=find)
+        self.posts: list[Outgoing] = []
+        self.events: list[tuple[str, TurnEvent]] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.faults: deque[Exception | None] = deque()
+        self._changed = anyio.Event()
+
+    async def serve(self, sink: object) -> None:
+        await anyio.sleep_forever()
+
+    async def post(self, outgoing: Outgoing) -> str:
+        fault = self.faults.popleft() if self.faults else None
+        if fault is not None and not (isinstance(fault, PostFailed) and fault.maybe_posted):
+            raise fault
+        self.posts.append(outgoing)
+        if fault is not None:
+            raise fault
+        return f"p{len(self.posts)}"
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        return next((f"p{n}" for n, post in enumerate(self.posts, 1) if post.key == key), None)
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        self.events.append((message_id, event))
+        if isinstance(event, TurnSettled):
+            assert message_id not in self.outcomes, f"{message_id} settled twice"
+            self.outcomes[message_id] = event.outcome
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def until(self, what: Callable[[], bool]) -> None:
+        """Wait until *what* holds; looked at after each event."""
+        with anyio.fail_after(20):
+            while not what():
+                await self._changed.wait()
+
+    async def settled(self, *message_ids: str) -> None:
+        await self.until(lambda: all(m in self.outcomes for m in message_ids))
+
+    @property
+    def texts(self) -> list[str]:
+        return [post.text for post in self.posts]
+
+
+class Clock:
+    """Wall time that moves a millisecond at each look, so that instants differ and are the same in every run."""
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count()
+        self.offset = timedelta()
+
+    def __call__(self) -> datetime:
+        return (
+            datetime(2026, 11, 21, 10, tzinfo=UTC) + self.offset + timedelta(milliseconds=next(self._ticks))
+        )
+
+
+@asynccontextmanager
+async def running(
+    data: Path,
+    platform: Platform,
+    model: object,
+    *,
+    limits: Limits = Limits(),
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+    **settings: object,
+) -> AsyncIterator[Core]:
+    """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
+    toolbox = Toolbox([ReadFile(), ListFiles()], timeout_s={}, default_timeout_s=5)
+    async with anyio.create_task_group() as tasks:
+        core = await open_core(
+            tasks,
+            data,
+            agent=lambda folder: Agent(model, toolbox, "You are kind.", folder),
+            transports=[platform],
+            limits=limits,
+            disk=disk or PosixDisk(),
+            offload=anyio.to_thread.run_sync,
+            now=clock or Clock(),
+            **settings,
+        )
+        yield core
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,143 @@
+"""One thread's conversation, served one message at a time.
+
+The actor is the failure boundary of a turn: whatever a turn raises ends that turn, is explained in the thread, and
+leaves the next message to be served. Only what the actor itself cannot survive (a journal that cannot be written, a
+bug) leaves `serve`; then the registry starts it again, and the message at hand is served first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from . import wording
+from .delivery import Ending
+from .errors import StoreUnavailable, TurnTimeout
+from .mailbox import Mailbox
+from .model import Message, ThreadId, TurnStarted
+from .records import Owed
+from .turn import ActorTurn, Shared, correlation_id
+
+log = logging.getLogger(__name__)
+
+STOP_WITHIN_S = 2.0
+"""A stop is confirmed after this long, even if the turn it ended is still cleaning up."""
+
+
+class Actor:
+    def __init__(self, thread: ThreadId, shared: Shared) -> None:
+        self.mailbox = Mailbox(shared.limits.mailbox)
+        self.current: Owed | None = None
+        self._shared = shared
+        self._context = shared.context(thread)
+        self._messages: list[Message] | None = None
+        self._saved = True
+        self._ending: Ending | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stopped_by = ""
+        self._turn_over = anyio.Event()
+
+    async def serve(self) -> None:
+        """Serve messages until the thread falls silent; after a crash, the one at hand first."""
+        while True:
+            if self.current is None:
+                await self._catch_up()
+                if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
+                    self.current = self.mailbox.take()
+                elif self._saved:
+                    return
+            if self.current is not None:
+                await self._serve_one(self.current)
+                self.current = None
+
+    async def stop(self, by: Owed) -> tuple[int, int]:
+        """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
+        running = self._scope is not None
+        if self._scope is not None:
+            self._stopped_by = by.received.message_id
+            self._scope.cancel()
+            with anyio.move_on_after(STOP_WITHIN_S):
+                await self._turn_over.wait()
+        dropped = self.mailbox.withdraw(lambda owed: owed.received.seq < by.received.seq)
+        await self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
+        return int(running), len(dropped)
+
+    async def forget(self) -> None:
+        """Put the conversation aside and start an empty one. Only between turns."""
+        await self._context.archive()
+        self._messages = None
+
+    def crashed(self, times: int) -> None:
+        """After that many crashes over the message at hand, end it as a dead letter."""
+        if self.current is not None and times >= self._shared.limits.attempts:
+            self._ending = self._dead_letter(self.current, times)
+
+    async def _serve_one(self, owed: Owed) -> None:
+        if owed.intent is not None:
+            await self._shared.delivery.resume(owed)
+        else:
+            # Kept until it is settled: a disk that refuses must not make the turn run, and be paid, again.
+            self._ending = self._ending or await self._attempt(owed)
+            await self._shared.delivery.settle(owed, self._ending)
+        self._ending = None
+
+    async def _attempt(self, owed: Owed) -> Ending:
+        """Run the turn and return how it ended."""
+        attempt = owed.attempts + 1
+        if attempt > self._shared.limits.attempts:
+            return self._dead_letter(owed, owed.attempts)
+        reference = correlation_id(owed.incoming.key, attempt)
+        self._turn_over = anyio.Event()
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                await self._shared.journal.append(owed.start(attempt, reference))
+                return await self._take_turn(owed, resumed=attempt > 1)
+            except Exception as error:  # noqa: BLE001 - the boundary of a turn
+                self._shared.on_error(error, owed, reference)
+                return Ending("failed", wording.explain(error, reference), "error", wording.code_of(error))
+            finally:
+                self._scope = None
+                self._turn_over.set()
+        return Ending("stopped", "", by=self._stopped_by)
+
+    async def _take_turn(self, owed: Owed, *, resumed: bool) -> Ending:
+        shared = self._shared
+        shared.delivery.show(owed, TurnStarted())
+        notes = [wording.RESUMED] if resumed else []
+        if self._messages is None:
+            loaded = await self._context.load()
+            self._messages = loaded.messages
+            if loaded.damaged:
+                notes.append(wording.HISTORY_DAMAGED if loaded.messages else wording.HISTORY_LOST)
+        turn = ActorTurn(owed, self._messages, self._context, self.mailbox, shared)
+        try:
+            if resumed:
+                await turn.recognise()
+            await turn.acquire()
+            with anyio.move_on_after(shared.limits.turn_timeout_s) as deadline:
+                text = await shared.run(turn)
+            if deadline.cancelled_caught:
+                raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
+        except BaseException:
+            turn.keep_shown()
+            raise
+        finally:
+            turn.release()
+            self._saved = turn.saved
+        return Ending("answered", "\n\n".join([*notes, *turn.notes, text]))
+
+    async def _catch_up(self) -> None:
+        """Save what the last turn could not, or left behind when it was cut."""
+        if self._messages is not None and not self._saved:
+            try:
+                await self._context.save(self._messages)
+            except StoreUnavailable as error:
+                log.warning("checkpoint failed, kept in memory: %s", error)
+            else:
+                self._saved = True
+
+    def _dead_letter(self, owed: Owed, attempts: int) -> Ending:
+        reference = correlation_id(owed.incoming.key, attempts)
+        return Ending("dead_letter", wording.dead_letter(attempts, reference), "error", "internal")

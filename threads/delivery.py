@@ -1,0 +1,202 @@
+"""From an ending to a settled message: intent -> post -> posted -> settled, each outcome shown exactly once.
+
+no intent            -> write the intent, post
+intent, not posted   -> ambiguous (a crash, or a cut): look for the key before posting again; if the platform
+                        cannot be asked, post with a visible "(this may be a repeat)"
+posted, not settled  -> settle
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+
+from . import wording
+from .errors import PostFailed, StoreUnavailable
+from .journal import Journal
+from .log import Entry, Log
+from .model import Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
+from .records import Intent, Owed
+
+log = logging.getLogger(__name__)
+
+LATE_POST_S = 3.0
+"""A post may still land after the process that sent it died: look no earlier than this after the start."""
+
+FIND_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a message ends, and the text that shows it, or the message whose post shows it too (``by``)."""
+
+    outcome: Outcome
+    text: str
+    post: OutgoingKind = "reply"
+    code: str = ""
+    by: str = ""
+
+
+class Outlet(Protocol):
+    """Where posts go. `finds` says whether a post can be looked up by its key."""
+
+    @property
+    def finds(self) -> bool: ...
+
+    async def post(self, outgoing: Outgoing) -> str:
+        """Return the platform's id; raises `PostFailed` when the post is given up."""
+        ...
+
+    async def find(self, thread: ThreadId, key: str) -> str | None: ...
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None: ...
+
+
+class Delivery:
+    """Settles messages. One per process; each message is in the hands of one task at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: Log,
+        *,
+        outlet: Callable[[str], Outlet],
+        folder: Callable[[ThreadId], Path],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._journal, self._log, self._outlet, self._folder, self._now = journal, log, outlet, folder, now
+        self._look_from = anyio.current_time() + LATE_POST_S
+
+    async def settle(self, owed: Owed, ending: Ending) -> None:
+        """Show the ending and make it final. Raises `StoreUnavailable`; call again, nothing is posted twice."""
+        if owed.intent is not None:
+            await self.resume(owed)
+            return
+        if ending.by:
+            await self.cover([owed], ending.outcome, ending.by)
+            return
+        text = ending.text
+        if missed := self._journal.ledger.undelivered.get(owed.received.thread_id):
+            text = f"{wording.undelivered(len(missed))}\n\n{text}"
+        await self._journal.append(
+            Intent(
+                thread_id=owed.received.thread_id,
+                message_id=owed.received.message_id,
+                text=text,
+                post=ending.post,
+                outcome=ending.outcome,
+                code=ending.code,
+            )
+        )
+        await self._finish(owed, self._post)
+
+    async def resume(self, owed: Owed) -> None:
+        """Finish a message whose intent is on disk and whose post may or may not be out."""
+        await self._finish(owed, self._reconcile, again=True)
+
+    async def insist(self, owed: Owed, ending: Ending) -> None:
+        """Settle, waiting as long as the disk refuses; for endings that no actor looks after."""
+        for pause in patience():
+            try:
+                await self.settle(owed, ending)
+            except StoreUnavailable:
+                await anyio.sleep(pause)
+            else:
+                return
+
+    async def cover(self, covered: list[Owed], outcome: Outcome, by: str) -> None:
+        """Settle messages that the post for message *by* speaks for."""
+        if not covered:
+            return
+        for owed in covered:
+            await self._log.append(self._folder(owed.incoming.thread), self._entries(owed, outcome, by=by))
+        await self._journal.append(*[owed.settled(outcome, by=by) for owed in covered])
+        for owed in covered:
+            self.show(owed, TurnSettled(outcome))
+
+    def show(self, owed: Owed, event: TurnEvent) -> None:
+        thread = owed.incoming.thread
+        self._outlet(thread.transport).show(thread, owed.received.message_id, event)
+
+    async def _finish(
+        self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]], *, again: bool = False
+    ) -> None:
+        intent = owed.intent
+        assert intent is not None
+        outcome = intent.outcome
+        try:
+            owed.platform_id = owed.platform_id or await post(owed, intent)
+        except PostFailed as error:
+            ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
+            log.warning("reply dropped: %s", error, extra={**ids, "code": error.code})
+            outcome = "undelivered"
+        await self._log.append(
+            self._folder(owed.incoming.thread),
+            self._entries(owed, outcome),
+            unless_settled=intent.message_id if again else "",
+        )
+        posted = [owed.posted()] if owed.platform_id else []
+        await self._journal.append(*posted, owed.settled(outcome))
+        self.show(owed, TurnSettled(outcome))
+
+    async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
+        incoming = owed.incoming
+        text = f"{intent.text}\n\n{mark}" if mark else intent.text
+        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, reply_to=incoming.id)
+        return await self._outlet(incoming.thread.transport).post(outgoing)
+
+    async def _reconcile(self, owed: Owed, intent: Intent) -> str:
+        await anyio.sleep_until(self._look_from)
+        outlet = self._outlet(owed.incoming.thread.transport)
+        if not outlet.finds:
+            return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
+        for _, pause in zip(range(FIND_TRIES), patience(), strict=False):
+            try:
+                found = await outlet.find(owed.incoming.thread, owed.incoming.key)
+            except PostFailed as error:
+                log.warning("look-up failed: %s", error, extra={"thread_id": intent.thread_id})
+                await anyio.sleep(pause)
+            else:
+                return found or await self._post(owed, intent)
+        return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
+
+    def _entries(self, owed: Owed, outcome: Outcome, *, by: str = "") -> list[Entry]:
+        received, intent = owed.received, owed.intent
+        message_id = received.message_id
+        at = self._now().isoformat(timespec="milliseconds")
+        asked = Entry(
+            at=received.at,
+            kind="message",
+            message_id=message_id,
+            author=received.author.id,
+            text=received.text,
+        )
+        end = Entry(
+            at=at,
+            kind="settled",
+            message_id=message_id,
+            outcome=outcome,
+            by=by,
+            code=intent.code if intent else "",
+            correlation_id=owed.started.correlation_id if owed.started else "",
+        )
+        if intent is None or by:
+            return [asked, end]
+        platform_id = owed.platform_id
+        said = Entry(
+            at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=platform_id
+        )
+        return [asked, said, end]
+
+
+def patience() -> Iterator[float]:
+    """Return the waits, in seconds, while something refuses: 2, 4, 6, then 30 for as long as it takes."""
+    yield from (2.0, 4.0, 6.0)
+    while True:
+        yield 30.0

@@ -1,0 +1,191 @@
+"""The few file operations that storage is made of, so that a test can stand in for the disk.
+
+Everything durable goes through two of them: `replace_file` (a reader finds the old file or the new one, never half
+of either, also after a power cut) and `append` (whole, or an error). They are synchronous: callers `Offload` them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Offload(Protocol):
+    """Runs a blocking function off the event loop; it finishes even when its caller is cancelled."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+
+class File(Protocol):
+    """An open file. Every method may raise OSError."""
+
+    def write(self, data: bytes | memoryview) -> int:
+        """Write at the end and return how many bytes were taken: at least one, maybe fewer than given."""
+        ...
+
+    def fsync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Every method may raise OSError."""
+
+    def read(self, path: Path) -> bytes: ...
+
+    def tail(self, path: Path, size: int) -> bytes:
+        """Return the last *size* bytes, or all there is."""
+        ...
+
+    def create(self, path: Path) -> File:
+        """Open a new, empty file for writing, never the inode of an old one of that name."""
+        ...
+
+    def append(self, path: Path) -> File:
+        """Open for appending; the file is made if it is missing."""
+        ...
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut the file to *size* bytes, durably."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def fsync_folder(self, path: Path) -> None: ...
+
+    def mkdir(self, path: Path) -> None:
+        """Make the folder and its parents, durably; an existing one is fine."""
+        ...
+
+
+class PosixFile:
+    def __init__(self, path: Path, flags: int) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+
+    def write(self, data: bytes | memoryview) -> int:
+        return os.write(self._fd, data)
+
+    def fsync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class PosixDisk:
+    """The real file system: folders 0700, files 0600."""
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def tail(self, path: Path, size: int) -> bytes:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - size))
+            return file.read()
+
+    def create(self, path: Path) -> File:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        return PosixFile(path, os.O_EXCL)
+
+    def append(self, path: Path) -> File:
+        return PosixFile(path, os.O_APPEND)
+
+    def truncate(self, path: Path, size: int) -> None:
+        with path.open("r+b") as file:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
+    def rename(self, source: Path, target: Path) -> None:
+        source.rename(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def fsync_folder(self, path: Path) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def mkdir(self, path: Path) -> None:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            self.fsync_folder(folder.parent)
+
+
+def write_all(file: File, data: bytes) -> None:
+    """Write every byte, however short the disk's single writes are."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def replace_file(disk: Disk, path: Path, data: bytes) -> None:
+    """Replace *path* with *data*, all or nothing and durably; raises OSError with the old file in place.
+
+    The order is the whole point: file content first, then the name, then the folder that holds the name.
+    """
+    temporary = temporary_of(path)
+    try:
+        write_new(disk, temporary, data)
+    except OSError:
+        with suppress(OSError):  # what stays behind is ignored, and replaced by the next try
+            disk.unlink(temporary)
+        raise
+    disk.rename(temporary, path)
+    disk.fsync_folder(path.parent)
+
+
+def temporary_of(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
+
+
+def write_new(disk: Disk, path: Path, data: bytes) -> None:
+    """Create *path* with *data* and fsync it; a folder that is missing is made."""
+    try:
+        file = disk.create(path)
+    except FileNotFoundError:
+        disk.mkdir(path.parent)
+        file = disk.create(path)
+    try:
+        write_all(file, data)
+        file.fsync()
+    finally:
+        file.close()
+
+
+def append(disk: Disk, path: Path, data: bytes, *, durable: bool) -> None:
+    """Add *data* to the end of a file in an existing folder."""
+    file = disk.append(path)
+    try:
+        write_all(file, data)
+        if durable:
+            file.fsync()
+    finally:
+        file.close()
+    if durable:
+        disk.fsync_folder(path.parent)
+
+
+def set_aside(disk: Disk, path: Path, damaged: bytes) -> None:
+    """Keep damaged bytes of *path* in its ``.broken`` sidecar, once."""
+    sidecar = path.with_name(path.name + ".broken")
+    try:
+        if damaged in disk.read(sidecar):
+            return
+    except FileNotFoundError:
+        pass  # the first damage of this file
+    append(disk, sidecar, damaged + b"\n", durable=True)

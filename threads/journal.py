@@ -1,0 +1,191 @@
+"""journal.jsonl: the one place where a promise becomes durable.
+
+One writer, many waiters: records that arrive while a batch is being fsynced share the next one. `Journal.append`
+returns when its records are on disk; only then are they applied to the ledger and routed, in the order of the file.
+After a failed write nothing more goes to that descriptor: the ledger is written to a fresh file first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+from pydantic import ValidationError
+
+from .disk import Disk, File, Offload, replace_file, set_aside, write_all
+from .errors import NewerSchema, StoreUnavailable
+from .lines import SCHEMA_VERSION, encode, scan
+from .model import Edited, Incoming, message_key
+from .records import Ledger, Owed, Received, Record, record_adapter
+
+log = logging.getLogger(__name__)
+
+COMPACT_ABOVE = 16_000_000
+"""Bytes appended since the last compaction before the next: read back in well under a second."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    lines: list[bytes] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    error: OSError | None = None
+
+
+class Journal:
+    """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
+
+    def __init__(self, disk: Disk, path: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
+        self.ledger = Ledger()
+        self._disk, self._path, self._offload, self._now = disk, path, offload, now
+        self._file: File | None = None
+        self._grown = 0
+        self._batch = _Batch()
+        self._wake = anyio.Event()
+        self._receiving: dict[str, _Batch] = {}
+
+    def open(self) -> int:
+        """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
+        try:
+            data = self._disk.read(self._path)
+        except FileNotFoundError:
+            data = b""
+        found = scan(data)
+        damaged = list(found.broken)
+        adapter = record_adapter()
+        for line in found.good:
+            try:
+                self.ledger.apply(adapter.validate_json(line))
+            except ValidationError:
+                refuse_newer(line)
+                damaged.append(line)
+        if found.tail:
+            damaged.append(found.tail)
+        for part in damaged:
+            set_aside(self._disk, self._path, part)
+        if damaged or len(data) > COMPACT_ABOVE:
+            self._compact()
+        elif data:
+            self._file = self._disk.append(self._path)
+            self._grown = len(data)
+        return len(damaged)
+
+    async def receive(self, incoming: Incoming) -> bool:
+        """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
+
+        A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
+        would promise what a crash can still take back.
+        """
+        if await self._known(incoming.key):
+            return False
+        self._receiving[incoming.key] = self._batch
+        try:
+            await self.append(_received(incoming))
+        finally:
+            del self._receiving[incoming.key]
+        return True
+
+    async def amend(self, edited: Edited) -> bool:
+        """Replace the text of a message whose turn has not started; False when it is too late for that."""
+        key = message_key(edited.thread, edited.id)
+        await self._known(key)
+        owed = self.ledger.owed.get(key)
+        if owed is None or owed.started is not None:
+            return False
+        await self.append(_received(replace(owed.incoming, text=edited.text)))
+        return True
+
+    async def append(self, *records: Record) -> None:
+        """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
+        batch = self._batch
+        at = self._now().isoformat(timespec="milliseconds")
+        for record in records:
+            self.ledger.seq += 1
+            stamped = replace(record, seq=self.ledger.seq, at=at)
+            batch.records.append(stamped)
+            batch.lines.append(encode(record_adapter(), stamped))
+        self._wake.set()
+        await self._durable(batch)
+
+    async def run(self, route: Callable[[Owed], None]) -> None:
+        """Write batches until cancelled, and *route* each message once it is durable, in the file's order."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            batch, self._batch = self._batch, _Batch()
+            try:
+                await self._offload(self._write, b"".join(batch.lines))
+            except OSError as error:
+                log.warning("journal write failed: %s", error)
+                batch.error = error
+            else:
+                for record in batch.records:
+                    self._settle_in(record, route)
+            batch.done.set()
+
+    async def _known(self, key: str) -> bool:
+        first = self._receiving.get(key)
+        if first is not None:
+            await self._durable(first)
+        return self.ledger.knows(key)
+
+    async def _durable(self, batch: _Batch) -> None:
+        await batch.done.wait()
+        if batch.error is not None:
+            raise StoreUnavailable(f"journal: {batch.error}") from batch.error
+
+    def _settle_in(self, record: Record, route: Callable[[Owed], None]) -> None:
+        waiting = len(self.ledger.owed)
+        self.ledger.apply(record)
+        if len(self.ledger.owed) > waiting:
+            route(next(reversed(self.ledger.owed.values())))
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None or self._grown > COMPACT_ABOVE:
+            self._compact()
+        assert self._file is not None
+        try:
+            write_all(self._file, data)
+            self._file.fsync()
+        except OSError:
+            self._abandon()
+            raise
+        self._grown += len(data)
+
+    def _compact(self) -> None:
+        """Write what still counts to a fresh file and go on there."""
+        self.ledger.forget(self._now())
+        lines = [encode(record_adapter(), record) for record in self.ledger.records()]
+        replace_file(self._disk, self._path, b"".join(lines))
+        self._abandon()
+        self._file = self._disk.append(self._path)
+        self._grown = 0
+
+    def _abandon(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _received(incoming: Incoming) -> Received:
+    return Received(
+        thread_id=str(incoming.thread),
+        message_id=incoming.id,
+        author=incoming.author,
+        text=incoming.text,
+        sent_at=incoming.sent_at,
+    )
+
+
+def refuse_newer(line: bytes) -> None:
+    """Raise `NewerSchema` when an intact line was written by a newer version of the program."""
+    version = json.loads(line).get("v", 0)
+    if version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"written by a newer version (schema {version}, this program knows {SCHEMA_VERSION})"
+        )

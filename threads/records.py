@@ -1,0 +1,185 @@
+"""The five kinds of journal record, and what they add up to: which messages are owed an outcome.
+
+    received -> [started ->]* [intent -> posted ->] settled
+
+`Ledger` is the pure fold of records in their order. A second ``received`` before the start is an edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import islice
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+
+from .lines import SCHEMA_VERSION
+from .model import Author, Incoming, Outcome, OutgoingKind, ThreadId, message_key
+
+DEDUPE_WINDOW = timedelta(hours=1)
+"""Redelivery after six minutes has been seen in the field; one hour is the design's floor."""
+
+DEDUPE_AT_LEAST = 20_000
+"""How many ids are kept however old they are: about 10 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    thread_id: str
+    message_id: str
+    seq: int = 0
+    at: str = ""
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received(_Record):
+    author: Author
+    text: str
+    sent_at: str = ""
+    kind: Literal["received"] = "received"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(_Record):
+    """A turn began; ``attempt`` counts from 1 and is durable before the turn, or poison would loop for ever."""
+
+    attempt: int
+    correlation_id: str
+    kind: Literal["started"] = "started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent(_Record):
+    """What is about to be posted, and the outcome that the post makes true."""
+
+    text: str
+    post: OutgoingKind
+    outcome: Outcome
+    code: str = ""
+    kind: Literal["intent"] = "intent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted(_Record):
+    platform_id: str
+    kind: Literal["posted"] = "posted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(_Record):
+    """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself."""
+
+    outcome: Outcome
+    by: str = ""
+    kind: Literal["settled"] = "settled"
+
+
+Record = Received | Started | Intent | Posted | Settled
+
+
+@cache
+def record_adapter() -> TypeAdapter[Record]:
+    """Return the validator of journal lines, built on first use."""
+    return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+
+
+@dataclass(slots=True)
+class Owed:
+    """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out."""
+
+    received: Received
+    started: Started | None = None
+    intent: Intent | None = None
+    platform_id: str = ""
+
+    @property
+    def attempts(self) -> int:
+        return self.started.attempt if self.started else 0
+
+    @property
+    def incoming(self) -> Incoming:
+        r = self.received
+        return Incoming(r.message_id, ThreadId.parse(r.thread_id), r.author, r.text, r.sent_at)
+
+    def start(self, attempt: int, correlation_id: str) -> Started:
+        r = self.received
+        return Started(
+            thread_id=r.thread_id, message_id=r.message_id, attempt=attempt, correlation_id=correlation_id
+        )
+
+    def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
+        r = self.received
+        return Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by)
+
+    def posted(self) -> Posted:
+        r = self.received
+        return Posted(thread_id=r.thread_id, message_id=r.message_id, platform_id=self.platform_id)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All that the journal's records add up to; both maps are in the order of the file."""
+
+    owed: dict[str, Owed] = field(default_factory=dict)
+    settled: dict[str, Settled] = field(default_factory=dict)
+    undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
+    seq: int = 0
+
+    def knows(self, key: str) -> bool:
+        return key in self.owed or key in self.settled
+
+    def apply(self, record: Record) -> None:
+        key = message_key(ThreadId.parse(record.thread_id), record.message_id)
+        self.seq = max(self.seq, record.seq)
+        owed = self.owed.get(key)
+        match record:
+            case Received():
+                if owed is None and key not in self.settled:
+                    self.owed[key] = Owed(record)
+                elif owed is not None and owed.started is None:
+                    owed.received = replace(record, seq=owed.received.seq, at=owed.received.at)
+            case Settled():
+                self.owed.pop(key, None)
+                self.settled[key] = record
+                if record.outcome == "undelivered":
+                    self.undelivered.setdefault(record.thread_id, {})[key] = record
+            case _ if owed is None:
+                self._stray(key, record)
+            case Started():
+                owed.started = record
+            case Intent():
+                owed.intent = record
+            case Posted():
+                owed.platform_id = record.platform_id
+                self.undelivered.pop(record.thread_id, None)
+            case _:
+                assert_never(record)
+
+    def _stray(self, key: str, record: Started | Intent | Posted) -> None:
+        """Its ``received`` line was damaged: the text is gone, but the message must not run as a new one."""
+        if key not in self.settled:
+            self.settled[key] = Settled(
+                thread_id=record.thread_id, message_id=record.message_id, outcome="failed", at=record.at
+            )
+
+    def forget(self, now: datetime) -> None:
+        """Drop ids that no platform will deliver again: older than the window, and more than a floor of them."""
+        horizon = (now - DEDUPE_WINDOW).isoformat(timespec="milliseconds")
+        surplus = max(0, len(self.settled) - DEDUPE_AT_LEAST)
+        for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
+            del self.settled[key]
+
+    def records(self) -> Iterator[Record]:
+        """Return the fewest records that fold to this same ledger."""
+        yield from self.settled.values()
+        for ends in self.undelivered.values():
+            yield from ends.values()
+        for owed in self.owed.values():
+            yield owed.received
+            yield from (part for part in (owed.started, owed.intent) if part is not None)
+            if owed.platform_id:
+                yield owed.posted()

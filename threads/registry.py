@@ -1,0 +1,96 @@
+"""Which actor serves which thread: started on demand, supervised one for one, let go when idle.
+
+An actor that cannot write waits and tries again for as long as the disk refuses. One that crashes is started again
+with its mailbox; a message that crashes it again and again ends as a dead letter, and the thread goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+from anyio.abc import TaskGroup
+
+from .actor import Actor
+from .delivery import patience
+from .errors import StoreUnavailable
+from .model import Deleted, ThreadId, Waiting, message_key
+from .records import Owed
+from .turn import Shared
+from .wording import SAVING_FAILS
+
+log = logging.getLogger(__name__)
+
+
+class Registry:
+    def __init__(self, tasks: TaskGroup, shared: Shared) -> None:
+        self._tasks, self._shared = tasks, shared
+        self._actors: dict[ThreadId, Actor] = {}
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def tell(self, owed: Owed, *, recovered: bool = False) -> None:
+        """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
+        thread = owed.incoming.thread
+        actor = self._actors.get(thread)
+        if actor is None:
+            actor = self._actors[thread] = Actor(thread, self._shared)
+            self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
+        actor.mailbox.put(owed, recovered=recovered)
+
+    async def withdraw(self, deleted: Deleted) -> None:
+        """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
+        actor = self._actors.get(deleted.thread)
+        key = message_key(deleted.thread, deleted.id)
+        if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
+            return
+        try:
+            await self._shared.delivery.cover(gone, "withdrawn", "")
+        except StoreUnavailable:
+            actor.mailbox.put_back(gone)
+            raise
+
+    async def stop(self, by: Owed) -> tuple[int, int]:
+        """Stop the thread of *by*: return how many turns were running and how many messages waited."""
+        actor = self._actors.get(by.incoming.thread)
+        return await actor.stop(by) if actor is not None else (0, 0)
+
+    async def forget(self, thread: ThreadId) -> bool:
+        """Put the thread's conversation aside; False when a turn is running."""
+        actor = self._actors.get(thread) or Actor(thread, self._shared)
+        if actor.current is not None:
+            return False
+        await actor.forget()
+        return True
+
+    def status(self, thread: ThreadId) -> tuple[bool, int]:
+        """Return whether a turn is running in the thread, and how many messages wait."""
+        actor = self._actors.get(thread)
+        return (actor.current is not None, len(actor.mailbox)) if actor is not None else (False, 0)
+
+    async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
+        pauses, crashes, at_hand = patience(), 0, actor.current
+        try:
+            while actor.current is not None or len(actor.mailbox):
+                try:
+                    await actor.serve()
+                    continue
+                except StoreUnavailable as error:
+                    log.warning("actor waits for the disk: %s", error, extra={"thread_id": str(thread)})
+                    crash = False
+                except Exception:  # the boundary of an actor: the other threads never notice
+                    log.exception("actor crashed", extra={"thread_id": str(thread)})
+                    crash = True
+                if actor.current is not at_hand:
+                    pauses, crashes, at_hand = patience(), 0, actor.current
+                crashes += crash
+                actor.crashed(crashes)
+                await self._pause(actor, next(pauses))
+        finally:
+            del self._actors[thread]
+
+    async def _pause(self, actor: Actor, seconds: float) -> None:
+        if actor.current is not None:
+            self._shared.delivery.show(actor.current, Waiting(SAVING_FAILS, seconds))
+        await anyio.sleep(seconds)

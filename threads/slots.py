@@ -1,0 +1,48 @@
+"""Who may run a turn now: at most so many in all and per person, served in the order of asking."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import anyio
+
+
+class Slots:
+    """A fair pool of turn slots. Nobody overtakes, except past a person who already runs all that one may."""
+
+    def __init__(self, total: float, per_user: float) -> None:
+        self._total, self._per_user = total, per_user
+        self._running: Counter[str] = Counter()
+        self._queue: deque[tuple[str, anyio.Event]] = deque()
+
+    async def acquire(self, user: str) -> None:
+        place = (user, anyio.Event())
+        self._queue.append(place)
+        self._grant()
+        try:
+            await place[1].wait()
+        except BaseException:
+            if place[1].is_set():
+                self.release(user)
+            else:
+                self._queue.remove(place)
+            raise
+
+    def release(self, user: str) -> None:
+        self._running[user] -= 1
+        if not self._running[user]:
+            del self._running[user]
+        self._grant()
+
+    def _grant(self) -> None:
+        passed: deque[tuple[str, anyio.Event]] = deque()
+        free = self._total - self._running.total()
+        while self._queue and free > 0:
+            user, granted = place = self._queue.popleft()
+            if self._running[user] < self._per_user:
+                self._running[user] += 1
+                free -= 1
+                granted.set()
+            else:
+                passed.append(place)
+        self._queue.extendleft(reversed(passed))

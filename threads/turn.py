@@ -1,0 +1,148 @@
+"""One turn in progress: what the agent works with, and what the actor needs to end it well."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from . import wording
+from .context import ContextStore
+from .delivery import Delivery
+from .errors import StoreUnavailable
+from .journal import Journal
+from .mailbox import Mailbox
+from .model import (
+    Incoming,
+    Limits,
+    Message,
+    Resumed,
+    Run,
+    Text,
+    TextDelta,
+    TextReset,
+    ThreadId,
+    TurnEvent,
+    Waiting,
+)
+from .records import Owed
+from .slots import Slots
+
+SAVE_PAUSES_S = (2.0, 4.0, 6.0)
+"""Waits between the tries of one checkpoint while the disk refuses."""
+
+
+def correlation_id(key: str, attempt: int) -> str:
+    """Return what joins a thread's text, the log and the audit: eight hex digits, the same after a restart."""
+    return hashlib.sha256(f"{key}#{attempt}".encode("utf-8", "replace")).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all actors share. ``on_error`` records an exception with the message it met and its reference."""
+
+    journal: Journal
+    delivery: Delivery
+    slots: Slots
+    limits: Limits
+    run: Run
+    context: Callable[[ThreadId], ContextStore]
+    on_error: Callable[[Exception, Owed, str], None]
+
+
+class ActorTurn:
+    """A `threads.model.Turn`. ``notes`` are said once, above the answer."""
+
+    def __init__(
+        self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
+    ) -> None:
+        self.incoming = owed.incoming
+        self.notes: list[str] = []
+        self.saved = True
+        self._owed, self._messages = owed, messages
+        self._context, self._mailbox, self._shared = context, mailbox, shared
+        self._holds_slot = False
+        self._shown = ""
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._messages
+
+    def add(self, *messages: Message) -> None:
+        self._messages.extend(messages)
+        self.saved, self._shown = False, ""
+
+    def mend(self, messages: list[Message]) -> None:
+        self._messages[:] = messages
+        self.saved = False
+
+    async def checkpoint(self) -> None:
+        for pause in (*SAVE_PAUSES_S, None):
+            try:
+                await self._context.save(self._messages)
+            except StoreUnavailable:
+                if pause is not None:
+                    await self.tell(Waiting(wording.SAVING_FAILS, pause))
+                    await anyio.sleep(pause)
+                    await self.tell(Resumed())
+            else:
+                self.saved = True
+                return
+        if wording.NOT_SAVED not in self.notes:
+            self.notes.append(wording.NOT_SAVED)
+
+    async def steer(self, render: Callable[[Incoming], Message]) -> None:
+        if self._shared.limits.busy == "steer":
+            await self._merge(lambda _: True, render)
+
+    async def recognise(self) -> None:
+        """Settle messages that joined this turn before a crash: they are in the conversation already."""
+        sources = {message.source for message in self._messages if message.source}
+        await self._merge(lambda owed: owed.received.message_id in sources, None)
+
+    async def tell(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._shown += text
+            case TextReset():
+                self._shown = ""
+            case Waiting():
+                self.release()
+            case Resumed():
+                await self.acquire()
+            case _:
+                pass
+        self._shared.delivery.show(self._owed, event)
+
+    async def acquire(self) -> None:
+        if not self._holds_slot:
+            await self._shared.slots.acquire(self.incoming.author.id)
+            self._holds_slot = True
+
+    def release(self) -> None:
+        if self._holds_slot:
+            self._holds_slot = False
+            self._shared.slots.release(self.incoming.author.id)
+
+    def keep_shown(self) -> None:
+        """Put text that the person saw of a cut answer into the conversation, as plain text with a note."""
+        if self._shown.strip():
+            self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
+
+    async def _merge(
+        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Message] | None
+    ) -> None:
+        joined = self._mailbox.withdraw(which)
+        if not joined:
+            return
+        try:
+            if render is not None:
+                self.add(*(render(owed.incoming) for owed in joined))
+                await self.checkpoint()
+            with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+                await self._shared.delivery.cover(joined, "merged", self.incoming.id)
+        except BaseException:
+            self._mailbox.put_back(joined)
+            raise

@@ -1,0 +1,62 @@
+"""Where things lie under the data folder, and that one process at a time has it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from string import ascii_letters, digits
+
+from .errors import BotError
+from .model import ThreadId
+
+_PLAIN = frozenset(ascii_letters + digits + "._-")
+_LONGEST = 120
+
+
+class FolderTaken(BotError):
+    """Another process already serves this data folder."""
+
+    code = "config_invalid"
+
+
+def thread_folder(data: Path, thread: ThreadId) -> Path:
+    """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
+    parts = (thread.workspace, thread.channel, thread.root)
+    return data / "threads" / _plain(thread.transport) / "~".join(map(_plain, parts))
+
+
+def _plain(part: str) -> str:
+    """Return a name that is safe in a path; different parts give different names."""
+    safe = "".join(
+        c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "replace")) for c in part
+    )
+    if len(safe) > _LONGEST:
+        return safe[: _LONGEST - 17] + "%" + hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16]
+    return safe.replace(".", "%2E") if set(safe) <= {"."} else safe
+
+
+@contextmanager
+def sole_owner(data: Path) -> Iterator[None]:
+    """Hold the data folder for life; raises `FolderTaken` naming the holder, or OSError when it is not writable.
+
+    The kernel drops the lock with the process, however it dies, so a left-over lock file means nothing.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 100).decode("utf-8", "replace").strip()
+            raise FolderTaken(
+                f"{data} is in use by another Threadfast ({holder or 'unknown process'})"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"pid {os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)
