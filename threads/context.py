@@ -6,6 +6,7 @@ lines are put aside, the rest is used; the agent's `repair` makes a valid reques
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -13,12 +14,11 @@ from operator import is_
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from .disk import Disk, Offload, append, replace_file, set_aside
 from .errors import StoreUnavailable
-from .journal import refuse_newer
-from .lines import SCHEMA_VERSION, encode, scan
+from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 from .model import Message
 
 
@@ -102,9 +102,8 @@ class ContextFile:
         messages: list[Message] = []
         for line in found.good:
             try:
-                messages.append(line_adapter().validate_json(line).message)
-            except ValidationError:
-                refuse_newer(line)
+                messages.append(read_line(line_adapter(), line).message)
+            except ValueError:
                 broken.append(line)
         for part in broken:
             set_aside(self._disk, self._path, part)
@@ -115,7 +114,10 @@ class ContextFile:
             data = self._disk.read(self._path)
         except FileNotFoundError:
             return
-        append(self._disk, self._path.with_name("context.old.jsonl"), data, durable=True)
+        old = self._path.with_name("context.old.jsonl")
+        with suppress(FileNotFoundError):
+            mend_tail(self._disk, old)
+        append(self._disk, old, data, durable=True)
         replace_file(self._disk, self._path, b"")
 
 

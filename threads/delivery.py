@@ -94,7 +94,8 @@ class Delivery:
                 code=ending.code,
             )
         )
-        await self._finish(owed, self._post)
+        unsure = owed.recovered and self._outlet(owed.incoming.thread.transport).finds
+        await self._finish(owed, self._reconcile if unsure else self._post)
 
     async def resume(self, owed: Owed) -> None:
         """Finish a message whose intent is on disk and whose post may or may not be out."""

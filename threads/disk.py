@@ -10,16 +10,16 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
-P = ParamSpec("P")
+Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 
 class Offload(Protocol):
     """Runs a blocking function off the event loop; it finishes even when its caller is cancelled."""
 
-    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+    def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]: ...
 
 
 class File(Protocol):

@@ -7,7 +7,6 @@ After a failed write nothing more goes to that descriptor: the ledger is written
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,11 +14,10 @@ from datetime import datetime
 from pathlib import Path
 
 import anyio
-from pydantic import ValidationError
 
 from .disk import Disk, File, Offload, replace_file, set_aside, write_all
-from .errors import NewerSchema, StoreUnavailable
-from .lines import SCHEMA_VERSION, encode, scan
+from .errors import StoreUnavailable
+from .lines import encode, read_line, scan
 from .model import Edited, Incoming, message_key
 from .records import Ledger, Owed, Received, Record, record_adapter
 
@@ -57,22 +55,24 @@ class Journal:
             data = b""
         found = scan(data)
         damaged = list(found.broken)
-        adapter = record_adapter()
+        kept: list[bytes] = []
         for line in found.good:
             try:
-                self.ledger.apply(adapter.validate_json(line))
-            except ValidationError:
-                refuse_newer(line)
+                self.ledger.apply(read_line(record_adapter(), line))
+                kept.append(line + b"\n")
+            except ValueError:
                 damaged.append(line)
         if found.tail:
             damaged.append(found.tail)
         for part in damaged:
             set_aside(self._disk, self._path, part)
-        if damaged or len(data) > COMPACT_ABOVE:
+        for owed in self.ledger.owed.values():
+            owed.recovered = True
+        # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
+        if len(data) > COMPACT_ABOVE:
             self._compact()
         elif data:
-            self._file = self._disk.append(self._path)
-            self._grown = len(data)
+            self._replace(b"".join(kept))
         return len(damaged)
 
     async def receive(self, incoming: Incoming) -> bool:
@@ -161,10 +161,14 @@ class Journal:
         """Write what still counts to a fresh file and go on there."""
         self.ledger.forget(self._now())
         lines = [encode(record_adapter(), record) for record in self.ledger.records()]
-        replace_file(self._disk, self._path, b"".join(lines))
-        self._abandon()
-        self._file = self._disk.append(self._path)
+        self._replace(b"".join(lines))
         self._grown = 0
+
+    def _replace(self, data: bytes) -> None:
+        self._abandon()
+        replace_file(self._disk, self._path, data)
+        self._file = self._disk.append(self._path)
+        self._grown = len(data)
 
     def _abandon(self) -> None:
         file, self._file = self._file, None
@@ -180,12 +184,3 @@ def _received(incoming: Incoming) -> Received:
         text=incoming.text,
         sent_at=incoming.sent_at,
     )
-
-
-def refuse_newer(line: bytes) -> None:
-    """Raise `NewerSchema` when an intact line was written by a newer version of the program."""
-    version = json.loads(line).get("v", 0)
-    if version > SCHEMA_VERSION:
-        raise NewerSchema(
-            f"written by a newer version (schema {version}, this program knows {SCHEMA_VERSION})"
-        )

@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, from_json
+
+from .disk import Disk, set_aside
+from .errors import NewerSchema
 
 R = TypeVar("R")
+V = TypeVar("V", bound="Versioned")
 
 SCHEMA_VERSION = 1
 _TAIL = len(',"crc":"00000000"}')
@@ -27,6 +32,40 @@ def encode(adapter: TypeAdapter[R], record: R) -> bytes:
     except PydanticSerializationError:
         body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
     return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))
+
+
+class Versioned(Protocol):
+    """A record that says which schema it was written in."""
+
+    @property
+    def v(self) -> int: ...
+
+
+def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
+    """Return the record of an intact line; raises ValueError when it has another shape.
+
+    Raises `NewerSchema` when a newer version of the program wrote it: such a file is not ours to change.
+    """
+    try:
+        record = adapter.validate_json(line)
+        version = record.v
+    except ValueError:
+        version = _version_of(line)
+        if version <= SCHEMA_VERSION:
+            raise
+    if version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"written by a newer version (schema {version}, this program knows {SCHEMA_VERSION})"
+        )
+    return record
+
+
+def _version_of(line: bytes) -> int:
+    try:
+        version = from_json(line).get("v")
+    except (ValueError, AttributeError):
+        return 0
+    return version if isinstance(version, int) else 0
 
 
 def scrub(text: str) -> str:
@@ -63,3 +102,11 @@ def scan(data: bytes) -> Scan:
         elif line:
             broken.append(line)
     return Scan(good, broken[:broken_before_end], data[end:], end)
+
+
+def mend_tail(disk: Disk, path: Path) -> None:
+    """Put a torn last line aside, so that the next one does not stick to it; raises FileNotFoundError."""
+    if disk.tail(path, 1) not in (b"", b"\n"):
+        found = scan(disk.read(path))
+        set_aside(disk, path, found.tail)
+        disk.truncate(path, found.end)

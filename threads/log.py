@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from .disk import Disk, Offload, append, set_aside
-from .lines import SCHEMA_VERSION, encode, scan
+from .disk import Disk, Offload, append
+from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +99,7 @@ class Log:
 
     def _append(self, path: Path, settled: str, data: bytes) -> None:
         try:
-            if self._disk.tail(path, 1) not in (b"", b"\n"):
-                mend_tail(self._disk, path)
+            mend_tail(self._disk, path)
             if settled and any(
                 e.kind == "settled" and e.message_id == settled for e in entries(self._disk, path)
             ):
@@ -108,13 +107,6 @@ class Log:
         except FileNotFoundError:
             self._disk.mkdir(path.parent)
         append(self._disk, path, data, durable=False)
-
-
-def mend_tail(disk: Disk, path: Path) -> None:
-    """Put a torn last line aside, so that the next one does not stick to it."""
-    found = scan(disk.read(path))
-    set_aside(disk, path, found.tail)
-    disk.truncate(path, found.end)
 
 
 def entries(disk: Disk, path: Path) -> Iterator[Entry]:
@@ -125,6 +117,6 @@ def entries(disk: Disk, path: Path) -> Iterator[Entry]:
         return
     for line in scan(data).good:
         try:
-            yield entry_adapter().validate_json(line)
-        except ValidationError as error:
-            log.warning("log line skipped: %s", error.error_count())
+            yield read_line(entry_adapter(), line)
+        except ValueError:
+            log.warning("a line of %s is of another shape and was skipped", path.name)

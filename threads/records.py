@@ -89,12 +89,16 @@ def record_adapter() -> TypeAdapter[Record]:
 
 @dataclass(slots=True)
 class Owed:
-    """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out."""
+    """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
+
+    A ``recovered`` one was found at the start: another process may have done more for it than the disk shows.
+    """
 
     received: Received
     started: Started | None = None
     intent: Intent | None = None
     platform_id: str = ""
+    recovered: bool = False
 
     @property
     def attempts(self) -> int:
@@ -145,7 +149,7 @@ class Ledger:
             case Settled():
                 self.owed.pop(key, None)
                 self.settled[key] = record
-                if record.outcome == "undelivered":
+                if record.outcome == "undelivered" and not record.by:
                     self.undelivered.setdefault(record.thread_id, {})[key] = record
             case _ if owed is None:
                 self._stray(key, record)
@@ -155,9 +159,15 @@ class Ledger:
                 owed.intent = record
             case Posted():
                 owed.platform_id = record.platform_id
-                self.undelivered.pop(record.thread_id, None)
+                self._mention(record)
             case _:
                 assert_never(record)
+
+    def _mention(self, posted: Posted) -> None:
+        """Note which undelivered replies a post that got through has spoken of."""
+        for key, end in self.undelivered.pop(posted.thread_id, {}).items():
+            if key in self.settled:
+                self.settled[key] = replace(end, by=posted.message_id)
 
     def _stray(self, key: str, record: Started | Intent | Posted) -> None:
         """Its ``received`` line was damaged: the text is gone, but the message must not run as a new one."""
@@ -175,9 +185,10 @@ class Ledger:
 
     def records(self) -> Iterator[Record]:
         """Return the fewest records that fold to this same ledger."""
-        yield from self.settled.values()
-        for ends in self.undelivered.values():
-            yield from ends.values()
+        unsaid = [
+            end for ends in self.undelivered.values() for key, end in ends.items() if key not in self.settled
+        ]
+        yield from (*unsaid, *self.settled.values())
         for owed in self.owed.values():
             yield owed.received
             yield from (part for part in (owed.started, owed.intent) if part is not None)

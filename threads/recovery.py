@@ -25,9 +25,9 @@ class Plan:
 def plan(ledger: Ledger, now: datetime, *, max_age_s: float, resume: bool) -> Plan:
     """Return what to do with every owed message at start-up."""
     found = Plan()
-    oldest = now - timedelta(seconds=min(max_age_s, 1e9))
+    oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     for owed in ledger.owed.values():
-        if owed.intent is not None or (resume and datetime.fromisoformat(owed.received.at) >= oldest):
+        if owed.intent is not None or (resume and owed.received.at >= oldest):
             found.serve.append(owed)
         else:
             found.stale.setdefault(owed.incoming.thread, []).append(owed)
