@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from bot.agent import Agent
@@ -18,7 +19,7 @@ from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
 from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
-from threads.disk import Disk, PosixDisk
+from threads.disk import Disk, File, PosixDisk
 from threads.errors import PostFailed
 from threads.model import (
     Author,
@@ -77,6 +78,45 @@ class Scripted:
         return Completion(answer, Usage(10, 5), "tool_calls" if answer.calls else "end")
 
 
+class FaultyDisk(PosixDisk):
+    """The real disk, but each call named in ``refuse`` fails with the error given there, while it is given."""
+
+    def __init__(self) -> None:
+        self.refuse: dict[str, OSError] = {}
+
+    def create(self, path: Path) -> File:
+        self._check("create", path)
+        return super().create(path)
+
+    def append(self, path: Path) -> File:
+        self._check("append", path)
+        return FaultyFile(super().append(path), partial(self._check, "write", path))
+
+    def read(self, path: Path) -> bytes:
+        self._check("read", path)
+        return super().read(path)
+
+    def _check(self, call: str, path: Path) -> None:
+        for name in (call, f"{call} {path.name}"):
+            if name in self.refuse:
+                raise self.refuse[name]
+
+
+class FaultyFile:
+    def __init__(self, file: File, check: Callable[[], None]) -> None:
+        self._file, self._check = file, check
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._check()
+        return self._file.write(data)
+
+    def fsync(self) -> None:
+        self._file.fsync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class Platform:
     """A chat platform that outlives the bot: it keeps every post, and can refuse, lose or delay some."""
 
@@ -115,7 +155,7 @@ class Platform:
 
     async def until(self, what: Callable[[], bool]) -> None:
         """Wait until *what* holds; looked at after each event."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(100_000):
             while not what():
                 await self._changed.wait()
 
@@ -125,6 +165,12 @@ class Platform:
     @property
     def texts(self) -> list[str]:
         return [post.text for post in self.posts]
+
+
+async def inline(function: Callable[..., object], *args: object) -> object:
+    """Do the work here: in virtual time there are no threads."""
+    await anyio.lowlevel.checkpoint()
+    return function(*args)
 
 
 class Clock:
@@ -152,7 +198,7 @@ async def running(
     **settings: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
-    toolbox = Toolbox([ReadFile(), ListFiles()], timeout_s={}, default_timeout_s=5)
+    toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
     async with anyio.create_task_group() as tasks:
         core = await open_core(
             tasks,
@@ -161,7 +207,7 @@ async def running(
             transports=[platform],
             limits=limits,
             disk=disk or PosixDisk(),
-            offload=anyio.to_thread.run_sync,
+            offload=inline,
             now=clock or Clock(),
             **settings,
         )

@@ -39,10 +39,17 @@ class Place:
 class Tool(Protocol):
     """Something a model may ask for. ``arguments`` is the pydantic model of its input."""
 
-    name: str
-    description: str
-    risk: Literal["read", "write", "exec", "net"]
-    arguments: type[BaseModel]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def risk(self) -> Literal["read", "write", "exec", "net"]: ...
+
+    @property
+    def arguments(self) -> type[BaseModel]: ...
 
     async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
         """Return what the model should read; raises `bot.errors.ToolError`."""

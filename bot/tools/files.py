@@ -10,13 +10,15 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-import anyio.to_thread
 from pydantic import BaseModel, Field, JsonValue
 
 from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
+
+from threads.disk import Offload
 
 from .base import Place
 
@@ -35,26 +37,32 @@ class ListArguments(BaseModel):
     path: str = Field(default=".", description="Folder to list, relative to the workspace")
 
 
+@dataclass(frozen=True)
 class ReadFile:
-    name = "read_file"
-    description = f"Read a text file in this thread's workspace, up to {MAX_READ} bytes at a time."
+    offload: Offload
+    name: ClassVar[str] = "read_file"
+    description: ClassVar[str] = (
+        f"Read a text file in this thread's workspace, up to {MAX_READ} bytes at a time."
+    )
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: type[BaseModel] = ReadArguments
+    arguments: ClassVar[type[BaseModel]] = ReadArguments
 
     async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
         assert isinstance(arguments, ReadArguments)
-        return await anyio.to_thread.run_sync(_read, place.workspace, arguments.path, arguments.offset)
+        return await self.offload(_read, place.workspace, arguments.path, arguments.offset)
 
 
+@dataclass(frozen=True)
 class ListFiles:
-    name = "list_files"
-    description = "List a folder in this thread's workspace."
+    offload: Offload
+    name: ClassVar[str] = "list_files"
+    description: ClassVar[str] = "List a folder in this thread's workspace."
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: type[BaseModel] = ListArguments
+    arguments: ClassVar[type[BaseModel]] = ListArguments
 
     async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
         assert isinstance(arguments, ListArguments)
-        return await anyio.to_thread.run_sync(_list, place.workspace, arguments.path)
+        return await self.offload(_list, place.workspace, arguments.path)
 
 
 def _read(workspace: Path, path: str, offset: int) -> JsonValue:

@@ -1,0 +1,63 @@
+# Two commands on a fresh machine with Python 3.11+ and make:  make chat  and  make test.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: chat test check lint crash simulate explore bench core-path lock clean
+
+chat: $(VENV)/.installed
+	@$(BIN)/threadfast chat
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev lint test
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+# Longer proofs, by hand: kill -9 rounds, simulated crashes, every state of a crashed disk, speed and memory.
+crash: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.crash --rounds 200
+
+simulate: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.sim --seeds 10000
+
+explore: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.explorer
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks
+
+core-path: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.core_path
+
+# Writes the lock files anew; needs uv on the PATH.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  --output-file requirements.lock pyproject.toml --group build
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	  --output-file requirements-dev.lock pyproject.toml --group build --group dev
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Threadfast needs Python 3.11 or newer: make PYTHON=python3.12 chat" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python requirements.lock pyproject.toml
+	@echo "Setting up (once) …"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python requirements-dev.lock pyproject.toml
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

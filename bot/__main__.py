@@ -1,0 +1,5 @@
+"""``python -m bot`` is ``threadfast``."""
+
+from bot.cli import main
+
+main()

@@ -1,0 +1,72 @@
+"""`threadfast chat`: the console over the whole bot; no account, no settings file and no key are needed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+from bot.app import serve
+from bot.errors import ConfigInvalid
+from bot.llm.choose import choose
+from bot.observe import configure_logging
+from bot.settings import resolve_secret
+from bot.settings_model import Settings
+from transports.console import Console
+
+LOG_BYTES = 5_000_000
+"""A log of an interactive chat that has grown beyond this is put aside at the next start."""
+
+
+async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
+    """Chat until the input ends and return the exit code. Raises what `bot.app.serve` raises."""
+    settings, model, reason = await _with_model(settings, environ)
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    session = format(time.time_ns() // 1_000_000, "x")
+    console = Console(session=session, history_file=settings.data / "console-history")
+    print(
+        f"Model: {model} ({reason}). Data: {settings.data}",
+        file=sys.stdout if console.interactive else sys.stderr,
+    )
+    with _log_stream(settings, interactive=console.interactive) as stream:
+        given = settings.observe
+        level = given.log_level if "log_level" in given.model_fields_set else "warning"
+        configure_logging(level, given.log_format, stream, secrets=_secrets(settings, environ))
+        await serve(settings, environ, model=model, transports=[console])
+    return console.exit_code
+
+
+async def _with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
+    """Return the model to use and why; a local server that was found becomes a provider."""
+    if "model" in settings.model_fields_set:
+        return settings, settings.model, "as the settings say"
+    choice = await choose(environ)
+    if choice.provider is not None:
+        providers = {**settings.providers, choice.model.partition("/")[0]: choice.provider}
+        settings = settings.model_copy(update={"providers": providers})
+    return settings, choice.model, choice.reason
+
+
+@contextmanager
+def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
+    """Give standard error, or for a terminal a file in the data folder: a log line would tear the screen."""
+    if not interactive:
+        yield sys.stderr
+        return
+    path = settings.data / "threadfast.log"
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES:
+            path.rename(path.with_suffix(".log.1"))
+    path.touch(mode=0o600)
+    with path.open("a", encoding="utf-8") as stream:
+        yield stream
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+    """Return the secrets in use, for masking; one that cannot be read is told where it is needed."""
+    for provider in settings.providers.values():
+        if provider.api_key is not None:
+            with suppress(ConfigInvalid):
+                yield resolve_secret(provider.api_key, environ)

@@ -1,0 +1,204 @@
+"""The command line. A command imports what it needs when it runs, so that the first prompt comes fast."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bot.errors import ConfigInvalid
+from threads.errors import NewerSchema
+from threads.workspace import FolderTaken
+
+if TYPE_CHECKING:
+    from bot.settings import Loaded
+
+EX_CONFIG = 78
+"""The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
+
+EX_SOFTWARE = 70
+
+_settings_option = click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="settings.json; ./settings.json if there is one.",
+)
+_data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder; overrides the settings."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="threadfast")
+def main() -> None:
+    """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
+
+
+@main.command()
+@_settings_option
+@_data_option
+def chat(settings_file: Path | None, data: Path | None) -> None:
+    """Talk to the bot here; piped lines are answered one after the other."""
+    import anyio
+
+    from bot.chat import run_chat
+
+    loaded = _load(settings_file, data)
+    try:
+        sys.exit(anyio.run(run_chat, loaded.settings, os.environ))
+    except (ConfigInvalid, FolderTaken, NewerSchema) as error:
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(f"{loaded.settings.data}: {error.strerror}; choose another data folder with --data")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@main.command()
+@_settings_option
+def check(settings_file: Path | None) -> None:
+    """Check the settings and the secrets they refer to, without starting anything."""
+    from bot.settings import check_used
+
+    loaded = _load(settings_file, None)
+    faults = check_used(loaded.settings, os.environ, transports=True)
+    if faults:
+        _refuse("\n".join(faults))
+    click.echo("The settings are fine.")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of settings.json."""
+    import json
+
+    from bot.settings import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.group()
+def threads() -> None:
+    """Look at threads on disk; works beside a running bot."""
+
+
+@threads.command("list")
+@_settings_option
+@_data_option
+@click.option("--limit", default=50, show_default=True, help="How many, the most recent first.")
+def list_threads(settings_file: Path | None, data: Path | None, limit: int) -> None:
+    """List threads, the most recent first."""
+    from bot import trace
+
+    found = trace.list_threads(_load(settings_file, data).settings.data)
+    for summary in found[:limit]:
+        click.echo(f"{summary.at or '-':29}  {summary.messages:5} messages  {trace.plain(summary.name)}")
+    if len(found) > limit:
+        click.echo(f"… and {len(found) - limit} more; --limit shows them.")
+    if not found:
+        click.echo("No threads yet.")
+
+
+@threads.command("show")
+@click.argument("thread")
+@_settings_option
+@_data_option
+def show_thread(thread: str, settings_file: Path | None, data: Path | None) -> None:
+    """Print a thread's history. THREAD is its id, or the last part of it."""
+    from bot import trace
+
+    folder = trace.find_thread(_load(settings_file, data).settings.data, thread)
+    if folder is None:
+        _fail(f"No single thread is called {thread!r}; `threadfast threads list` names them.")
+    for line in trace.story_of(folder):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("message")
+@_settings_option
+@_data_option
+def why(message: str, settings_file: Path | None, data: Path | None) -> None:
+    """Tell what happened to a message. MESSAGE is its id, or the reference of a failure."""
+    from bot import trace
+
+    story = trace.why(_load(settings_file, data).settings.data, message)
+    if not story:
+        _fail(
+            f"Nothing on disk knows {message!r}; `threadfast threads show THREAD` lists a thread's messages."
+        )
+    for line in story:
+        click.echo(line)
+
+
+@main.group("dead-letters")
+def dead_letters() -> None:
+    """Messages that were put aside because serving them kept failing."""
+
+
+@dead_letters.command("list")
+@_settings_option
+@_data_option
+def list_dead_letters(settings_file: Path | None, data: Path | None) -> None:
+    """List dead letters."""
+    from bot import trace
+
+    found = trace.dead_letters(_load(settings_file, data).settings.data)
+    for letter in found:
+        click.echo(f"{letter.at}  {trace.plain(letter.message_id)}  {trace.plain(letter.thread_id)}")
+        click.echo(f"    {trace.plain(letter.text, trace.SHOWN)}")
+    if not found:
+        click.echo("No dead letters.")
+
+
+@dead_letters.command()
+@click.argument("message")
+@_settings_option
+@_data_option
+def resubmit(message: str, settings_file: Path | None, data: Path | None) -> None:
+    """Put a dead letter back in line for the next start. The bot must not be running."""
+    import anyio
+
+    from bot import trace
+    from bot.resubmit import resubmit as put_back
+
+    folder = _load(settings_file, data).settings.data
+    letters = [letter for letter in trace.dead_letters(folder) if letter.message_id == message]
+    if not letters:
+        _fail(f"{message!r} is no dead letter; `threadfast dead-letters list` names them.")
+    try:
+        anyio.run(put_back, folder, letters[-1])
+    except FolderTaken as error:
+        _refuse(f"{error}; stop it first")
+    click.echo(f"{message} will be served at the next start.")
+
+
+def _load(settings_file: Path | None, data: Path | None) -> Loaded:
+    """Read the settings, say what is odd about them, and let --data override the folder."""
+    from bot.settings import Loaded, load
+
+    if settings_file is None and Path("settings.json").exists():
+        settings_file = Path("settings.json")
+    try:
+        loaded = load(settings_file, environ=os.environ)
+    except ConfigInvalid as error:
+        _refuse(str(error))
+    for warning in loaded.warnings:
+        click.echo(f"settings: {warning}", err=True)
+    if data is None:
+        return loaded
+    return Loaded(loaded.settings.model_copy(update={"data": data.absolute()}), loaded.warnings)
+
+
+def _refuse(text: str) -> NoReturn:
+    click.echo(text, err=True)
+    sys.exit(EX_CONFIG)
+
+
+def _fail(text: str) -> NoReturn:
+    click.echo(text, err=True)
+    sys.exit(1)

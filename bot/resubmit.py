@@ -1,0 +1,39 @@
+"""A dead letter goes back in line: received anew, under an id of its own, for the next start."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from bot.trace import DeadLetter
+from threads.disk import PosixDisk
+from threads.journal import Journal
+from threads.model import Author, Incoming, ThreadId
+from threads.workspace import sole_owner
+
+
+async def resubmit(data: Path, letter: DeadLetter) -> None:
+    """Make the message pending again. Raises `FolderTaken` while a bot runs, `StoreUnavailable` on a bad disk."""
+    with sole_owner(data):
+        journal = Journal(
+            PosixDisk(),
+            data / "journal.jsonl",
+            offload=anyio.to_thread.run_sync,
+            now=partial(datetime.now, UTC),
+        )
+        journal.open()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(journal.run, lambda _: None)
+            tries = (_again(letter, number) for number in count(1))
+            await journal.receive(next(again for again in tries if not journal.ledger.knows(again.key)))
+            tasks.cancel_scope.cancel()
+
+
+def _again(letter: DeadLetter, number: int) -> Incoming:
+    thread = ThreadId.parse(letter.thread_id)
+    return Incoming(f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text)
