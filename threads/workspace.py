@@ -14,7 +14,7 @@ from .errors import BotError
 from .model import ThreadId
 
 _PLAIN = frozenset(ascii_letters + digits + "._-")
-_LONGEST = 120
+_LONGEST = 80
 
 
 class FolderTaken(BotError):
