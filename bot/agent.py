@@ -10,7 +10,8 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from bot.errors import LoopDetected, OutputInvalid, StepLimit
@@ -58,11 +59,12 @@ class Agent:
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
-        if not any(message.source == turn.incoming.id for message in turn.messages):
+        mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
+        if not mine:
             turn.add(user_message(turn.incoming))
-        elif (last := turn.messages[-1]).role == "assistant" and not last.calls and last.text.strip():
-            return last.text
-        done = _Progress()
+        done = _Progress(parts=_continued(turn.messages[mine[0] :]) if mine else [])
+        if (last := turn.messages[-1]).role == "assistant" and last.source == turn.incoming.id:
+            return "".join([*done.parts, last.text])
         for _ in range(self.max_steps):
             completion = await self._ask(turn, self.tools.specs, done)
             answer = await self._step(turn, completion, done)
@@ -103,14 +105,12 @@ class Agent:
                 if done.empty < EMPTY_TRIES
                 else await self._finish(turn, done, OutputInvalid("empty answers"))
             )
-        turn.add(message)
-        done.parts.append(message.text)
-        if completion.stop == "length" and len(done.parts) <= CONTINUATIONS:
-            turn.add(CONTINUE)
+        if completion.stop == "length" and len(done.parts) < CONTINUATIONS:
+            turn.add(message, CONTINUE)
+            done.parts.append(message.text)
             await turn.checkpoint()
             return None
-        await turn.checkpoint()
-        return "".join(done.parts)
+        return await _answer(turn, message, done)
 
     async def _finish(self, turn: Turn, done: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* when even that shows nothing."""
@@ -118,9 +118,7 @@ class Agent:
         completion = await self._ask(turn, (), done)
         if not completion.message.text.strip():
             raise error
-        turn.add(completion.message)
-        await turn.checkpoint()
-        return "".join([*done.parts, completion.message.text])
+        return await _answer(turn, completion.message, done)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
         results: dict[int, ToolResult] = {}
@@ -146,6 +144,17 @@ class Agent:
         ran = await self.tools.run([calls[index] for index in fresh], place, turn.tell)
         results.update(zip(fresh, ran, strict=True))
         return [results[index] for index in range(len(calls))]
+
+
+async def _answer(turn: Turn, message: Message, done: _Progress) -> str:
+    turn.add(replace(message, source=turn.incoming.id))
+    await turn.checkpoint()
+    return "".join([*done.parts, message.text])
+
+
+def _continued(messages: Sequence[Message]) -> list[str]:
+    """Return the parts of an answer that a cut turn has already written."""
+    return [part.text for part, next_ in pairwise(messages) if next_ == CONTINUE]
 
 
 def _sum(a: Usage, b: Usage) -> Usage:

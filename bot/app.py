@@ -70,7 +70,8 @@ async def open_core(
 
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
-    await offload(disk.mkdir, data)
+    for parent in (data, data / "threads", *(data / "threads" / transport.name for transport in transports)):
+        await offload(disk.mkdir, parent)
     journal = Journal(disk, data / "journal.jsonl", offload=offload, now=now)
     if damaged := await offload(journal.open):
         log.warning("journal: %d damaged lines put aside in journal.jsonl.broken", damaged)
@@ -94,6 +95,7 @@ async def open_core(
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
+    tasks.start_soon(delivery.mend_history)
     orchestrator.recover(now(), max_age_s=max_age_s, resume=resume)
     return Core(orchestrator, registry, journal)
 

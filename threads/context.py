@@ -96,6 +96,7 @@ class ContextFile:
         try:
             data = self._disk.read(self._path)
         except FileNotFoundError:
+            self._disk.mkdir(self._path.parent)
             return Loaded([])
         found = scan(data)
         broken = [*found.broken, *([found.tail] if found.tail else [])]

@@ -20,9 +20,10 @@ import anyio
 from . import wording
 from .errors import PostFailed, StoreUnavailable
 from .journal import Journal
+from .lines import scrub
 from .log import Entry, Log
 from .model import Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
-from .records import Intent, Owed
+from .records import Intent, Owed, Settled
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class Delivery:
         if ending.by:
             await self.cover([owed], ending.outcome, ending.by)
             return
-        text = ending.text
+        text = scrub(ending.text)
         if missed := self._journal.ledger.undelivered.get(owed.received.thread_id):
             text = f"{wording.undelivered(len(missed))}\n\n{text}"
         await self._journal.append(
@@ -99,7 +100,7 @@ class Delivery:
 
     async def resume(self, owed: Owed) -> None:
         """Finish a message whose intent is on disk and whose post may or may not be out."""
-        await self._finish(owed, self._reconcile, again=True)
+        await self._finish(owed, self._reconcile)
 
     async def insist(self, owed: Owed, ending: Ending) -> None:
         """Settle, waiting as long as the disk refuses; for endings that no actor looks after."""
@@ -115,19 +116,16 @@ class Delivery:
         """Settle messages that the post for message *by* speaks for."""
         if not covered:
             return
-        for owed in covered:
-            await self._log.append(self._folder(owed.incoming.thread), self._entries(owed, outcome, by=by))
-        await self._journal.append(*[owed.settled(outcome, by=by) for owed in covered])
-        for owed in covered:
-            self.show(owed, TurnSettled(outcome))
+        ends = [owed.settled(outcome, by=by) for owed in covered]
+        await self._journal.append(*ends)
+        for owed, end in zip(covered, ends, strict=True):
+            await self._conclude(owed, end)
 
     def show(self, owed: Owed, event: TurnEvent) -> None:
         thread = owed.incoming.thread
         self._outlet(thread.transport).show(thread, owed.received.message_id, event)
 
-    async def _finish(
-        self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]], *, again: bool = False
-    ) -> None:
+    async def _finish(self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]]) -> None:
         intent = owed.intent
         assert intent is not None
         outcome = intent.outcome
@@ -137,14 +135,10 @@ class Delivery:
             ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
             log.warning("reply dropped: %s", error, extra={**ids, "code": error.code})
             outcome = "undelivered"
-        await self._log.append(
-            self._folder(owed.incoming.thread),
-            self._entries(owed, outcome),
-            unless_settled=intent.message_id if again else "",
-        )
         posted = [owed.posted()] if owed.platform_id else []
-        await self._journal.append(*posted, owed.settled(outcome))
-        self.show(owed, TurnSettled(outcome))
+        end = owed.settled(outcome)
+        await self._journal.append(*posted, end)
+        await self._conclude(owed, end)
 
     async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
         incoming = owed.incoming
@@ -167,33 +161,37 @@ class Delivery:
                 return found or await self._post(owed, intent)
         return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
 
-    def _entries(self, owed: Owed, outcome: Outcome, *, by: str = "") -> list[Entry]:
-        received, intent = owed.received, owed.intent
-        message_id = received.message_id
+    async def mend_history(self) -> None:
+        """Write what a killed process settled but no longer brought into the logs."""
+        for owed, end in self._journal.take_recent():
+            folder = self._folder(owed.incoming.thread)
+            await self._log.append(folder, told(owed, end, end.at), unless_settled=end.message_id)
+
+    async def _conclude(self, owed: Owed, end: Settled) -> None:
         at = self._now().isoformat(timespec="milliseconds")
-        asked = Entry(
-            at=received.at,
-            kind="message",
-            message_id=message_id,
-            author=received.author.id,
-            text=received.text,
-        )
-        end = Entry(
-            at=at,
-            kind="settled",
-            message_id=message_id,
-            outcome=outcome,
-            by=by,
-            code=intent.code if intent else "",
-            correlation_id=owed.started.correlation_id if owed.started else "",
-        )
-        if intent is None or by:
-            return [asked, end]
-        platform_id = owed.platform_id
-        said = Entry(
-            at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=platform_id
-        )
-        return [asked, said, end]
+        await self._log.append(self._folder(owed.incoming.thread), told(owed, end, at))
+        self.show(owed, TurnSettled(end.outcome))
+
+
+def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
+    """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
+    received, intent, message_id = owed.received, owed.intent, owed.received.message_id
+    author, text = received.author.id, received.text
+    asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
+    ended = Entry(
+        at=at,
+        kind="settled",
+        message_id=message_id,
+        outcome=end.outcome,
+        by=end.by,
+        code=intent.code if intent else "",
+        correlation_id=owed.started.correlation_id if owed.started else "",
+    )
+    if intent is None:
+        return [asked, ended]
+    posted = owed.platform_id
+    said = Entry(at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=posted)
+    return [asked, said, ended]
 
 
 def patience() -> Iterator[float]:

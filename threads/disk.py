@@ -62,7 +62,7 @@ class Disk(Protocol):
     def fsync_folder(self, path: Path) -> None: ...
 
     def mkdir(self, path: Path) -> None:
-        """Make the folder and its parents, durably; an existing one is fine."""
+        """Make the folder and its parents, durably; one that exists may not be durable yet and is made so."""
         ...
 
 
@@ -120,7 +120,7 @@ class PosixDisk:
 
     def mkdir(self, path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing):
+        for folder in reversed(missing or [path]):
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
             self.fsync_folder(folder.parent)

@@ -36,9 +36,9 @@ class Mailbox:
         self._waiting.extendleft(reversed(owed))
 
     def withdraw(self, which: Callable[[Owed], bool]) -> list[Owed]:
-        """Take out every message that *which* holds for, in order."""
-        gone = [owed for owed in self._waiting if which(owed)]
-        self._waiting = deque(owed for owed in self._waiting if not which(owed))
+        """Take out every message that *which* holds for, in order, but none whose post may be out already."""
+        gone = [owed for owed in self._waiting if owed.intent is None and which(owed)]
+        self._waiting = deque(owed for owed in self._waiting if owed not in gone)
         return gone
 
     async def wait(self, idle_s: float) -> bool:

@@ -147,8 +147,9 @@ Block = Annotated[Text | Thinking | ToolCall | ToolResult, Field(discriminator="
 class Message:
     """One entry of a conversation as the model sees it.
 
-    ``source`` is the id of the incoming message that a user entry came from, so that a turn served again
-    after a crash recognises it; ``model`` is the ``provider/model`` that wrote an assistant entry.
+    ``source`` is the id of the incoming message that a user entry came from, or that an assistant entry is the
+    final answer to, so that a turn served again after a crash recognises both; ``model`` is the
+    ``provider/model`` that wrote an assistant entry.
     """
 
     role: Literal["user", "assistant"]

@@ -136,7 +136,8 @@ class Ledger:
     def knows(self, key: str) -> bool:
         return key in self.owed or key in self.settled
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: Record) -> Owed | None:
+        """Take in one record; return the message that it settled, if it did."""
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
         self.seq = max(self.seq, record.seq)
         owed = self.owed.get(key)
@@ -147,10 +148,10 @@ class Ledger:
                 elif owed is not None and owed.started is None:
                     owed.received = replace(record, seq=owed.received.seq, at=owed.received.at)
             case Settled():
-                self.owed.pop(key, None)
                 self.settled[key] = record
                 if record.outcome == "undelivered" and not record.by:
                     self.undelivered.setdefault(record.thread_id, {})[key] = record
+                return self.owed.pop(key, None)
             case _ if owed is None:
                 self._stray(key, record)
             case Started():
@@ -162,6 +163,7 @@ class Ledger:
                 self._mention(record)
             case _:
                 assert_never(record)
+        return None
 
     def _mention(self, posted: Posted) -> None:
         """Note which undelivered replies a post that got through has spoken of."""
@@ -193,4 +195,5 @@ class Ledger:
             yield owed.received
             yield from (part for part in (owed.started, owed.intent) if part is not None)
             if owed.platform_id:
-                yield owed.posted()
+                before = owed.intent or owed.received
+                yield replace(owed.posted(), seq=before.seq, at=before.at)

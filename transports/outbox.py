@@ -47,20 +47,35 @@ class Outbox:
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id; raises `PostFailed` when it is given up."""
-        for pause in PAUSES_S:
+        for pause in (*PAUSES_S, None):
             try:
                 return await self._once(outgoing)
             except PostFailed as error:
-                if not error.retryable or (error.retry_after or 0) > LONGEST_RETRY_AFTER_S:
-                    raise
-                log.warning("post failed, trying again: %s", error, extra={"thread_id": str(outgoing.thread)})
-                await anyio.sleep(pause if error.retry_after is None else error.retry_after)
+                log.warning("post failed: %s", error, extra={"thread_id": str(outgoing.thread)})
+                last = (
+                    pause is None or not error.retryable or (error.retry_after or 0) > LONGEST_RETRY_AFTER_S
+                )
+                if not last:
+                    await anyio.sleep(error.retry_after or pause or 0)
                 if error.maybe_posted:
-                    if not self.finds:
-                        outgoing = _marked(outgoing)
-                    elif (found := await self.find(outgoing.thread, outgoing.key)) is not None:
+                    found, outgoing = await self._look(outgoing)
+                    if found is not None:
                         return found
-        return await self._once(outgoing)
+                if last:
+                    raise
+        raise AssertionError  # the last try returned or raised
+
+    async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
+        """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""
+        if self.finds:
+            try:
+                return await self.find(outgoing.thread, outgoing.key), outgoing
+            except PostFailed as error:
+                log.warning("look-up failed: %s", error, extra={"thread_id": str(outgoing.thread)})
+        marked = (
+            outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
+        )
+        return None, replace(outgoing, text=marked)
 
     async def _once(self, outgoing: Outgoing) -> str:
         try:
@@ -74,9 +89,3 @@ class Outbox:
             log.exception("transport failed to post", extra={"thread_id": str(outgoing.thread)})
             raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
         raise TransportUnavailable("post timed out", maybe_posted=True)
-
-
-def _marked(outgoing: Outgoing) -> Outgoing:
-    if outgoing.text.endswith(MAYBE_REPEAT):
-        return outgoing
-    return replace(outgoing, text=f"{outgoing.text}\n\n{MAYBE_REPEAT}")

@@ -17,7 +17,6 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
-
 from threads.disk import Offload
 
 from .base import Place

@@ -1,0 +1,217 @@
+import io
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.guards.secrets import mask
+from bot.observe import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
+
+log = logging.getLogger("bot.test")
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    level = root.level
+    yield
+    for handler in [h for h in root.handlers if isinstance(h, Sink)]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    return io.StringIO()
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def record(out: io.StringIO) -> dict[str, object]:
+    (line,) = out.getvalue().splitlines()
+    return json.loads(line)
+
+
+def test_a_json_line_holds_time_level_logger_event_and_fields(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    log.info(
+        "turn %s", "started", extra={"thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True}
+    )
+    line = record(out)
+    assert line.pop("at")[10:] > "T00:00:00.000+00:00"
+    assert line == {
+        "level": "info", "logger": "bot.test", "event": "turn started",
+        "thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True,
+    }  # fmt: skip
+
+
+def test_a_text_line_can_be_read(out: io.StringIO) -> None:
+    configure_logging("info", "text", out)
+    log.warning("slow", extra={"thread_id": "a:b:c:d", "why": "two words"})
+    assert out.getvalue()[29:] == ' warning bot.test: slow thread_id=a:b:c:d why="two words"\n'
+
+
+def test_the_level_is_the_least_that_is_written(out: io.StringIO) -> None:
+    configure_logging("warning", "json", out)
+    log.info("no")
+    log.warning("yes")
+    assert record(out)["event"] == "yes"
+
+
+def test_a_second_call_replaces_the_first(out: io.StringIO) -> None:
+    configure_logging("info", "json", io.StringIO())
+    configure_logging("info", "text", out)
+    log.info("once")
+    assert len(out.getvalue().splitlines()) == 1
+    assert sum(isinstance(handler, Sink) for handler in logging.getLogger().handlers) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_secret_gets_through_in_event_argument_field_or_traceback(out: io.StringIO, form) -> None:
+    configure_logging("info", form, out, secrets=["canary-literal"])
+    try:
+        try:
+            fail(OSError("GET https://h/?token=canary1"))
+        except OSError as error:
+            chained = RuntimeError("canary-literal and xoxb-canary2-1234")
+            chained.__cause__ = error
+            fail(chained)
+    except RuntimeError:
+        fields = {"url": "https://h/?api_key=canary4", "deep": {"sk-canary5-12345": ["xapp-1-canary6"]}}
+        log.exception("sent %s", "Authorization: Bearer canary3", extra=fields, stack_info=True)
+    assert "canary" not in out.getvalue()
+    assert out.getvalue().count("[masked]") >= 7
+
+
+def test_a_traceback_is_one_json_line(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    try:
+        fail(ValueError("first\nsecond"))
+    except ValueError:
+        log.exception("failed")
+    assert str(record(out)["traceback"]).endswith("ValueError: first\nsecond\n")
+
+
+def test_a_persons_text_cannot_forge_a_line(out: io.StringIO) -> None:
+    evil = "a\n2026-01-01 info bot: forged\r\x1b[31m\u2028\u202e\ud800"
+    for form in ("json", "text"):
+        configure_logging("info", form, out)
+        log.info("got %s", evil, extra={"text": evil, evil: 1})
+        (line,) = out.getvalue().splitlines()
+        assert line.isprintable()
+        out.seek(out.truncate(0))
+    try:
+        fail(ValueError(evil))
+    except ValueError:
+        log.exception("failed")
+    first, *rest = out.getvalue().split("\n")
+    assert first.endswith("failed")
+    assert all(line.startswith("    ") for line in rest if line)
+
+
+def test_fields_that_share_a_name_with_the_lines_own_are_kept_beside_them(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    log.info("mine", extra={"event": "other", "level": 3, "at": "x", "traceback": "y"})
+    line = record(out)
+    assert (line["event"], line["event_"], line["level_"], line["at_"]) == ("mine", "other", 3, "x")
+    assert line["traceback_"] == "y"
+
+
+def test_the_words_of_the_design_are_not_reserved_by_logging() -> None:
+    assert (
+        not {"thread_id", "message_id", "turn_id", "correlation_id", "provider", "model", "tool"} & RESERVED
+    )
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+    __repr__ = __str__
+
+
+def test_a_log_call_never_fails_its_caller(out: io.StringIO, monkeypatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # pytest's own fail on purpose
+    loop: list[object] = []
+    loop.append(loop)
+    for form in ("json", "text"):
+        configure_logging("info", form, out)
+        log.info("%d of %d", *"x")
+        log.info(Unspeakable(), extra={"a": Unspeakable()})
+        log.info(
+            "odd",
+            extra={"a": loop, "b": float("nan"), "c": 10**6000, "d": b"\xff", "e": {1: {2: {3: {4: 5}}}}},
+        )
+        log.error("none", exc_info=(None, None, None))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 8
+    assert "%d of %d" in lines[0]
+    json.loads(lines[2], parse_constant=pytest.fail)
+
+
+def test_a_stream_that_refuses_counts_what_was_lost_and_says_nothing_elsewhere(capsys) -> None:
+    closed = io.StringIO()
+    closed.close()
+    configure_logging("info", "json", closed)
+    log.info("xoxb-canary-123")
+    (sink,) = [handler for handler in logging.getLogger().handlers if isinstance(handler, Sink)]
+    assert sink.lost == 1
+    assert capsys.readouterr() == ("", "")
+
+
+def event_of(text: str) -> str:
+    return str(vars(clean(logging.makeLogRecord({"msg": text}), mask))["event"])
+
+
+def test_a_long_text_keeps_its_two_ends_and_hides_the_secret_between(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    log.info("start %s end", "x" * 1_000_000)
+    event = str(record(out)["event"])
+    assert len(event) < MAX_TEXT + 100
+    assert event.startswith("start x")
+    assert event.endswith("x end")
+    key = "-----BEGIN PRIVATE KEY-----" + "canary " * 3000 + "-----END PRIVATE KEY-----"
+    assert "canary" not in event_of("a" * 15_000 + key + "b" * 5_000)
+
+
+def test_other_receivers_see_the_record_unchanged(out: io.StringIO, caplog) -> None:
+    configure_logging("info", "json", out)
+    try:
+        fail(ValueError("x"))
+    except ValueError:
+        log.exception("%s", "xoxb-123-abc")
+    assert caplog.records[0].args == ("xoxb-123-abc",)
+    assert caplog.records[0].exc_info
+
+
+def test_python_warnings_are_logged_too(out: io.StringIO) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure_logging("info", "json", out)
+        warnings.warn("old", stacklevel=1)
+        logging.captureWarnings(capture=False)
+    assert record(out)["logger"] == "py.warnings"
+
+
+@given(text=st.text())
+def test_one_line_is_one_line(text: str) -> None:
+    assert one_line(text).isprintable()
+
+
+def test_text_logs_do_not_wait_for_the_json_logger() -> None:
+    code = (
+        "import sys, bot.observe as o\n"
+        "o.configure_logging('info', 'text', sys.stderr)\n"
+        "print('pythonjsonlogger' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == "False\n"

@@ -1,0 +1,93 @@
+"""The exploration: play a story once, crash it after each operation in every way, recover, and crash again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from .crashes import kills, power_cuts
+from .model import MakeFolder, ModelDisk, Op
+from .stories import Story
+
+S = TypeVar("S", bound=Story)
+
+
+@dataclass(slots=True)
+class Figures:
+    """How much was explored: crash points, and distinct disks found there, each with what it was judged by."""
+
+    points: int = 0
+    first: int = 0
+    second: int = 0
+
+    @property
+    def states(self) -> int:
+        return self.first + self.second
+
+    def __str__(self) -> str:
+        return f"{self.points} crash points, {self.first} + {self.second} = {self.states} states"
+
+
+@dataclass(slots=True)
+class Explorer:
+    """``dense`` bounds the torn prefixes of each write in a first crash, ``sparse`` in a second one.
+
+    One of ``every`` first crashes is followed by second ones. A disk seen before, under the same promises, is skipped.
+    """
+
+    dense: int = 12
+    sparse: int = 2
+    every: int = 8
+    figures: Figures = field(default_factory=Figures)
+    _seen: set[int] = field(default_factory=set)
+
+    async def explore(
+        self, play: Callable[[ModelDisk, S], Awaitable[None]], begin: Callable[[], S], disk: ModelDisk
+    ) -> None:
+        """Play on *disk* and try every crash. Raises `Violation`."""
+        start = disk.copy()
+        story = begin()
+        await play(disk, story)
+        await self._crash(story, start, disk.ops, deep=True)
+
+    async def _crash(self, story: Story, start: ModelDisk, ops: list[Op], *, deep: bool) -> None:
+        now = start.copy()
+        most = self.dense if deep else self.sparse
+        for at, op in enumerate([*ops, None]):
+            self.figures.points += 1
+            stage = (id(story), story.stage(at))
+            for image in power_cuts(now, most):
+                if self._new(stage, frozenset(image.items())):
+                    await self._one(
+                        story, ModelDisk.holding(image, ordered=start.ordered), at, power=True, deep=deep
+                    )
+            for found in kills(now, op, most):
+                if self._new(stage, found.state()):
+                    await self._one(story, found, at, power=False, deep=deep)
+            if op is not None:
+                now.perform(op)
+
+    def _new(self, stage: Hashable, state: Hashable) -> bool:
+        known = len(self._seen)
+        self._seen.add(hash((stage, state)))
+        return len(self._seen) > known
+
+    async def _one(self, story: Story, disk: ModelDisk, at: int, *, power: bool, deep: bool) -> None:
+        if not deep:
+            self.figures.second += 1
+            await story.judge(disk, at, power=power)
+            return
+        self.figures.first += 1
+        before = disk.copy()
+        again = await story.recover(disk, at, power=power)
+        if self.figures.first % self.every == 0 and not lost_folders(before):
+            await self._crash(again, before, disk.ops, deep=False)
+
+
+def lost_folders(disk: ModelDisk) -> bool:
+    """Say whether a kill left a folder that is not durable: nobody syncs its name again.
+
+    Only a file system that keeps an fsynced file but not its parents' names can lose it later; the ones in use do not.
+    """
+    return not disk.ordered and any(isinstance(op, MakeFolder) for op in disk.pending_names)

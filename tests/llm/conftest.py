@@ -1,0 +1,43 @@
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from bot.llm.http import SharedHttp
+from bot.llm.model import Request
+from threads.model import Message, Text, TextDelta, TurnEvent
+
+
+@pytest.fixture(scope="module")
+async def http(anyio_backend) -> AsyncIterator[SharedHttp]:
+    shared = SharedHttp()
+    yield shared
+    await shared.aclose()
+
+
+@dataclass
+class Listener:
+    """Keeps what it hears."""
+
+    heard: list[str] = field(default_factory=list)
+
+    async def __call__(self, event: TurnEvent) -> None:
+        assert isinstance(event, TextDelta)
+        self.heard.append(event.text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.heard)
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+def ask(*messages: Message, **fields) -> Request:
+    return Request("Be brief.", messages or (user("hi"),), **fields)
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))

@@ -1,0 +1,1 @@
+"""A seeded simulation of the whole bot in virtual time: real core, fake world, crashes at every operation."""

@@ -1,0 +1,55 @@
+"""``python -m tests.sim --seeds 10000 [--from N]``: prints the first broken promise and its seed, and exits 1."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections import Counter
+
+from .run import run_seed
+
+
+def _kind(fault: str) -> str:
+    """Return what a fault is about, without whom it met."""
+    return re.sub(r"\S*\d\S*|'.*", "#", fault.split("\n")[0])[:80]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim")
+    parser.add_argument("--seeds", type=int, default=10_000)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--trace", action="store_true", help="print every operation")
+    asked = parser.parse_args()
+    began, failed, crashes, messages = time.perf_counter(), 0, 0, 0
+    kinds: Counter[str] = Counter()
+    for done, seed in enumerate(range(asked.first, asked.first + asked.seeds), 1):
+        result = run_seed(seed)
+        crashes, messages = crashes + result.crashes, messages + result.messages
+        if asked.trace:
+            print("\n".join(result.trace).encode("utf-8", "replace").decode())
+        if result.faults:
+            failed += 1
+            kinds.update({_kind(fault) for fault in result.faults})
+            print(
+                f"SEED={seed}",
+                *(f.encode("utf-8", "replace").decode() for f in result.faults[:3]),
+                sep="\n  ",
+            )
+            if not asked.keep_going:
+                return 1
+        if done % 500 == 0:
+            rate = done / (time.perf_counter() - began)
+            print(
+                f"{done} seeds, {messages} messages, {crashes} crashes, {rate:.0f}/s, {failed} failed",
+                flush=True,
+            )
+    for kind, count in kinds.most_common():
+        print(f"{count:6} {kind}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,247 @@
+"""The independent auditor: reads the disk's bytes and the platform's record, and believes nothing the bot says.
+
+It imports nothing of the bot. The rules are the promises of the design: every acknowledged message has one outcome
+and one visible sign, nothing is answered twice or in the wrong thread, and a thread's answers come in order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .record import Post, Record, Sent
+
+MAYBE_REPEAT = "(this may be a repeat)"
+MAX_ATTEMPTS = 3
+TRIES_BEFORE_GIVING_UP = 4
+OUTCOMES = {
+    "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Story:
+    """What the journal tells of one message."""
+
+    received: list[dict[str, Any]] = field(default_factory=list)
+    started: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+    settled: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> str:
+        return self.settled[-1]["outcome"] if self.settled else ""
+
+    @property
+    def by(self) -> str:
+        return self.settled[-1].get("by", "") if self.settled else ""
+
+
+def judge(files: dict[str, bytes], record: Record) -> list[str]:
+    """Return every promise that was broken, as sentences."""
+    return list(_Audit(files, record).faults())
+
+
+class _Audit:
+    def __init__(self, files: dict[str, bytes], record: Record) -> None:
+        self._files, self._record = files, record
+        self._stories: dict[str, Story] = defaultdict(Story)
+        self._posts: dict[str, list[Post]] = defaultdict(list)
+        for post in sorted(record.posts, key=lambda post: post.at):
+            self._posts[post.key].append(post)
+
+    def faults(self) -> Iterator[str]:
+        yield from self._record.violations
+        yield from self._read_journal()
+        for sent in self._record.sent.values():
+            yield from self._outcome(sent)
+            yield from self._posts_of(sent)
+        for key in self._posts.keys() - self._record.sent.keys():
+            yield f"{key}: a post for a message that nobody sent"
+        yield from self._order()
+        yield from self._folders()
+
+    def _read_journal(self) -> Iterator[str]:
+        path = next((path for path in self._files if path.endswith("/journal.jsonl")), "")
+        seqs: dict[int, dict[str, Any]] = {}
+        for line in read_lines(self._files.get(path, b"")):
+            if line is None:
+                yield "journal: a damaged line was left in place"
+                continue
+            if not line["seq"]:
+                yield f"journal: a {line['kind']} record without its seq"
+            elif seqs.setdefault(line["seq"], line) != line:
+                yield f"journal: seq {line['seq']} means two things"
+            transport, workspace, channel, _ = line["thread_id"].split(":", 3)
+            story = self._stories[f"{transport}:{workspace}:{channel}:{line['message_id']}"]
+            match line["kind"]:
+                case "received":
+                    story.received.append(line)
+                    story.text = story.text if story.started else line["text"]
+                case "started":
+                    story.started.append(line)
+                case "settled" if line not in story.settled:
+                    story.settled.append(line)
+
+    def _outcome(self, sent: Sent) -> Iterator[str]:
+        story = self._stories[sent.key]
+        if not story.settled:
+            if sent.acknowledged or story.received or story.started:
+                yield f"{sent.key}: acknowledged={sent.acknowledged}, never settled"
+            return
+        if len(story.settled) > 1:
+            yield f"{sent.key}: settled {len(story.settled)} times"
+        if story.outcome not in OUTCOMES:
+            yield f"{sent.key}: no such outcome {story.outcome}"
+        if self._record.shown.get(sent.key, story.outcome) != story.outcome:
+            yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {story.outcome}"
+        if any(line["attempt"] > MAX_ATTEMPTS for line in story.started):
+            yield f"{sent.key}: more than {MAX_ATTEMPTS} attempts"
+        yield from self._sign(sent, story)
+
+    def _sign(self, sent: Sent, story: Story) -> Iterator[str]:
+        """Every outcome has exactly one visible sign."""
+        posts = self._posts[sent.key]
+        if story.by and story.outcome != "undelivered":
+            if posts:
+                yield f"{sent.key}: {story.outcome} by {story.by}, but has a post of its own"
+            if not self._spoken_for(sent, story):
+                yield f"{sent.key}: {story.outcome} by {story.by}, which nobody can see"
+        match story.outcome:
+            case "withdrawn":
+                if posts or not sent.deleted:
+                    yield f"{sent.key}: withdrawn, {len(posts)} posts, deleted={sent.deleted}"
+            case "undelivered":
+                given_up = self._record.refused[sent.key] >= TRIES_BEFORE_GIVING_UP
+                if not given_up and sent.key not in self._record.rejected:
+                    yield f"{sent.key}: undelivered, {self._record.refused[sent.key]} refusals"
+                if posts and sent.key not in (
+                    self._record.blind if self._record.find else self._record.doubtful
+                ):
+                    yield f"{sent.key}: undelivered, but its post is out"
+            case "merged" if not story.by or self._record.busy != "steer":
+                yield f"{sent.key}: merged by {story.by!r} in {self._record.busy}"
+            case _ if not posts and not story.by:
+                yield f"{sent.key}: {story.outcome} without a sign"
+
+    def _spoken_for(self, sent: Sent, story: Story) -> bool:
+        """Follow ``by`` to a message that shows itself, or that the platform refused to show."""
+        channel, seen = sent.key.rsplit(":", 1)[0], {sent.key}
+        while story.by:
+            key = f"{channel}:{story.by}"
+            if key in seen or key not in self._stories:
+                return False
+            seen.add(key)
+            story = self._stories[key]
+            if self._record.sent[key].thread != sent.thread:
+                return False
+        return bool(self._posts[key]) or story.outcome in ("undelivered", "withdrawn")
+
+    def _posts_of(self, sent: Sent) -> Iterator[str]:
+        posts, story = self._posts[sent.key], self._stories[sent.key]
+        for place, post in enumerate(posts):
+            marked = MAYBE_REPEAT in post.text
+            if post.thread != sent.thread:
+                yield f"{sent.key}: posted in {post.thread}"
+            if post.text.encode("utf-8", "replace").decode() != post.text:
+                yield f"{sent.key}: half a character in {post.text!r}"
+            if "secret" in post.text or "Traceback" in post.text:
+                yield f"{sent.key}: a payload in a thread"
+            if marked and (sent.key not in self._record.doubtful):
+                yield f"{sent.key}: marked as a repeat without a doubt"
+            if marked and self._record.find and sent.key not in self._record.blind:
+                yield f"{sent.key}: marked as a repeat though it could be looked up"
+            if place and not (marked and plain(post.text) == plain(posts[0].text)):
+                yield f"{sent.key}: posted twice: {posts[0].text!r}, {post.text!r}"
+            if not place:
+                yield from self._content(sent, story, post)
+
+    def _content(self, sent: Sent, story: Story, post: Post) -> Iterator[str]:
+        """An answer names its message, what joined it, and nothing of another thread or a later message."""
+        marks = {(int(a), int(b)): int(c) for a, b, c in re.findall(r"tk(\d+)x(\d+)x(\d+)z", post.text)}
+        place = int(sent.thread.rsplit(":", 1)[1].split(".")[0])
+        joined = {
+            other.number
+            for key, other in self._record.sent.items()
+            if other.thread == sent.thread
+            and self._stories[key].by == sent.id
+            and self._stories[key].outcome != "undelivered"
+        }
+        if any(thread != place for thread, _ in marks):
+            yield f"{sent.key}: another thread's words in {post.text!r}"
+        later = {number for _, number in marks if self._later(sent, number)}
+        if later - joined:
+            yield f"{sent.key}: a later message's words in {post.text!r}"
+        if story.outcome != "answered" or sent.command:
+            if post.kind == "reply" and story.outcome != "undelivered":
+                yield f"{sent.key}: {story.outcome} by a reply {post.text!r}"
+            return
+        missing = [number for number in {sent.number, *joined} if (place, number) not in marks]
+        if missing:
+            yield f"{sent.key}: messages {missing} are not in the answer {post.text!r}"
+        elif story.text and f"x{sent.number}x{marks[place, sent.number]}z" not in story.text:
+            yield f"{sent.key}: {story.text!r} was answered with {post.text!r}"
+
+    def _later(self, sent: Sent, number: int) -> bool:
+        """Say whether that message of the thread was received after *sent*, as far as the journal still tells."""
+        key = f"{sent.key.rpartition('-')[0]}-{number}"
+        mine, other = self._stories[sent.key].received, self._stories[key].received
+        return bool(mine and other) and other[0]["seq"] > mine[0]["seq"]
+
+    def _order(self) -> Iterator[str]:
+        """Answers of one thread come in the order in which its messages were received."""
+        last: dict[str, tuple[int, str]] = {}
+        for post in sorted(self._record.posts, key=lambda post: post.at):
+            if post.kind == "notice" or post is not self._posts[post.key][0] or post.key not in self._stories:
+                continue
+            received = self._stories[post.key].received
+            seq = received[0]["seq"] if received else self._record.sent[post.key].number
+            if received and seq < last.get(post.thread, (0, ""))[0]:
+                yield f"{post.key}: answered after {last[post.thread][1]}, received before it"
+            last[post.thread] = (seq, post.key)
+
+    def _folders(self) -> Iterator[str]:
+        for path, data in self._files.items():
+            parts = path.split("/")
+            if parts[-1] not in ("context.jsonl", "log.jsonl"):
+                continue
+            place = int(parts[-2].rsplit("~", 1)[1].split(".")[0])
+            lines = list(read_lines(data))
+            if any(int(thread) != place for thread in re.findall(rb"tk(\d+)x\d+x\d+z", data)):
+                yield f"{path}: another thread's words"
+            if parts[-1] == "context.jsonl":
+                if None in lines:
+                    yield f"{path}: a damaged line"
+                sources = Counter(line["message"]["source"] for line in lines if line)
+                yield from (f"{path}: {s} {n} times" for s, n in sources.items() if s and n > 1)
+            else:
+                ends = Counter(line["message_id"] for line in lines if line and line["kind"] == "settled")
+                yield from (f"{path}: {m} settled {n} times" for m, n in ends.items() if n > 1)
+                yield from self._log_agrees(path, lines)
+
+    def _log_agrees(self, path: str, lines: list[dict[str, Any] | None]) -> Iterator[str]:
+        by_id = {sent.id: self._stories[key].outcome for key, sent in self._record.sent.items()}
+        for line in lines:
+            if line and line["kind"] == "settled" and by_id.get(line["message_id"]) != line["outcome"]:
+                yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"
+
+
+def plain(text: str) -> str:
+    return text.replace(MAYBE_REPEAT, "").encode("utf-8", "replace").decode().strip()
+
+
+def read_lines(data: bytes) -> Iterator[dict[str, Any] | None]:
+    """Yield each line's record, or ``None`` for one that is torn, damaged or no record."""
+    for line in data.split(b"\n"):
+        if not line:
+            continue
+        body, crc = line[:-18], line[-18:]
+        if crc != b',"crc":"%08x"}' % zlib.crc32(body):
+            yield None
+        else:
+            yield json.loads(line)

@@ -1,0 +1,257 @@
+"""A chat platform that outlives the bot: it delivers until acknowledged, and keeps every post it took.
+
+Events that were not acknowledged come again, acknowledged ones too; posts are refused, lost, late, or stored without
+anyone being told. What was on its way when the process died lands within three seconds of the death, or never.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import re
+from dataclasses import dataclass
+
+import anyio
+
+from threads.errors import (
+    PostFailed,
+    StoreUnavailable,
+    TransportRateLimited,
+    TransportRejected,
+    TransportUnavailable,
+)
+from threads.model import Deleted, Inbound, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from transports.base import Capabilities
+
+from .fate import Died, Fate
+from .plan import Plan
+from .record import Post, Record
+
+ACK_DEADLINE_S = 3.0
+LATE_S = 2.99
+
+
+@dataclass(slots=True)
+class Event:
+    payload: Inbound
+    key: str
+    acknowledged: bool = False
+    under_way: int = 0
+    tries: int = 0
+
+
+class Platform:
+    """A `transports.base.Transport`."""
+
+    name = "sim"
+
+    def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
+        self.capabilities = Capabilities(find=plan.find)
+        self.calm = False
+        self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
+        self._rng: random.Random = fate.rng
+        self._count = 0
+        self._due: list[tuple[float, int, Event]] = []
+        self.events = [Event(payload, _key(payload)) for _, payload in plan.events]
+        for event, (at, _) in zip(self.events, plan.events, strict=True):
+            self._push(at, event)
+        self._pushed = anyio.Event()
+        self._settled_now: set[str] = set()
+        self._flying: list[Outgoing] = []
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everything was delivered."""
+        return not self._due and not any(event.under_way for event in self.events)
+
+    def open(self) -> None:
+        self._pushed, self._settled_now, self._flying = anyio.Event(), set(), []
+
+    def process_died(self) -> None:
+        """Decide what becomes of what was under way, and deliver again what was not acknowledged."""
+        now = self._fate.now
+        for outgoing in self._flying:
+            if self._rng.random() < 0.5:
+                self._keep(outgoing, now + self._rng.uniform(0, LATE_S))
+        for key in self._record.sent:
+            if key not in self._record.shown:
+                self._record.doubtful.add(key)
+        waiting = {id(event) for _, _, event in self._due}
+        for event in self.events:
+            event.under_way = 0
+            if not event.acknowledged and id(event) not in waiting:
+                self._push(now + self._rng.choice((0.0, 1.0, 60.0)) * self._rng.random(), event)
+
+    def deliver_all_again(self) -> None:
+        for event in self.events:
+            self._push(self._fate.now + self._rng.random(), event)
+
+    async def serve(self, sink: Sink) -> None:
+        async with anyio.create_task_group() as deliveries:
+            while True:
+                while self._due and self._due[0][0] <= anyio.current_time():
+                    event = heapq.heappop(self._due)[2]
+                    event.under_way += 1
+                    deliveries.start_soon(self._deliver, event, sink)
+                    await anyio.sleep(1e-6)
+                self._pushed = anyio.Event()
+                wait = self._due[0][0] - anyio.current_time() if self._due else float("inf")
+                with anyio.move_on_after(wait):
+                    await self._pushed.wait()
+
+    async def post(self, outgoing: Outgoing) -> str:
+        dies = self._fate.step(f"post {outgoing.key} {outgoing.kind}")
+        self._flying.append(outgoing)
+        if dies:
+            if self._rng.random() < 0.3:
+                self._flying.remove(outgoing)
+                self._keep(outgoing)
+            self._fate.die()
+        try:
+            return await self._post(outgoing)
+        except PostFailed as error:
+            self._record.refused[outgoing.key] += 1
+            if error.maybe_posted:
+                self._record.doubtful.add(outgoing.key)
+            self._fate.note(f"refused {outgoing.key} {error}")
+            raise
+        finally:
+            if outgoing in self._flying and not self._fate.dead:
+                self._flying.remove(outgoing)
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        if self._fate.step(f"find {key}"):
+            self._fate.die()
+        await anyio.sleep(self._rng.uniform(0, 0.2))
+        if self._down() or (not self.calm and self._rng.random() < self._rates.find):
+            self._record.refused[key] += 1
+            self._record.blind.add(key)
+            raise TransportUnavailable("cannot look")
+        now = anyio.current_time()
+        posts = (n for n, post in enumerate(self._record.posts) if post.key == key and post.at <= now)
+        return next((f"p{n}" for n in posts), None)
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if self._fate.dead:
+            raise Died
+        if not isinstance(event, TurnSettled):
+            return
+        key = f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
+        self._fate.note(f"settled {key} {event.outcome}")
+        if key in self._settled_now:
+            self._record.violations.append(f"{key} settled twice in one process")
+        self._settled_now.add(key)
+        if self._record.shown.setdefault(key, event.outcome) != event.outcome:
+            self._record.violations.append(
+                f"{key} settled as {self._record.shown[key]}, then {event.outcome}"
+            )
+
+    async def _post(self, outgoing: Outgoing) -> str:
+        rng = self._rng
+        await anyio.sleep(rng.uniform(0, 0.5))
+        if str(outgoing.thread) in self._plan.rejecting:
+            self._record.rejected.add(outgoing.key)
+            raise TransportRejected("channel is gone")
+        match self._fault():
+            case "limited":
+                raise TransportRateLimited("slow down", retry_after=rng.uniform(0.1, 30))
+            case "too_long":
+                self._record.rejected.add(outgoing.key)
+                raise TransportRateLimited("come back tomorrow", retry_after=50_000)
+            case "before":
+                raise TransportUnavailable("503")
+            case "unknown":
+                raise TransportUnavailable("reset", maybe_posted=True)
+            case "after":
+                self._keep(outgoing)
+                raise TransportUnavailable("500 after the fact", maybe_posted=True)
+            case "hang":
+                await self._hang(outgoing)
+            case "bug":
+                if rng.random() < 0.5:
+                    self._keep(outgoing)
+                self._record.doubtful.add(outgoing.key)
+                self._record.refused[outgoing.key] += 1
+                raise KeyError("a bug in a transport")
+            case _:
+                pass
+        post_id = self._keep(outgoing)
+        await anyio.sleep(rng.uniform(0, 0.5))
+        return post_id
+
+    async def _hang(self, outgoing: Outgoing) -> None:
+        self._record.refused[outgoing.key] += 1
+        self._record.doubtful.add(outgoing.key)
+        await anyio.sleep(self._rng.uniform(0, 20))
+        if self._rng.random() < 0.5:
+            self._keep(outgoing)
+        await anyio.sleep_forever()
+
+    def _fault(self) -> str:
+        if self._down():
+            return "before"
+        if not self.calm:
+            for fault, rate in self._rates.post.items():
+                if rate and self._rng.random() < rate:
+                    return fault
+        return ""
+
+    def _down(self) -> bool:
+        start, end = self._plan.outage
+        return start <= self._fate.clock() < end
+
+    def _keep(self, outgoing: Outgoing, at: float | None = None) -> str:
+        if outgoing in self._flying:
+            self._flying.remove(outgoing)
+        at = self._fate.clock() if at is None else at
+        self._record.posts.append(Post(at, outgoing.key, str(outgoing.thread), outgoing.text, outgoing.kind))
+        self._fate.note(f"kept {outgoing.key} {outgoing.text!r}")
+        return f"p{len(self._record.posts) - 1}"
+
+    async def _deliver(self, event: Event, sink: Sink) -> None:
+        rng = self._rng
+        event.tries += 1
+        if not event.acknowledged and event.tries < 4:
+            self._push(anyio.current_time() + ACK_DEADLINE_S * rng.uniform(1, 2), event)
+        if isinstance(event.payload, Deleted):
+            self._record.sent[event.key].deleted = True
+        patience = (
+            rng.uniform(0, 1) if rng.random() < self._rates.cut_sink and not self.calm else float("inf")
+        )
+        self._fate.note(f"deliver {type(event.payload).__name__} {event.key}")
+        try:
+            with anyio.move_on_after(patience) as cut:
+                await sink(event.payload)
+        except StoreUnavailable:
+            self._push(anyio.current_time() + rng.uniform(0.1, 30), event)
+        else:
+            if cut.cancelled_caught:
+                self._push(anyio.current_time() + rng.uniform(0.1, 30), event)
+            else:
+                self._acknowledge(event)
+        event.under_way -= 1
+
+    def _acknowledge(self, event: Event) -> None:
+        if self._fate.step(f"ack {type(event.payload).__name__} {event.key}"):
+            self._fate.die()
+        first, event.acknowledged = not event.acknowledged, True
+        if isinstance(event.payload, Incoming):
+            self._record.sent[event.key].acknowledged = True
+        while first and self._rng.random() < self._rates.duplicate:
+            self._push(self._fate.clock() + self._rng.choice((0.0, 1.0, 400.0)) * self._rng.random(), event)
+
+    def _push(self, at: float, event: Event) -> None:
+        self._count += 1
+        heapq.heappush(self._due, (at, self._count, event))
+        if hasattr(self, "_pushed"):
+            self._pushed.set()
+
+
+def _key(payload: Inbound) -> str:
+    thread = payload.thread
+    return f"{thread.transport}:{thread.workspace}:{thread.channel}:{payload.id}"
+
+
+def tokens(text: str) -> list[tuple[int, int, int]]:
+    """Return the (thread, message, version) marks in *text*."""
+    return [(int(a), int(b), int(c)) for a, b, c in re.findall(r"tk(\d+)x(\d+)x(\d+)z", text)]

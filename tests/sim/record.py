@@ -1,0 +1,51 @@
+"""What really happened in a run, kept outside the bot: plain values that the judge can trust."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message that a person sent. ``command`` is its text when it is one; ``versions`` counts edits."""
+
+    key: str
+    id: str
+    thread: str
+    number: int
+    command: str = ""
+    versions: int = 1
+    acknowledged: bool = False
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A post that people can see from ``at`` on."""
+
+    at: float
+    key: str
+    thread: str
+    text: str
+    kind: str
+
+
+@dataclass(slots=True)
+class Record:
+    """``refused`` counts calls for a key that failed; ``doubtful`` keys were cut where a post may be out."""
+
+    find: bool
+    busy: str
+    sent: dict[str, Sent] = field(default_factory=dict)
+    posts: list[Post] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    rejected: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
+    blind: set[str] = field(default_factory=set)
+    shown: dict[str, str] = field(default_factory=dict)
+    served: dict[str, set[str]] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+    crashes: int = 0
+    restarts: int = 0

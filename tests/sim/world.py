@@ -1,0 +1,215 @@
+"""One run: processes that live and die over one disk and one platform, until nothing is owed any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+import threads.journal
+from bot.agent import Agent
+from bot.app import Core, open_core
+from bot.errors import ProviderError
+from bot.tools.base import Toolbox
+from threads.errors import BotError
+
+from .disk import SimDisk
+from .fate import Died, Fate
+from .loop import SimLoop
+from .model import ModelBug, Peek, SimModel
+from .plan import START, draw
+from .platform import Platform
+from .record import Record
+
+DATA = Path("/srv/bot")
+DRAIN_S = 4 * 3600.0
+"""Far more than all retries, time-outs and waits of one thread's queue add up to."""
+
+EXPECTED = (OSError, ProviderError, BotError, ModelBug, KeyError)
+"""What the world itself throws into the bot; any other logged exception is a bug of the bot's."""
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(f"{seed} world")
+        plan = random.Random(f"{seed} plan")
+        self.record = Record(find=plan.random() < 0.6, busy=plan.choice(("steer", "steer", "queue")))
+        self.plan = draw(plan, self.record)
+        self.fate = Fate(random.Random(f"{seed} fate"), self.record)
+        self.fate.now = START
+        self.disk = SimDisk(self.fate, self.plan.faults)
+        self.platform = Platform(self.plan, self.fate, self.record)
+        self._calm = False
+
+    def run(self) -> None:
+        """Live through all that the plan holds, then once more with nothing to fear and everything repeated."""
+        lives = list(self.plan.lives)
+        with _settings(self.plan.compact_above), _listening(self.record):
+            while not self._live(lives.pop(0) if lives and not self._calm else 0):
+                self.record.restarts += 1
+                if self.record.restarts > 200:
+                    raise RuntimeError("the process never stays up")
+            if self._rng.random() < 0.3:
+                self.platform.deliver_all_again()
+                self._live(0)
+
+    def _live(self, operations: int) -> bool:
+        """Run one process; return whether it served to the end."""
+        loop = SimLoop(self._rng, self.fate.now)
+        self.fate.live(operations)
+        self.fate.clock, self.fate.stop_loop = loop.time, loop.stop
+        self.platform.open()
+        life = loop.create_task(self._process(), name="process")
+        life.add_done_callback(self._over)
+        try:
+            loop.run_forever()
+            died, self.fate.dead, self.fate.now = self.fate.dead, True, loop.now
+            left = [task.get_name() for task in asyncio.all_tasks(loop)]
+            life.remove_done_callback(self._over)
+            loop.bury()
+        finally:
+            self.fate.clock = lambda: self.fate.now
+            loop.close()
+        if died:
+            self._after_death()
+            return False
+        self.record.violations += [f"left-over task {name}" for name in left]
+        self.record.violations += [f"loop error {context}" for context in loop.errors]
+        return self._outcome(life)
+
+    def _over(self, _: asyncio.Task[None]) -> None:
+        self.fate.stop_loop()
+
+    def _outcome(self, life: asyncio.Task[None]) -> bool:
+        error = life.exception()
+        if error is None:
+            return True
+        self.fate.now += self._rng.uniform(1, 10)
+        if not isinstance(error, OSError) and not (
+            isinstance(error, BaseExceptionGroup) and error.split(OSError)[1] is None
+        ):
+            raise error
+        self.platform.process_died()
+        return False
+
+    def _after_death(self) -> None:
+        self.record.crashes += 1
+        if self._rng.random() < 0.6:
+            self.disk.kill()
+        else:
+            self.fate.note("power cut")
+            self.disk.power_cut()
+        self.platform.process_died()
+        self.fate.now += self._rng.choice((0.1, 1.0, 5.0, 5.0, 100.0, 900.0)) * self._rng.random()
+        self.fate.note("restart")
+
+    async def _process(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            core = await open_core(
+                tasks,
+                DATA,
+                agent=self._agent,
+                transports=[self.platform],
+                limits=self.plan.limits,
+                disk=self.disk,
+                offload=self._offload,
+                now=self._now,
+                max_age_s=self.plan.max_age_s,
+                resume=self.plan.resume,
+            )
+            tasks.start_soon(self.platform.serve, core.orchestrator.receive, name="platform")
+            await self._until_nothing_is_owed(core)
+            tasks.cancel_scope.cancel()
+
+    async def _until_nothing_is_owed(self, core: Core) -> None:
+        bound = max(self.plan.limits.mailbox, len(core.journal.ledger.owed))
+        while not self._calm or not self.platform.quiet or core.journal.ledger.owed:
+            await anyio.sleep(7)
+            for thread, actor in core.registry._actors.items():
+                if len(actor.mailbox) > bound:
+                    self.record.violations.append(f"{thread}: {len(actor.mailbox)} waiting, bound {bound}")
+            if anyio.current_time() > self.plan.calm_at:
+                self._calm = self.platform.calm = self.model.calm = self.plan.faults.over = True
+                self.fate.live(0)
+            if anyio.current_time() > self.plan.calm_at + DRAIN_S + 1000 * self.record.crashes:
+                self.record.violations.append(f"never settled: {list(core.journal.ledger.owed)}")
+                return
+        await anyio.sleep(self.plan.limits.idle_timeout_s + 60)
+        if len(core.registry):
+            self.record.violations.append(f"{len(core.registry)} actors after the idle time")
+
+    def _agent(self, folder: Callable[..., Path]) -> Agent:
+        self.model = SimModel(self.plan, self.fate, self.record)
+        self.model.calm = self._calm
+        toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
+        return Agent(self.model, toolbox, "You are kind.", folder, max_steps=8)
+
+    async def _offload(self, function, /, *args, **kwargs):
+        """Run *function* here, as if in a thread: it takes a while, and finishes though its caller is gone."""
+        latency = self.plan.disk_latency
+        if latency == "none":
+            return function(*args, **kwargs)
+        await anyio.lowlevel.checkpoint()
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(self._pause(latency))
+            result = function(*args, **kwargs)
+            await anyio.sleep(self._pause(latency))
+        return result
+
+    def _pause(self, latency: str) -> float:
+        long = latency == "slow" and not self._calm and self.fate.rng.random() < 0.1
+        return self.fate.rng.random() * (6.0 if long else 0.01)
+
+    def _now(self) -> datetime:
+        return datetime(2026, 11, 21, 10, tzinfo=UTC) + timedelta(seconds=self.fate.clock() - START)
+
+
+@contextmanager
+def _settings(compact_above: int) -> Iterator[None]:
+    before = threads.journal.COMPACT_ABOVE
+    threads.journal.COMPACT_ABOVE = compact_above
+    try:
+        yield
+    finally:
+        threads.journal.COMPACT_ABOVE = before
+
+
+class _Listener(logging.Handler):
+    """Takes every logged exception that the world did not throw for a bug."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(logging.ERROR)
+        self._record = record
+
+    def emit(self, line: logging.LogRecord) -> None:
+        error = line.exc_info[1] if line.exc_info else None
+        if "actor crashed" in line.getMessage() or not isinstance(error, EXPECTED):
+            self._record.violations.append(f"logged: {line.getMessage()} {error!r}")
+
+
+@contextmanager
+def _listening(record: Record) -> Iterator[None]:
+    listener = _Listener(record)
+    loggers = [logging.getLogger(name) for name in ("bot", "threads", "transports")]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(listener)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(listener)
+            logger.setLevel(level)
+            logger.propagate = propagate
+
+
+__all__ = ["DATA", "Died", "World"]
