@@ -63,7 +63,11 @@ def wait_after(
     if wait is None or (isinstance(error, UnknownFailure) and failures > 1):
         return None
     if error.retry_after is not None:
-        return error.retry_after * (1 + 0.1 * random()) if error.retry_after <= policy.max_retry_after_s else None
+        return (
+            error.retry_after * (1 + 0.1 * random())
+            if error.retry_after <= policy.max_retry_after_s
+            else None
+        )
     if policy.local and failures == 1 and not isinstance(error, RateLimited):
         return 0.0
     return wait

@@ -113,8 +113,8 @@ async def test_the_first_in_order_wins_also_when_it_answers_last() -> None:
 async def test_servers_that_never_answer_cost_the_time_allowed_once_and_hide_no_other() -> None:
     async with listening(silent) as hung, listening(saying(answer("m"))) as good:
         started = anyio.current_time()
-        choice = await choose({}, servers(hung, good, hung), within_s=0.5)
-        assert anyio.current_time() - started < 0.95
+        choice = await choose({}, servers(hung, good, hung), within_s=0.8)
+        assert anyio.current_time() - started < 1.55
     assert choice.model == "llamacpp/m"
 
 

@@ -1,0 +1,162 @@
+"""Logs: one event is one line, JSON or text, in which no secret appears and no text of a person can forge a line.
+
+Fields (`thread_id`, `message_id`, `turn_id`, `correlation_id`, …) are passed as `extra=`. A log call never fails its
+caller, whatever it is given, and other log receivers see the record unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Literal, TextIO
+
+from pydantic import JsonValue
+
+from bot.guards.secrets import Masker
+
+MAX_TEXT = 20_000
+"""Characters of one text; of a longer one the middle is left out."""
+MAX_MASKED = 200_000
+"""Characters that are searched for secrets: more than `MAX_TEXT`, so that none is cut before it is found."""
+MAX_ITEMS = 50
+MAX_DEPTH = 3
+MAX_INT = 10**15
+OWN = ("at", "level", "logger", "event")
+RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+Mask = Callable[[str], str]
+
+
+def configure_logging(
+    level: str, form: Literal["json", "text"], stream: TextIO, *, secrets: Iterable[str] = ()
+) -> None:
+    """Send all logs of the process to *stream*, from *level* (debug, info, warning, error) on.
+
+    *secrets* are masked besides everything that looks like one. A second call replaces the first.
+    """
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, Sink)]:
+        root.removeHandler(old)
+    root.addHandler(Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets)))
+    root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+
+
+class Sink(logging.StreamHandler[TextIO]):
+    """Where records become lines. ``lost`` counts those that could not be written."""
+
+    def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Mask) -> None:
+        super().__init__(stream)
+        self.lost = 0
+        self._mask = mask
+        self.setFormatter(lines)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(clean(record, self._mask))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
+        # The inherited one prints the record as it came, secrets included, to a stream that may be the broken one.
+        self.lost += 1
+
+
+class TextLines(logging.Formatter):
+    """Lines for people: time, level, logger, event, fields; a traceback follows, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {name: value for name, value in vars(record).items() if name not in RESERVED}
+        at, level, logger, event = (one_line(str(fields.pop(name))) for name in OWN)
+        trace = str(fields.pop("traceback", ""))
+        words = [
+            at,
+            f"{level:7}",
+            f"{logger}:",
+            event,
+            *(f"{one_line(k)}={_word(v)}" for k, v in fields.items()),
+        ]
+        return "\n".join([" ".join(words), *(f"    {one_line(line)}" for line in trace.splitlines())])
+
+
+def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
+    """Return a record that holds only text, numbers and lists or maps of them, with no secret in it.
+
+    Its fields are `OWN`, the extras, and ``traceback``; an extra of the same name gets a ``_`` at its end.
+    """
+    fields: dict[str, JsonValue] = {
+        "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "logger": record.name,
+        "event": _text(_said(record), mask),
+    }
+    for name, value in vars(record).items():
+        if name not in RESERVED:
+            taken = name in OWN or name == "traceback"
+            fields[f"{name}_" if taken else mask(name)] = _value(value, mask, MAX_DEPTH)
+    if record.exc_info and record.exc_info[1]:
+        fields["traceback"] = _text("".join(traceback.format_exception(record.exc_info[1])), mask)
+    elif record.exc_text or record.stack_info:
+        fields["traceback"] = _text(record.exc_text or record.stack_info or "", mask)
+    return logging.makeLogRecord(fields)
+
+
+def one_line(text: str) -> str:
+    r"""Return *text* with everything that is not printable written as an escape, such as ``\n``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _json_lines() -> logging.Formatter:
+    from pythonjsonlogger.json import JsonFormatter  # noqa: PLC0415  # 10 ms that a terminal need not wait for
+
+    return JsonFormatter(list(OWN))
+
+
+def _said(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001  # boundary: arguments are anyone's, and a log call must not fail
+        return f"{_str(record.msg)} (its arguments could not be formatted: {type(error).__name__})"
+
+
+def _str(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001  # boundary: as above, for __str__
+        return f"<{type(value).__name__} without text: {type(error).__name__}>"
+
+
+def _text(text: str, mask: Mask) -> str:
+    return _shortened(mask(_shortened(text, MAX_MASKED)), MAX_TEXT)
+
+
+def _shortened(text: str, limit: int) -> str:
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} …{len(text) - 2 * half} more… {text[-half:]}"
+
+
+def _value(value: object, mask: Mask, depth: int) -> JsonValue:
+    match value:
+        case None | bool():
+            return value
+        case int() if abs(value) < MAX_INT:
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case Mapping() if depth:
+            pairs = islice(value.items(), MAX_ITEMS)
+            return {_text(_str(key), mask): _value(item, mask, depth - 1) for key, item in pairs}
+        case list() | tuple() | set() | frozenset() if depth:
+            return [_value(item, mask, depth - 1) for item in islice(value, MAX_ITEMS)]
+        case _:
+            return _text(_str(value), mask)
+
+
+def _word(value: JsonValue) -> str:
+    if isinstance(value, str) and value and not any(c in value for c in ' "='):
+        return one_line(value)
+    return one_line(json.dumps(value, ensure_ascii=False))
