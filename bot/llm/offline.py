@@ -74,10 +74,15 @@ def answer(request: Request) -> Message:
     names = {call.id: call.name for entry in request.messages for call in entry.calls}
     text = "\n\n".join(_told(names.get(result.call_id, "the tool"), result) for result in newest.results)
     blocks: list[Block] = [Text(text)] if text else []
-    if newest.text.strip() or not text:
-        reply = _reply(newest.text.strip(), request)
+    if _said(newest) or not text:
+        reply = _reply(_said(newest), request)
         blocks.append(Text(f"\n\n{reply.text}") if text and isinstance(reply, Text) else reply)
     return Message("assistant", tuple(blocks), model=NAME)
+
+
+def _said(message: Message) -> str:
+    """Return a person's words: the last text, since a line on who wrote when may come before it."""
+    return next((block.text.strip() for block in reversed(message.blocks) if isinstance(block, Text)), "")
 
 
 def _reply(text: str, request: Request) -> Text | ToolCall:
@@ -149,7 +154,7 @@ def _fenced(text: str) -> str:
 
 
 def _summary(messages: Sequence[Message]) -> str:
-    asked = [entry.text for entry in messages if entry.role == "user" and entry.text.strip()]
+    asked = [said for entry in messages if entry.role == "user" and (said := _said(entry))]
     answered = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
     tools = sum(len(entry.calls) for entry in messages)
     if not asked:
