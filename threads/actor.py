@@ -60,7 +60,11 @@ class Actor:
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn_over.wait()
         dropped = self.mailbox.withdraw(lambda owed: owed.received.seq < by.received.seq)
-        await self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
+        try:
+            await self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
+        except StoreUnavailable:
+            self.mailbox.put_back(dropped)
+            raise
         return int(running), len(dropped)
 
     async def forget(self) -> None:

@@ -90,13 +90,20 @@ class Journal:
         self._recent.clear()
         return recent
 
+    async def knows(self, key: str) -> bool:
+        """Say whether a message is on disk, waiting for it if it is just being written."""
+        first = self._receiving.get(key)
+        if first is not None:
+            await self._durable(first)
+        return self.ledger.knows(key)
+
     async def receive(self, incoming: Incoming) -> bool:
         """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
 
         A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
         would promise what a crash can still take back.
         """
-        if await self._known(incoming.key):
+        if await self.knows(incoming.key):
             return False
         self._receiving[incoming.key] = self._batch
         try:
@@ -108,7 +115,7 @@ class Journal:
     async def amend(self, edited: Edited) -> bool:
         """Replace the text of a message whose turn has not started; False when it is too late for that."""
         key = message_key(edited.thread, edited.id)
-        await self._known(key)
+        await self.knows(key)
         owed = self.ledger.owed.get(key)
         if owed is None or owed.started is not None:
             return False
@@ -142,12 +149,6 @@ class Journal:
                 for record in batch.records:
                     self._settle_in(record, route)
             batch.done.set()
-
-    async def _known(self, key: str) -> bool:
-        first = self._receiving.get(key)
-        if first is not None:
-            await self._durable(first)
-        return self.ledger.knows(key)
 
     async def _durable(self, batch: _Batch) -> None:
         await batch.done.wait()

@@ -33,7 +33,8 @@ class Mailbox:
         return self._waiting.popleft() if self._waiting else None
 
     def put_back(self, owed: list[Owed]) -> None:
-        self._waiting.extendleft(reversed(owed))
+        """Return withdrawn messages to their places."""
+        self._waiting = deque(sorted([*owed, *self._waiting], key=lambda waiting: waiting.received.seq))
 
     def withdraw(self, which: Callable[[Owed], bool]) -> list[Owed]:
         """Take out every message that *which* holds for, in order, but none whose post may be out already."""

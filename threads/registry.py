@@ -26,6 +26,7 @@ class Registry:
     def __init__(self, tasks: TaskGroup, shared: Shared) -> None:
         self._tasks, self._shared = tasks, shared
         self._actors: dict[ThreadId, Actor] = {}
+        self._withdrawing = anyio.Lock()
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -41,15 +42,17 @@ class Registry:
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
-        actor = self._actors.get(deleted.thread)
         key = message_key(deleted.thread, deleted.id)
-        if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
-            return
-        try:
-            await self._shared.delivery.cover(gone, "withdrawn", "")
-        except StoreUnavailable:
-            actor.mailbox.put_back(gone)
-            raise
+        await self._shared.journal.knows(key)
+        async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
+            actor = self._actors.get(deleted.thread)
+            if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
+                return
+            try:
+                await self._shared.delivery.cover(gone, "withdrawn", "")
+            except StoreUnavailable:
+                actor.mailbox.put_back(gone)
+                raise
 
     async def stop(self, by: Owed) -> tuple[int, int]:
         """Stop the thread of *by*: return how many turns were running and how many messages waited."""

@@ -99,8 +99,8 @@ class ActorTurn:
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash: they are in the conversation already."""
-        sources = {message.source for message in self._messages if message.source}
-        await self._merge(lambda owed: owed.received.message_id in sources, None)
+        sources = self._sources()
+        await self._merge(lambda owed: owed.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
         match event:
@@ -132,17 +132,21 @@ class ActorTurn:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
     async def _merge(
-        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Message] | None
+        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Message] | None = None
     ) -> None:
         joined = self._mailbox.withdraw(which)
         if not joined:
             return
+        sources = self._sources()
         try:
-            if render is not None:
-                self.add(*(render(owed.incoming) for owed in joined))
+            if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
+                self.add(*map(render, new))
                 await self.checkpoint()
             with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
                 await self._shared.delivery.cover(joined, "merged", self.incoming.id)
         except BaseException:
             self._mailbox.put_back(joined)
             raise
+
+    def _sources(self) -> set[str]:
+        return {message.source for message in self._messages if message.source}
