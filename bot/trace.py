@@ -127,11 +127,12 @@ def why(data: Path, wanted: str) -> list[str]:
     for record in records:
         if record.message_id in about:
             story.setdefault(f"{record.thread_id} {record.message_id}", []).append(_line_of(record))
+    whole = {f"{r.thread_id} {r.message_id}" for r in records if isinstance(r, Received)}
     for name, folder in thread_folders(data):
+        logged: dict[str, list[str]] = {}
         for entry in _entries_about(folder, about):
-            key = f"{name} {entry.message_id}"
-            if "received" not in "".join(story.get(key, [])):
-                story.setdefault(key, []).append(_line_of_entry(entry))
+            logged.setdefault(f"{name} {entry.message_id}", []).append(_line_of_entry(entry))
+        story.update({key: lines for key, lines in logged.items() if key not in whole})
     return [
         line
         for key, lines in story.items()
