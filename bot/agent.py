@@ -33,6 +33,7 @@ SAME_CALL = 3
 """The same call with the same arguments this often in a turn is not run again; once more ends the turn."""
 
 CONTINUE = Message("user", (Text("Go on exactly where you stopped."),))
+AGAIN = Message("user", (Text("That answer was cut off. Please answer again."),))
 FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do not call tools."),))
 
 
@@ -65,6 +66,8 @@ class Agent:
         done = _Progress(parts=_continued(turn.messages[mine[0] :]) if mine else [])
         if (last := turn.messages[-1]).role == "assistant" and last.source == turn.incoming.id:
             return "".join([*done.parts, last.text])
+        if last.role == "assistant" and not last.calls:
+            turn.add(AGAIN)
         for _ in range(self.max_steps):
             completion = await self._ask(turn, self.tools.specs, done)
             answer = await self._step(turn, completion, done)

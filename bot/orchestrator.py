@@ -12,13 +12,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-import anyio
 from anyio.abc import TaskGroup
 
 from bot.commands import Command, obey, parse
 from threads import wording
-from threads.delivery import Delivery, Ending, patience
-from threads.errors import MailboxFull, StoreUnavailable
+from threads.delivery import Delivery, Ending, patiently
+from threads.errors import MailboxFull
 from threads.journal import Journal
 from threads.lines import scrub
 from threads.model import Deleted, Edited, Inbound, Incoming, ThreadId
@@ -87,13 +86,8 @@ class Orchestrator:
     async def _obey(self, command: Command, owed: Owed) -> None:
         """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
         text = ""
-        for pause in patience():
-            try:
-                if owed.intent is None:
-                    text = await obey(command, owed, self._registry, self._model)
-                break
-            except StoreUnavailable:
-                await anyio.sleep(pause)
+        if owed.intent is None:
+            text = await patiently(lambda: obey(command, owed, self._registry, self._model))
         await self._delivery.insist(owed, Ending("answered", text, "notice"))
 
     def _refuse(self, owed: Owed) -> None:

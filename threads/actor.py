@@ -12,7 +12,7 @@ import logging
 import anyio
 
 from . import wording
-from .delivery import Ending
+from .delivery import Ending, patiently
 from .errors import StoreUnavailable, TurnTimeout
 from .mailbox import Mailbox
 from .model import Message, ThreadId, TurnStarted
@@ -60,11 +60,7 @@ class Actor:
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn_over.wait()
         dropped = self.mailbox.withdraw(lambda owed: owed.received.seq < by.received.seq)
-        try:
-            await self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
-        except StoreUnavailable:
-            self.mailbox.put_back(dropped)
-            raise
+        await patiently(lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id))
         return int(running), len(dropped)
 
     async def forget(self) -> None:

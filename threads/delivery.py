@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import anyio
 
@@ -26,6 +26,8 @@ from .model import Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSet
 from .records import Intent, Owed, Settled
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LATE_POST_S = 3.0
 """A post may still land after the process that sent it died: look no earlier than this after the start."""
@@ -103,14 +105,8 @@ class Delivery:
         await self._finish(owed, self._reconcile)
 
     async def insist(self, owed: Owed, ending: Ending) -> None:
-        """Settle, waiting as long as the disk refuses; for endings that no actor looks after."""
-        for pause in patience():
-            try:
-                await self.settle(owed, ending)
-            except StoreUnavailable:
-                await anyio.sleep(pause)
-            else:
-                return
+        """Settle, however long the disk refuses; for endings that no actor looks after."""
+        await patiently(lambda: self.settle(owed, ending))
 
     async def cover(self, covered: list[Owed], outcome: Outcome, by: str) -> None:
         """Settle messages that the post for message *by* speaks for."""
@@ -192,6 +188,16 @@ def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
     posted = owed.platform_id
     said = Entry(at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=posted)
     return [asked, said, ended]
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work, again and again while the disk refuses it."""
+    for pause in patience():
+        try:
+            return await work()
+        except StoreUnavailable:
+            await anyio.sleep(pause)
+    raise AssertionError  # patience has no end
 
 
 def patience() -> Iterator[float]:

@@ -17,6 +17,7 @@ import anyio
 from pydantic import TypeAdapter
 
 from .disk import Disk, Offload, append
+from .errors import NewerSchema
 from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 
 log = logging.getLogger(__name__)
@@ -118,5 +119,5 @@ def entries(disk: Disk, path: Path) -> Iterator[Entry]:
     for line in scan(data).good:
         try:
             yield read_line(entry_adapter(), line)
-        except ValueError:
+        except (ValueError, NewerSchema):
             log.warning("a line of %s is of another shape and was skipped", path.name)

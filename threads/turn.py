@@ -10,7 +10,7 @@ import anyio
 
 from . import wording
 from .context import ContextStore
-from .delivery import Delivery
+from .delivery import Delivery, patiently
 from .errors import StoreUnavailable
 from .journal import Journal
 from .mailbox import Mailbox
@@ -143,7 +143,7 @@ class ActorTurn:
                 self.add(*map(render, new))
                 await self.checkpoint()
             with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
-                await self._shared.delivery.cover(joined, "merged", self.incoming.id)
+                await patiently(lambda: self._shared.delivery.cover(joined, "merged", self.incoming.id))
         except BaseException:
             self._mailbox.put_back(joined)
             raise
