@@ -70,7 +70,8 @@ async def open_core(
 
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
-    for parent in (data, data / "threads", *(data / "threads" / transport.name for transport in transports)):
+    threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
+    for parent in (*reversed(data.absolute().parents), data, *threads):
         await offload(disk.mkdir, parent)
     journal = Journal(disk, data / "journal.jsonl", offload=offload, now=now)
     if damaged := await offload(journal.open):

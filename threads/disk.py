@@ -123,7 +123,8 @@ class PosixDisk:
         for folder in reversed(missing or [path]):
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
-            self.fsync_folder(folder.parent)
+            with suppress(PermissionError):  # a parent that is not ours to read has long been there
+                self.fsync_folder(folder.parent)
 
 
 def write_all(file: File, data: bytes) -> None:
