@@ -1,0 +1,113 @@
+"""What 197 threads notice of three bad ones: one that hangs, one whose every turn crashes, and one that floods.
+
+Two bots stand in one process, one with the bad threads and one without. They take turns being asked, for a second
+each, with the same messages at the same moments, so both see the machine in the same moods.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from benchmarks.figures import Conditions, Figure, quantile
+from benchmarks.rig import Instant, Room, message, running
+from bot.app import Core
+from bot.llm.model import Request
+
+OTHERS = 197
+HUNG, CRASHING, FLOODING = 900, 901, 902
+SLICE_S = 1.0
+RATE = 100
+"""Messages a second of the others together."""
+
+FLOOD_PAUSE_S, CRASH_PAUSE_S = 0.05, 0.1
+
+
+class _Poisoned(Instant):
+    async def say(self, request: Request) -> str:
+        match request.cache_key.split(":")[2]:
+            case "C900":
+                await anyio.sleep_forever()
+            case "C901":
+                raise ZeroDivisionError("poison")
+            case "C902":
+                await anyio.sleep(1)
+            case _:
+                pass
+        return await super().say(request)
+
+
+async def _slice(core: Core, room: Room, n: int) -> list[float]:
+    """Let the others speak for a while; return how many milliseconds each waited for its outcome."""
+    waits: list[float] = []
+    chance = random.Random(n)
+
+    async def one(thread: int, m: int) -> None:
+        start = time.perf_counter()
+        assert await room.ask(core, message(thread, m)) == "answered"
+        waits.append((time.perf_counter() - start) * 1000)
+
+    async with anyio.create_task_group() as people:
+        for m in range(int(RATE * SLICE_S)):
+            people.start_soon(one, chance.randrange(OTHERS), n * 1000 + m)
+            await anyio.sleep(chance.expovariate(RATE))
+    return waits
+
+
+async def _misbehave(core: Core, room: Room, n: int) -> None:
+    """Flood and crash until cancelled."""
+
+    async def flood() -> None:
+        for m in range(1000):
+            await core.orchestrator.receive(message(FLOODING, n * 1000 + m))
+            await anyio.sleep(FLOOD_PAUSE_S)
+
+    async def crash() -> None:
+        for m in range(1000):
+            await room.ask(core, message(CRASHING, n * 1000 + m))
+            await anyio.sleep(CRASH_PAUSE_S)
+
+    async with anyio.create_task_group() as bad:
+        bad.start_soon(flood)
+        bad.start_soon(crash)
+
+
+async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
+    """Return the p99 of every slice without and with the bad threads."""
+    calm, poisoned = Room(), Room()
+    without, beside = [], []
+    async with (
+        running(folder / "calm", calm, Instant()) as one,
+        running(folder / "poisoned", poisoned, _Poisoned()) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        await other.orchestrator.receive(message(HUNG, 0))
+        for n in range(-1, rounds):  # the first round only fills the caches
+            found = await _slice(one, calm, n)
+            async with anyio.create_task_group() as bad:
+                bad.start_soon(_misbehave, other, poisoned, n)
+                hurt = await _slice(other, poisoned, n)
+                bad.cancel_scope.cancel()
+            if n >= 0:
+                without.append(quantile(found, 0.99))
+                beside.append(quantile(hurt, 0.99))
+        tasks.cancel_scope.cancel()
+    return without, beside
+
+
+def measure(conditions: Conditions) -> Iterator[Figure]:
+    rounds = 3 if conditions.quick else 15
+    logging.getLogger("bot.app").setLevel(logging.CRITICAL)  # each crash would print its traceback into the table
+    with TemporaryDirectory(dir=conditions.disk) as folder:
+        without, beside = anyio.run(partial(_measure, Path(folder), rounds))
+    calm, hurt = median(without), median(beside)
+    note = f"{calm:.1f} -> {hurt:.1f} ms; {rounds} x {SLICE_S:g} s each, {RATE} messages/s"
+    yield Figure(f"p99 of {OTHERS} threads beside 3 bad ones", hurt / calm, "x", at_most=1.1, note=note)

@@ -1,0 +1,141 @@
+"""A whole bot on a real disk, with a model that answers at once and a transport that only counts.
+
+What is measured is the core and nothing else: `open_core`, `PosixDisk`, every durable write on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+import anyio
+import anyio.to_thread
+
+from bot.agent import Agent
+from bot.app import Core, open_core, utc_now
+from bot.llm.model import Completion, Request, Usage
+from bot.prompt.system import system_prompt
+from bot.tools.base import Toolbox
+from bot.tools.files import ListFiles, ReadFile
+from threads.disk import Disk, Offload, PosixDisk
+from threads.model import (
+    Author,
+    Incoming,
+    Limits,
+    Message,
+    OnEvent,
+    Outcome,
+    Outgoing,
+    Sink,
+    Text,
+    TextDelta,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+)
+from transports.base import Capabilities
+
+Arguments = TypeVarTuple("Arguments")
+T = TypeVar("T")
+
+LIMITS = Limits(idle_timeout_s=3600)
+
+
+class Instant:
+    """A model that answers at once. Subclasses say something else, later, or nothing."""
+
+    name = "bench/instant"
+
+    def __init__(self, answer: str = "All right, that is done.") -> None:
+        self._answer = answer
+
+    async def say(self, _: Request) -> str:
+        return self._answer
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        text = await self.say(request)
+        await on_event(TextDelta(text))
+        return Completion(Message("assistant", (Text(text),), model=self.name), Usage(), "end")
+
+
+class Room:
+    """A transport in memory: it remembers outcomes that someone waits for, and keeps no post."""
+
+    name = "room"
+    capabilities = Capabilities(find=True)
+
+    def __init__(self) -> None:
+        self.settled = 0
+        self._expected: dict[str, tuple[anyio.Event, list[Outcome]]] = {}
+
+    async def serve(self, sink: Sink) -> None:
+        raise NotImplementedError
+
+    async def post(self, outgoing: Outgoing) -> str:
+        return f"p-{outgoing.reply_to}"
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        return None
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if isinstance(event, TurnSettled):
+            self.settled += 1
+            if (expected := self._expected.pop(message_id, None)) is not None:
+                expected[1].append(event.outcome)
+                expected[0].set()
+
+    def expect(self, incoming: Incoming) -> Callable[[], Awaitable[Outcome]]:
+        """Return what waits for the outcome of a message that is about to be sent."""
+        arrived, outcomes = self._expected[incoming.id] = (anyio.Event(), list[Outcome]())
+
+        async def outcome() -> Outcome:
+            await arrived.wait()
+            return outcomes[0]
+
+        return outcome
+
+    async def ask(self, core: Core, incoming: Incoming) -> Outcome:
+        """Send a message and wait for its outcome."""
+        outcome = self.expect(incoming)
+        await core.orchestrator.receive(incoming)
+        return await outcome()
+
+
+def message(thread: int, n: int, text: str = "please have a look at the build") -> Incoming:
+    """Return message *n* of a thread, each thread with its own person."""
+    place = ThreadId("room", "W1", f"C{thread}", f"1700000000.{thread:06}")
+    return Incoming(f"{thread}-{n}", place, Author(f"U{thread}", "ann"), text, "2026-11-21T10:00:00+00:00")
+
+
+async def inline(function: Callable[[*Arguments], T], /, *args: *Arguments) -> T:
+    """Do disk work right here: for preparing what will be measured."""
+    return function(*args)
+
+
+@asynccontextmanager
+async def running(
+    data: Path,
+    room: Room,
+    model: Instant,
+    *,
+    limits: Limits = LIMITS,
+    disk: Disk | None = None,
+    offload: Offload = anyio.to_thread.run_sync,
+) -> AsyncIterator[Core]:
+    """Run a bot over *data* until the block ends."""
+    toolbox = Toolbox([ReadFile(offload), ListFiles(offload)], timeout_s={}, default_timeout_s=5)
+    async with anyio.create_task_group() as tasks:
+        yield await open_core(
+            tasks,
+            data,
+            agent=partial(Agent, model, toolbox, system_prompt("threadfast")),
+            transports=[room],
+            limits=limits,
+            disk=disk or PosixDisk(),
+            offload=offload,
+            now=utc_now,
+        )
+        tasks.cancel_scope.cancel()

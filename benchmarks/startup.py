@@ -1,0 +1,56 @@
+"""How much CPU `threadfast chat` takes, from nothing to an answered line and its end, with `offline/demo`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks.bare import Cost
+from benchmarks.child import ROOT
+from benchmarks.figures import Conditions, Figure
+
+BARE = "import pydantic, anyio, click"
+SETTINGS = '{"model": "offline/demo"}'
+
+
+def _once(arguments: Sequence[str], folder: Path, expect: str) -> Cost:
+    """Run Python once with ``hello`` on its input; return its own CPU time and what a person waits."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    start = time.perf_counter()
+    child = subprocess.Popen(
+        [sys.executable, *arguments], cwd=folder, env=environ,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert child.stdin is not None and child.stdout is not None
+    with child.stdin, child.stdout:
+        child.stdin.write("hello\n")
+        child.stdin.close()
+        output = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, f"exit code {child.returncode}"
+    assert expect in output, output
+    return Cost(time.perf_counter() - start, usage.ru_utime + usage.ru_stime)
+
+
+def measure(conditions: Conditions) -> Iterator[Figure]:
+    runs = 3 if conditions.quick else 7
+    chat, bare = [], []
+    with TemporaryDirectory(dir=conditions.disk) as folder:
+        Path(folder, "settings.json").write_text(SETTINGS)
+        for n in range(runs + 1):
+            ours = _once(["-m", "bot", "chat", "--data", f"data{n}"], Path(folder), "offline/demo")
+            imports = _once(["-c", BARE], Path(folder), "")
+            if n:  # the first run of each only fills the caches
+                chat.append(ours)
+                bare.append(imports)
+    least, middle = min(cost.cpu for cost in chat), median(cost.cpu for cost in chat)
+    yield Figure("CPU of `chat` with one line", least, "s", at_most=0.5, note=f"least of {runs}; median {middle:.2f} s")
+    yield Figure("  wall until it ended", median(cost.wall for cost in chat), "s")
+    yield Figure("  CPU of the bare imports", min(cost.cpu for cost in bare), "s", note=f"`{BARE}`")
