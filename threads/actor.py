@@ -83,7 +83,7 @@ class Actor:
         self._ending = None
 
     async def _attempt(self, owed: Owed) -> Ending:
-        """Run the turn and return how it ended."""
+        """Run the turn and return how it ended. Raises `StoreUnavailable` when it could not even be begun."""
         attempt = owed.attempts + 1
         if attempt > self._shared.limits.attempts:
             return self._dead_letter(owed, owed.attempts)
@@ -92,9 +92,10 @@ class Actor:
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
-                await self._shared.journal.append(owed.start(attempt, reference))
-                return await self._take_turn(owed, resumed=attempt > 1)
-            except Exception as error:  # noqa: BLE001 - the boundary of a turn
+                return await self._take_turn(owed, attempt, reference)
+            except Exception as error:  # the boundary of a turn
+                if owed.attempts < attempt:
+                    raise
                 self._shared.on_error(error, owed, reference)
                 return Ending("failed", wording.explain(error, reference), "error", wording.code_of(error))
             finally:
@@ -102,20 +103,21 @@ class Actor:
                 self._turn_over.set()
         return Ending("stopped", "", by=self._stopped_by)
 
-    async def _take_turn(self, owed: Owed, *, resumed: bool) -> Ending:
+    async def _take_turn(self, owed: Owed, attempt: int, reference: str) -> Ending:
         shared = self._shared
         shared.delivery.show(owed, TurnStarted())
-        notes = [wording.RESUMED] if resumed else []
-        if self._messages is None:
-            loaded = await self._context.load()
-            self._messages = loaded.messages
-            if loaded.damaged:
-                notes.append(wording.HISTORY_DAMAGED if loaded.messages else wording.HISTORY_LOST)
-        turn = ActorTurn(owed, self._messages, self._context, self.mailbox, shared)
+        messages = [] if self._messages is None else self._messages
+        turn = ActorTurn(owed, messages, self._context, self.mailbox, shared)
+        turn.saved = self._saved
         try:
-            if resumed:
+            await turn.acquire()  # before the start is written: waiting for a slot is no attempt
+            await shared.journal.append(owed.start(attempt, reference))
+            turn.incoming = owed.incoming  # as edited until now
+            if self._messages is None:
+                turn.notes += await self._load(messages)
+            if attempt > 1:
+                turn.notes.insert(0, wording.RESUMED)
                 await turn.recognise()
-            await turn.acquire()
             with anyio.move_on_after(shared.limits.turn_timeout_s) as deadline:
                 text = await shared.run(turn)
             if deadline.cancelled_caught:
@@ -126,7 +128,16 @@ class Actor:
         finally:
             turn.release()
             self._saved = turn.saved
-        return Ending("answered", "\n\n".join([*notes, *turn.notes, text]))
+        return Ending("answered", "\n\n".join([*turn.notes, text]))
+
+    async def _load(self, messages: list[Message]) -> list[str]:
+        """Fill in the conversation from disk; return what to say about it."""
+        loaded = await self._context.load()
+        messages[:] = loaded.messages
+        self._messages = messages
+        if not loaded.damaged:
+            return []
+        return [wording.HISTORY_DAMAGED if messages else wording.HISTORY_LOST]
 
     async def _catch_up(self) -> None:
         """Save what the last turn could not, or left behind when it was cut."""

@@ -159,9 +159,14 @@ class Delivery:
 
     async def mend_history(self) -> None:
         """Write what a killed process settled but no longer brought into the logs."""
-        for owed, end in self._journal.take_recent():
-            folder = self._folder(owed.incoming.thread)
-            await self._log.append(folder, told(owed, end, end.at), unless_settled=end.message_id)
+        missing: dict[Path, dict[str, list[Entry]]] = {}
+        ledger = self._journal.ledger
+        for owed, end in [(owed, ledger.settled[key]) for key, owed in ledger.recent]:
+            missing.setdefault(self._folder(owed.incoming.thread), {})[end.message_id] = told(
+                owed, end, end.at
+            )
+        for folder, ends in missing.items():
+            await self._log.mend(folder, ends)
 
     async def _conclude(self, owed: Owed, end: Settled) -> None:
         at = self._now().isoformat(timespec="milliseconds")

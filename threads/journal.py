@@ -8,7 +8,6 @@ After a failed write nothing more goes to that descriptor: the ledger is written
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,16 +19,12 @@ from .disk import Disk, File, Offload, replace_file, set_aside, write_all
 from .errors import StoreUnavailable
 from .lines import encode, read_line, scan
 from .model import Edited, Incoming, message_key
-from .records import Ledger, Owed, Received, Record, Settled, record_adapter
+from .records import Ledger, Owed, Received, Record, record_adapter
 
 log = logging.getLogger(__name__)
 
 COMPACT_ABOVE = 16_000_000
 """Bytes appended since the last compaction before the next: read back in well under a second."""
-
-
-RECENT = 256
-"""How many messages may have been settled but not logged when a process dies: as many as there are turns."""
 
 
 @dataclass(slots=True)
@@ -51,7 +46,6 @@ class Journal:
         self._batch = _Batch()
         self._wake = anyio.Event()
         self._receiving: dict[str, _Batch] = {}
-        self._recent: deque[tuple[Owed, Settled]] = deque(maxlen=RECENT)
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
@@ -64,11 +58,8 @@ class Journal:
         kept: list[bytes] = []
         for line in found.good:
             try:
-                record = read_line(record_adapter(), line)
-                ended = self.ledger.apply(record)
+                self.ledger.apply(read_line(record_adapter(), line))
                 kept.append(line + b"\n")
-                if ended is not None and isinstance(record, Settled):
-                    self._recent.append((ended, record))
             except ValueError:
                 damaged.append(line)
         if found.tail:
@@ -83,12 +74,6 @@ class Journal:
         elif data:
             self._replace(b"".join(kept))
         return len(damaged)
-
-    def take_recent(self) -> list[tuple[Owed, Settled]]:
-        """Return, once, the messages whose end was found last at `open`: their logs may lack it."""
-        recent = list(self._recent)
-        self._recent.clear()
-        return recent
 
     async def knows(self, key: str) -> bool:
         """Say whether a message is on disk, waiting for it if it is just being written."""

@@ -22,8 +22,11 @@ from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 
 log = logging.getLogger(__name__)
 
-LINES_KEPT = 10_000
-"""How many lines wait in memory while the disk refuses them; beyond that the oldest are dropped and counted."""
+KEPT = 10_000
+"""How many messages' entries wait in memory while the disk refuses; beyond, the oldest are dropped and counted."""
+
+MENDED_BYTES = 1_000_000
+"""How much of a log's end is looked at for what a killed process did not bring into it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ def entry_adapter() -> TypeAdapter[Entry]:
 
 @dataclass(slots=True)
 class _Batch:
-    lines: list[tuple[Path, str, bytes]] = field(default_factory=list)
+    work: list[tuple[Path, dict[str, bytes]]] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -63,17 +66,16 @@ class Log:
         self._batch = _Batch()
         self._wake = anyio.Event()
 
-    async def append(self, folder: Path, entries: list[Entry], *, unless_settled: str = "") -> None:
+    async def append(self, folder: Path, entries: list[Entry]) -> None:
         """Return when the entries were handed to the kernel.
 
-        A disk that refuses does not fail the message: the lines are kept for the next write. *unless_settled* is
-        a message id; when the log already shows that message as settled (before a crash), nothing is written.
+        A disk that refuses does not fail the message: the lines are kept for the next write.
         """
-        batch = self._batch
-        lines = b"".join(encode(entry_adapter(), entry) for entry in entries)
-        batch.lines.append((folder / "log.jsonl", unless_settled, lines))
-        self._wake.set()
-        await batch.done.wait()
+        await self._hand_over(folder, {"": _encode(entries)})
+
+    async def mend(self, folder: Path, settled: dict[str, list[Entry]]) -> None:
+        """Append the entries of each message, by its id, that the log does not show as settled yet."""
+        await self._hand_over(folder, {message_id: _encode(lines) for message_id, lines in settled.items()})
 
     async def run(self) -> None:
         """Write batches until cancelled."""
@@ -81,33 +83,48 @@ class Log:
             await self._wake.wait()
             self._wake = anyio.Event()
             batch, self._batch = self._batch, _Batch()
-            refused = await self._offload(self._write, batch.lines)
+            refused = await self._offload(self._write, batch.work)
             if refused:
-                dropped = max(0, len(refused) - LINES_KEPT)
-                log.warning("log lines kept in memory: %d, dropped: %d", len(refused) - dropped, dropped)
-                self._batch.lines[:0] = refused[dropped:]
+                dropped = max(0, len(refused) - KEPT)
+                log.warning("log entries kept in memory: %d, dropped: %d", len(refused) - dropped, dropped)
+                self._batch.work[:0] = refused[dropped:]
             batch.done.set()
 
-    def _write(self, lines: list[tuple[Path, str, bytes]]) -> list[tuple[Path, str, bytes]]:
+    async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> None:
+        batch = self._batch
+        batch.work.append((folder / "log.jsonl", lines))
+        self._wake.set()
+        await batch.done.wait()
+
+    def _write(self, work: list[tuple[Path, dict[str, bytes]]]) -> list[tuple[Path, dict[str, bytes]]]:
         refused = []
-        for path, settled, data in lines:
+        for path, lines in work:
             try:
-                self._append(path, settled, data)
+                self._append(path, lines)
             except OSError as error:
                 log.warning("log write failed: %s", error)
-                refused.append((path, settled, data))
+                refused.append((path, lines))
         return refused
 
-    def _append(self, path: Path, settled: str, data: bytes) -> None:
+    def _append(self, path: Path, lines: dict[str, bytes]) -> None:
         try:
             mend_tail(self._disk, path)
-            if settled and any(
-                e.kind == "settled" and e.message_id == settled for e in entries(self._disk, path)
-            ):
-                return
+            known = self._settled(path) if "" not in lines else set()
         except FileNotFoundError:
             self._disk.mkdir(path.parent)
-        append(self._disk, path, data, durable=False)
+            known = set()
+        data = b"".join(line for message_id, line in lines.items() if message_id not in known)
+        if data:
+            append(self._disk, path, data, durable=False)
+
+    def _settled(self, path: Path) -> set[str]:
+        """Return the messages that the end of a log shows as settled: what may be missing is recent."""
+        found = readable(self._disk.tail(path, MENDED_BYTES))
+        return {entry.message_id for entry in found if entry.kind == "settled"}
+
+
+def _encode(entries: list[Entry]) -> bytes:
+    return b"".join(encode(entry_adapter(), entry) for entry in entries)
 
 
 def entries(disk: Disk, path: Path) -> Iterator[Entry]:
@@ -116,8 +133,13 @@ def entries(disk: Disk, path: Path) -> Iterator[Entry]:
         data = disk.read(path)
     except FileNotFoundError:
         return
+    yield from readable(data)
+
+
+def readable(data: bytes) -> Iterator[Entry]:
+    """Return the entries among a log's bytes."""
     for line in scan(data).good:
         try:
             yield read_line(entry_adapter(), line)
         except (ValueError, NewerSchema):
-            log.warning("a line of %s is of another shape and was skipped", path.name)
+            log.warning("a log line is of another shape and was skipped")

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,6 +25,10 @@ DEDUPE_WINDOW = timedelta(hours=1)
 
 DEDUPE_AT_LEAST = 20_000
 """How many ids are kept however old they are: about 10 MB."""
+
+
+RECENT = 256
+"""How many messages may be settled but not logged yet when a process dies: as many as there are turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,14 @@ class Owed:
         r = self.received
         return Posted(thread_id=r.thread_id, message_id=r.message_id, platform_id=self.platform_id)
 
+    def records(self) -> Iterator[Record]:
+        """Return the records that say all this."""
+        yield self.received
+        yield from (part for part in (self.started, self.intent) if part is not None)
+        if self.platform_id:
+            before = self.intent or self.received
+            yield replace(self.posted(), seq=before.seq, at=before.at)
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -131,13 +144,13 @@ class Ledger:
     owed: dict[str, Owed] = field(default_factory=dict)
     settled: dict[str, Settled] = field(default_factory=dict)
     undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
+    recent: deque[tuple[str, Owed]] = field(default_factory=lambda: deque(maxlen=RECENT))
     seq: int = 0
 
     def knows(self, key: str) -> bool:
         return key in self.owed or key in self.settled
 
-    def apply(self, record: Record) -> Owed | None:
-        """Take in one record; return the message that it settled, if it did."""
+    def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
         self.seq = max(self.seq, record.seq)
         owed = self.owed.get(key)
@@ -148,10 +161,7 @@ class Ledger:
                 elif owed is not None and owed.started is None:
                     owed.received = replace(record, seq=owed.received.seq, at=owed.received.at)
             case Settled():
-                self.settled[key] = record
-                if record.outcome == "undelivered" and not record.by:
-                    self.undelivered.setdefault(record.thread_id, {})[key] = record
-                return self.owed.pop(key, None)
+                self._settle(key, record)
             case _ if owed is None:
                 self._stray(key, record)
             case Started():
@@ -163,7 +173,13 @@ class Ledger:
                 self._mention(record)
             case _:
                 assert_never(record)
-        return None
+
+    def _settle(self, key: str, end: Settled) -> None:
+        self.settled[key] = end
+        if end.outcome == "undelivered" and not end.by:
+            self.undelivered.setdefault(end.thread_id, {})[key] = end
+        if (owed := self.owed.pop(key, None)) is not None:
+            self.recent.append((key, owed))
 
     def _mention(self, posted: Posted) -> None:
         """Note which undelivered replies a post that got through has spoken of."""
@@ -186,14 +202,14 @@ class Ledger:
             del self.settled[key]
 
     def records(self) -> Iterator[Record]:
-        """Return the fewest records that fold to this same ledger."""
-        unsaid = [
+        """Return the fewest records that fold to this same ledger; the newest endings come with their story."""
+        yield from (
             end for ends in self.undelivered.values() for key, end in ends.items() if key not in self.settled
-        ]
-        yield from (*unsaid, *self.settled.values())
+        )
         for owed in self.owed.values():
-            yield owed.received
-            yield from (part for part in (owed.started, owed.intent) if part is not None)
-            if owed.platform_id:
-                before = owed.intent or owed.received
-                yield replace(owed.posted(), seq=before.seq, at=before.at)
+            yield from owed.records()
+        recent = dict(self.recent)
+        for key, end in self.settled.items():
+            if key in recent:
+                yield from recent[key].records()
+            yield end

@@ -33,6 +33,9 @@ class Screen:
     async def shows(self, *expected: str) -> None:
         await self.until(lambda: all(text in self.text for text in expected), expected)
 
+    async def ends_with(self, expected: str) -> None:
+        await self.until(lambda: self.text.endswith(expected), f"{expected} at the end")
+
     async def lacks(self, unwanted: str) -> None:
         await self.until(lambda: unwanted not in self.text, f"no {unwanted}")
 

@@ -26,6 +26,7 @@ from threads.model import (
     Waiting,
 )
 from transports.base import Transport
+from transports.console import Console
 
 PAGE = """# A heading
 
@@ -151,8 +152,6 @@ class ScriptedBot:
 
 
 async def main() -> int:
-    from transports.console import Console
-
     history = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     console = Console(session="s1", history_file=history)
     async with anyio.create_task_group() as group:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -112,6 +113,6 @@ async def test_a_stray_print_does_not_tear_the_prompt(window):
 @pytest.mark.parametrize("before", ["hello", "hold"])
 async def test_a_terminal_that_goes_away_ends_the_process(window, before):
     await window.says(before, "\n\n")
-    with open(os.devnull, "rb") as nothing:
+    with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), window.master)
     assert await left(window) == 0

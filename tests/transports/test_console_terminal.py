@@ -119,6 +119,7 @@ async def test_a_bad_thread_name_is_refused_with_a_clear_word(seat):
 async def test_help_is_shown_and_other_commands_go_to_the_bot(seat):
     await seat.says("/help", "/status       what is going on")
     await seat.says("/status", "· All is well.")
+    await seat.screen.ends_with("\nmain")
     assert seat.got == ["/status"]
 
 
@@ -165,7 +166,7 @@ async def test_leaving_hands_over_what_was_typed_last_and_says_what_is_open(seat
 async def test_errors_and_a_full_disk_are_told_in_red_and_the_prompt_comes_back(seat):
     await seat.says("fail", "! Something went wrong. (ref abc)")
     await seat.says("full", "! I cannot save to my disk right now")
-    await seat.screen.lacks("waiting")
+    await seat.screen.ends_with("\nmain")
     await seat.says("again", "You said: again\n\nmain>")
     assert "\x1b[31m! Something" in seat.screen.raw
 

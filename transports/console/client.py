@@ -1,0 +1,84 @@
+"""The console as a transport: one face for a terminal, one for a pipe, chosen once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from threads.model import Author, Outgoing, Sink, ThreadId, TurnEvent
+from transports.base import Capabilities
+from transports.console.parse import BOT_COMMANDS, Seat
+from transports.console.pipe import Pipe
+
+if TYPE_CHECKING:
+    from transports.console.terminal import Terminal
+
+
+class Console:
+    """A chat with the person at this terminal, or with whatever is piped in.
+
+    ``session`` must differ between any two runs over the same data folder: message ids begin with it.
+    ``history_file`` keeps what was typed, mode 0600; None keeps nothing. ``commands`` are those of the bot,
+    with their meanings, for ``/help`` and completion. ``interactive`` overrides the look at the streams.
+    """
+
+    name = "console"
+    capabilities = Capabilities()
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        history_file: Path | None = None,
+        author: str = "",
+        commands: Mapping[str, str] = BOT_COMMANDS,
+        stdin: TextIO | None = None,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+        interactive: bool | None = None,
+    ) -> None:
+        self._session = session
+        self._posts = 0
+        streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
+        self.interactive = _is_terminal(*streams[:2]) if interactive is None else interactive
+        seat = Seat(session, Author("you", author))
+        self._face: Pipe | Terminal
+        if self.interactive:
+            # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
+            from transports.console.terminal import Terminal  # noqa: PLC0415
+
+            self._face = Terminal(seat, commands, history_file, (stdin, stdout))
+        else:
+            self._face = Pipe(seat, streams, commands)
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every line that was piped in was settled well, else 1; a terminal always leaves with 0."""
+        return self._face.exit_code
+
+    async def serve(self, sink: Sink) -> None:
+        """Return when the input ended or the person left."""
+        await self._face.serve(sink)
+
+    async def post(self, outgoing: Outgoing) -> str:
+        await self._face.post(outgoing)
+        self._posts += 1
+        return f"{self._session}-shown-{self._posts}"
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
+        """Return None: a screen remembers nothing."""
+        return None
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Draw it soon; at a pipe only the outcome counts."""
+        self._face.show(thread, message_id, event)
+
+
+def _is_terminal(stdin: TextIO | None, stdout: TextIO | None) -> bool:
+    """Tell whether a person sits at both ends of a terminal that can move its cursor."""
+    if stdin is None or stdout is None or os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"}:
+        return False
+    return stdin.isatty() and stdout.isatty()

@@ -1,0 +1,154 @@
+"""What a person typed or piped in, as values; pure.
+
+Input is split on the newline byte and on nothing else, and no line is held beyond its limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from threads.model import Author, Incoming, ThreadId
+
+MAX_LINE = 1 << 20
+"""Bytes that one piped line may hold."""
+
+OWN_COMMANDS: Mapping[str, str] = {
+    "/thread NAME": "go to another conversation, or start it; without a name, list them",
+    "/help": "this list",
+    "/quit": "leave (also Ctrl-D)",
+}
+BOT_COMMANDS: Mapping[str, str] = {
+    "/stop": "stop what is running in this thread (also Ctrl-C)",
+    "/status": "what is going on",
+    "/new": "forget this conversation and start over",
+}
+
+FIRST_THREAD = "main"
+BAD_NAME = "A thread's name is 1 to 64 of these: a-z A-Z 0-9 - _ . with a letter or digit among them."
+_NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True)
+class Seat:
+    """Who sits at the console. Their messages are numbered, so that an id is used once in a *session*."""
+
+    session: str
+    author: Author
+    said: int = 0
+
+    def says(self, text: str, thread: str) -> Incoming:
+        self.said += 1
+        return Incoming(f"{self.session}-{self.said}", thread_id(thread), self.author, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Words for the bot, its commands among them."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoTo:
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListThreads:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShowHelp:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Nothing is done; ``why`` tells the person."""
+
+    why: str
+
+
+Action = Say | GoTo | ListThreads | ShowHelp | Leave | Refuse
+
+
+def thread_id(name: str) -> ThreadId:
+    return ThreadId("console", "local", "tty", name)
+
+
+def action(line: str) -> Action | None:
+    """Return what a line asks for, or None when there is nothing in it."""
+    match line.split(maxsplit=1):
+        case []:
+            return None
+        case ["/thread", *name]:
+            return _thread(*name)
+        case ["/help"]:
+            return ShowHelp()
+        case ["/quit"]:
+            return Leave()
+        case _:
+            return Say(line)
+
+
+def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
+    name = name.strip()
+    if not name:
+        return ListThreads()
+    return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
+
+
+def is_command(text: str) -> bool:
+    """Tell whether the bot may answer this at once, without a turn."""
+    word = text.strip().lower()
+    return word.startswith(("/", "!")) or word == "stop"
+
+
+def help_text(commands: Mapping[str, str]) -> str:
+    """List the console's own commands and the bot's."""
+    listed = {**OWN_COMMANDS, **commands}
+    width = max(map(len, listed))
+    return "\n".join(f"{command:<{width}}  {meaning}" for command, meaning in listed.items())
+
+
+class Lines:
+    """Cuts a stream of bytes into lines; a line longer than *limit* bytes comes out as None."""
+
+    def __init__(self, limit: int = MAX_LINE) -> None:
+        self._limit = limit
+        self._held = bytearray()
+        self._too_long = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """Take more bytes and return the lines that they complete."""
+        *ends, rest = data.split(b"\n")
+        found = [self._complete(end) for end in ends]
+        self._hold(rest)
+        return found
+
+    def end(self) -> list[bytes | None]:
+        """Return the last line when the input ended without its newline."""
+        return [self._complete(b"")] if self._held or self._too_long else []
+
+    def _hold(self, part: bytes) -> None:
+        if len(self._held) + len(part) > self._limit:
+            self._too_long = True
+        if self._too_long:
+            self._held.clear()
+        else:
+            self._held += part
+
+    def _complete(self, part: bytes) -> bytes | None:
+        self._hold(part)
+        line = None if self._too_long else bytes(self._held)
+        self._held.clear()
+        self._too_long = False
+        return line

@@ -1,0 +1,180 @@
+"""The chat without a terminal: lines in, answers out, a word on standard error for what went wrong.
+
+A line is sent when the one before is settled. Nothing here blocks the event loop or outlives a cancellation:
+a descriptor is waited for first, and read or written only when it is ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import select
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TextIO, assert_never
+
+import anyio
+
+from threads.errors import StoreUnavailable, TransportRejected
+from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, TurnStarted
+from transports.console import parse
+from transports.text import without_controls
+
+READ_SIZE = 65_536
+COMMAND_REPLY_S = 120.0
+"""How long a command may take to be answered; a turn has its own deadline elsewhere."""
+
+WELL = frozenset({"answered", "merged", "stopped", "withdrawn"})
+
+
+class _Sent:
+    """A line on its way to its outcome. A command has no turn: the first post in reply to it is its outcome."""
+
+    def __init__(self, message_id: str, text: str) -> None:
+        self.message_id = message_id
+        self.patience = anyio.CancelScope()
+        self.settled = anyio.Event()
+        self.outcome = "not answered"
+        self.has_turn = not parse.is_command(text)
+        if not self.has_turn:
+            self.patience.deadline = anyio.current_time() + COMMAND_REPLY_S
+
+    def take_turn(self) -> None:
+        self.has_turn = True
+        self.patience.deadline = math.inf
+
+    def settle(self, outcome: str) -> None:
+        self.outcome = outcome
+        self.settled.set()
+
+
+class Pipe:
+    """Serves standard input line by line. ``exit_code`` is 0 as long as every line was settled well."""
+
+    def __init__(
+        self,
+        seat: parse.Seat,
+        streams: tuple[TextIO | None, TextIO | None, TextIO | None],
+        commands: Mapping[str, str],
+    ) -> None:
+        self.exit_code = 0
+        self._seat, self._commands = seat, commands
+        self._stdin, self._stdout, self._stderr = streams
+        self._sent: _Sent | None = None
+        self._thread = parse.FIRST_THREAD
+        self._done = False
+        self._writing = anyio.Lock()
+
+    async def serve(self, sink: Sink) -> None:
+        """Return when the input ended, or nobody reads the answers any more, and every line is settled."""
+        lines, number = parse.Lines(), 0
+        while not self._done:
+            data = await self._read()
+            for line in lines.feed(data) if data else lines.end():
+                number += 1
+                if not self._done:
+                    await self._take(line, number, sink)
+            self._done = self._done or not data
+
+    async def post(self, outgoing: Outgoing) -> None:
+        """Write an answer. Raises `TransportRejected` when standard output takes no more."""
+        name = outgoing.thread.root
+        heading = "" if name == self._thread else f"[{name}] "
+        await self._print(heading + outgoing.text)
+        if (sent := self._sent) and not sent.has_turn and outgoing.reply_to == sent.message_id:
+            sent.settle("failed" if outgoing.kind == "error" else "answered")
+
+    def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if self._sent is None or self._sent.message_id != message_id:
+            return
+        match event:
+            case TurnStarted():
+                self._sent.take_turn()
+            case TurnSettled(outcome):
+                self._sent.settle(outcome)
+            case _:
+                pass
+
+    async def _take(self, line: bytes | None, number: int, sink: Sink) -> None:
+        if line is None:
+            await self._fault(f"line {number} was not sent: it is longer than {parse.MAX_LINE:,} bytes")
+            return
+        match parse.action(line.decode(errors="replace").removesuffix("\r")):
+            case None:
+                pass
+            case parse.Say(text):
+                await self._say(text, number, sink)
+            case parse.GoTo(name):
+                self._thread = name
+            case parse.ListThreads():
+                await self._answer(f"This is thread {self._thread}.")
+            case parse.ShowHelp():
+                await self._answer(parse.help_text(self._commands))
+            case parse.Refuse(why):
+                await self._fault(f"line {number}: {why}")
+            case parse.Leave():
+                self._done = True
+            case other:
+                assert_never(other)
+
+    async def _say(self, text: str, number: int, sink: Sink) -> None:
+        incoming = self._seat.says(text, self._thread)
+        self._sent = sent = _Sent(incoming.id, text)
+        try:
+            await sink(incoming)
+        except StoreUnavailable:
+            await self._fault(f"line {number} was not sent: it could not be saved to disk")
+            return
+        with sent.patience:
+            await sent.settled.wait()
+        if sent.outcome not in WELL:
+            await self._fault(f"line {number}: {sent.outcome}")
+
+    async def _read(self) -> bytes:
+        if self._stdin is None:
+            return b""
+        try:
+            await _ready(anyio.wait_readable, self._stdin.fileno())
+            return await anyio.to_thread.run_sync(os.read, self._stdin.fileno(), READ_SIZE)
+        except OSError as error:
+            await self._fault(f"standard input cannot be read: {error.strerror}")
+            return b""
+
+    async def _print(self, text: str) -> None:
+        try:
+            await self._write(self._stdout, text)
+        except OSError as error:
+            self._done = True
+            await self._fault(f"standard output takes no more answers: {error.strerror}")
+            raise TransportRejected(f"standard output: {error.strerror}") from error
+
+    async def _answer(self, text: str) -> None:
+        with contextlib.suppress(TransportRejected):  # said by _print, and the end of serving
+            await self._print(text)
+
+    async def _fault(self, text: str) -> None:
+        self.exit_code = 1
+        await self._note(text)
+
+    async def _note(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # no place is left to say so
+            await self._write(self._stderr, text)
+
+    async def _write(self, stream: TextIO | None, text: str) -> None:
+        if stream is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        line = without_controls(text).rstrip("\n") + "\n"
+        data = memoryview(line.encode(stream.encoding, errors="replace"))
+        async with self._writing:
+            while data:
+                await _ready(anyio.wait_writable, stream.fileno())
+                # A ready pipe takes this many bytes without blocking, and no promise holds for more.
+                size = await anyio.to_thread.run_sync(os.write, stream.fileno(), data[: select.PIPE_BUF])
+                data = data[size:]
+
+
+async def _ready(wait: Callable[[int], Awaitable[None]], descriptor: int) -> None:
+    """Wait until *descriptor* can be used at once; a regular file always can, and epoll refuses to watch it."""
+    with contextlib.suppress(PermissionError):
+        await wait(descriptor)

@@ -1,0 +1,122 @@
+"""A post as terminal text; pure. Nothing a model wrote can steer the terminal or hide where a link leads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from typing import ClassVar, assert_never
+
+from markdown_it.token import Token
+from rich.cells import set_cell_size
+from rich.console import Console, JustifyMethod
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.text import Text
+
+from threads.model import Outgoing
+from transports.text import without_controls
+
+_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+
+MAX_MARKDOWN = 50_000
+"""Characters; a longer text is shown as it is: laying it out takes too long."""
+
+
+class _PlainHeading(Heading):
+    """A heading at the left, where the eye reads a chat."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _ChatMarkdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+    }
+
+
+def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool = True) -> str:
+    """Return the whole lines to print, an empty one last; *heading* names a thread that is not the current one."""
+    lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
+    text = without_controls(outgoing.text).strip("\n")
+    match outgoing.kind:
+        case "reply":
+            lines.append(_markdown(text, width, colour=colour))
+        case "notice":
+            lines.append(_styled(f"· {text}", "dim", width, colour=colour))
+        case "error":
+            lines.append(_styled(f"! {text}", "red", width, colour=colour))
+        case _:
+            assert_never(outgoing.kind)
+    return "".join(lines) + "\n"
+
+
+def note(text: str, width: int, *, colour: bool = True) -> str:
+    """Return a word of the console's own, dimmed."""
+    return _styled(without_controls(text), "dim", width, colour=colour)
+
+
+def tail(text: str, width: int, rows: int) -> str:
+    """Return the last *rows* lines of *text* as wrapped to *width* cells."""
+    recent = Text(text[-width * rows :].expandtabs(4))
+    lines = recent.wrap(_console(width, colour=False), width)
+    return "\n".join(line.plain.rstrip() for line in lines[-rows:])
+
+
+def one_row(text: str, width: int) -> str:
+    """Return *text* cut or filled to exactly *width* cells."""
+    return set_cell_size(text, width)
+
+
+def _console(width: int, *, colour: bool) -> Console:
+    return Console(
+        file=StringIO(),
+        width=max(width, 1),
+        force_terminal=True,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        force_jupyter=False,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def _printed(content: Markdown | Text, width: int, *, colour: bool) -> str:
+    console = _console(width, colour=colour)
+    with console.capture() as captured:
+        console.print(content)
+    # A line filled with spaces would wrap into two when the window shrinks.
+    return _PADDING.sub(r"\1", captured.get())
+
+
+def _styled(text: str, style: str, width: int, *, colour: bool) -> str:
+    return _printed(Text(text, style=style if colour else ""), width, colour=colour)
+
+
+def _markdown(text: str, width: int, *, colour: bool) -> str:
+    if len(text) > MAX_MARKDOWN:
+        return text + "\n"
+    markdown = _ChatMarkdown(text, code_theme="ansi_dark", hyperlinks=False)
+    for token in markdown.parsed:
+        if token.type == "html_block":
+            token.type = "code_block"
+        if token.type == "inline":
+            token.children = list(_faithful(token.children or []))
+    return _printed(markdown, width, colour=colour)
+
+
+def _faithful(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Keep what rich would drop or hide: line ends, tags as written, where an image lies."""
+    for token in tokens:
+        match token.type:
+            case "link_open" | "link_close" if token.markup == "autolink":
+                continue
+            case "softbreak":
+                token.type = "hardbreak"
+            case "html_inline":
+                token.type = "text"
+            case "image":
+                token.type, token.tag, token.children = "text", "", None
+                token.content = f"{token.content} ({token.attrs.get('src', '')})"
+        yield token

@@ -1,0 +1,251 @@
+"""The chat at a terminal: a prompt that stays, answers that stream above it, a status line below.
+
+Everything printed for good goes out between two drawings of the prompt, one post at a time. What is drawn is
+`transports.console.view`; here are only the keys, the screen and the order of sending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TextIO, assert_never
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+from prompt_toolkit.output import ColorDepth, create_output
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from threads.errors import StoreUnavailable, TransportRejected
+from threads.model import Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from transports.console import parse, render, view
+
+REDRAW_S = 0.05
+TICK_S = 0.5
+TWICE_S = 2.0
+"""Two Ctrl-C this close together leave, whatever runs."""
+DRAIN_S = 5.0
+"""How long leaving may wait for what was typed last to be on disk."""
+KEPT_ROWS = 8
+"""Rows that a draft leaves to the prompt, its completions and the status line."""
+
+
+class Terminal:
+    """Serves one person until they leave; ``exit_code`` is always 0."""
+
+    exit_code = 0
+
+    def __init__(
+        self,
+        seat: parse.Seat,
+        commands: Mapping[str, str],
+        history_file: Path | None,
+        streams: tuple[TextIO | None, TextIO | None],
+    ) -> None:
+        self._seat, self._commands = seat, commands
+        self._view = view.went(view.View(parse.FIRST_THREAD), parse.FIRST_THREAD)
+        self._unsent: MemoryObjectSendStream[Incoming]
+        self._interrupted_at = -TWICE_S
+        self._printing = anyio.Lock()
+        stdin, stdout = streams
+        self._history = _History(history_file)
+        self._prompt: PromptSession[str] = PromptSession(
+            self._message,
+            bottom_toolbar=self._toolbar,
+            history=self._history,
+            completer=WordCompleter(self._completions, sentence=True),
+            complete_while_typing=Condition(lambda: self._prompt.default_buffer.text.startswith("/")),
+            key_bindings=self._keys(),
+            refresh_interval=TICK_S,
+            input=create_input(stdin) if stdin else None,
+            output=create_output(stdout) if stdout else None,
+        )
+        self._prompt.app.min_redraw_interval = REDRAW_S
+
+    async def serve(self, sink: Sink) -> None:
+        """Return when the person left and what they typed is with *sink*."""
+        # Unbounded: it fills only as fast as a person types.
+        self._unsent, unsent = anyio.create_memory_object_stream[Incoming](math.inf)
+        async with unsent, anyio.create_task_group() as group:
+            group.start_soon(self._send, unsent, sink)
+            with self._unsent, patch_stdout(raw=True):
+                await self._converse()
+            group.cancel_scope.deadline = anyio.current_time() + DRAIN_S
+
+    async def post(self, outgoing: Outgoing) -> None:
+        """Print above the prompt. Raises `TransportRejected` when the terminal is gone."""
+        name = outgoing.thread.root
+        heading = "" if name == self._view.current else name
+        async with self._printing:
+            draw = partial(render.rendered, outgoing, self._width, heading=heading, colour=self._colour)
+            text = await anyio.to_thread.run_sync(draw)
+            self._view = view.posted(self._view, name, outgoing.reply_to, final=outgoing.kind != "notice")
+            await self._print(text)
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        self._view = view.saw(self._view, thread.root, message_id, event, time.monotonic())
+        self._prompt.app.invalidate()
+
+    async def _converse(self) -> None:
+        await self._note(f"Thread {self._view.current}. /help lists the commands, Ctrl-D leaves.")
+        while True:
+            if fault := self._history.pop_fault():
+                await self._note(f"What you type is not kept for next time: {fault}.")
+            try:
+                line = await self._prompt.prompt_async(set_exception_handler=False)
+            except EOFError:
+                break
+            except OSError:  # the terminal went away, and nothing can be drawn on it any more
+                return
+            if not await self._obey(parse.action(line)):
+                break
+        if any(room.busy for room in self._view.rooms.values()):
+            await self._note("Not everything is answered yet; the next start takes it up.")
+
+    async def _obey(self, action: parse.Action | None) -> bool:
+        """Do what was asked; False when that is to leave."""
+        match action:
+            case None:
+                pass
+            case parse.Say(text):
+                self._say(text)
+            case parse.GoTo(name):
+                self._view = view.went(self._view, name)
+            case parse.ListThreads():
+                await self._note(view.listing(self._view))
+            case parse.ShowHelp():
+                await self._note(parse.help_text(self._commands))
+            case parse.Refuse(why):
+                await self._error(why)
+            case parse.Leave():
+                return False
+            case other:
+                assert_never(other)
+        return True
+
+    def _say(self, text: str) -> None:
+        message = self._seat.says(text, self._view.current)
+        if not parse.is_command(text):
+            self._view = view.said(self._view, message.id)
+        self._unsent.send_nowait(message)
+
+    async def _send(self, unsent: MemoryObjectReceiveStream[Incoming], sink: Sink) -> None:
+        async for message in unsent:
+            try:
+                await sink(message)
+            except StoreUnavailable:
+                self.show(message.thread, message.id, TurnSettled("failed"))
+                await self._error(
+                    "I cannot save to my disk right now, so your message was not sent. Try again."
+                )
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("c-c", filter=~is_searching)
+        @keys.add("<sigint>")
+        def _interrupt(event: KeyPressEvent) -> None:
+            now, before = time.monotonic(), self._interrupted_at
+            self._interrupted_at = now
+            if now - before < TWICE_S:
+                event.app.exit(exception=EOFError)
+            elif self._view.room.busy:
+                self._say("/stop")
+            elif event.app.current_buffer.text:
+                event.app.current_buffer.reset()
+            else:
+                event.app.exit(exception=EOFError)
+
+        @keys.add("escape", "enter")
+        def _newline(event: KeyPressEvent) -> None:
+            event.app.current_buffer.insert_text("\n")
+
+        return keys
+
+    def _message(self) -> StyleAndTextTuples:
+        prompt: StyleAndTextTuples = [("bold", f"{self._view.current}> ")]
+        size = self._prompt.app.output.get_size()
+        rows = max(1, min(size.rows - KEPT_ROWS, size.rows // 2))
+        draft = render.tail(view.draft(self._view), size.columns, rows)
+        # What is drawn last, when the line is entered, stays on the screen for good.
+        if self._prompt.app.is_done or not draft:
+            return prompt
+        return [("", f"{draft}\n"), *prompt]
+
+    def _toolbar(self) -> str:
+        return render.one_row(view.status(self._view, time.monotonic()), self._width)
+
+    def _completions(self) -> list[str]:
+        own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]
+        return [*own, *(f"/thread {name}" for name in self._view.rooms)]
+
+    @property
+    def _width(self) -> int:
+        return self._prompt.app.output.get_size().columns
+
+    @property
+    def _colour(self) -> bool:
+        return self._prompt.app.color_depth != ColorDepth.DEPTH_1_BIT
+
+    async def _note(self, text: str) -> None:
+        await self._tell(render.note(text, self._width, colour=self._colour))
+
+    async def _error(self, text: str) -> None:
+        error = Outgoing(parse.thread_id(self._view.current), key="", text=text, kind="error")
+        await self._tell(render.rendered(error, self._width, colour=self._colour))
+
+    async def _tell(self, text: str) -> None:
+        with contextlib.suppress(TransportRejected):  # the prompt, which comes next, meets the same end
+            await self._print(text)
+
+    async def _print(self, text: str) -> None:
+        output = self._prompt.app.output
+        # Cut off half-way, prompt_toolkit would never draw its prompt again.
+        with anyio.CancelScope(shield=True):
+            try:
+                async with in_terminal():
+                    output.enable_autowrap()
+                    output.write_raw(text)
+                    output.flush()
+            except OSError as error:
+                raise TransportRejected(f"the terminal is gone: {error.strerror}") from error
+
+
+class _History(FileHistory):
+    """What was typed, kept for the next session as long as the disk takes it; never a reason to fail."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path or os.devnull)
+        self._fault: str | None = None
+        if path:
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+                path.chmod(0o600)
+            except OSError as error:
+                self.filename = os.devnull
+                self._fault = error.strerror
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError as error:
+            self._fault = error.strerror
+
+    def pop_fault(self) -> str | None:
+        """Return what went wrong since the last look."""
+        fault, self._fault = self._fault, None
+        return fault

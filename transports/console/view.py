@@ -1,0 +1,192 @@
+"""What the live part of the screen shows: events in, text out; pure.
+
+Each thread has at most one live turn, and ``queued`` ids that were sent and have none yet:
+
+| event         | the thread's live turn becomes                          |
+|---------------|---------------------------------------------------------|
+| `TurnStarted` | a fresh one for this message                            |
+| `TextDelta`   | the same with more text, waiting no longer              |
+| `TextReset`   | the same without the text of this step                  |
+| `Waiting`     | the same, waiting until now + seconds                   |
+| `Resumed`     | the same, waiting no longer                             |
+| `ToolStarted` | the same, its text kept for good, the tool running      |
+| `ToolFinished`| the same, the tool not running                          |
+| `TurnSettled` | none; a queued message merely leaves the queue          |
+
+Events of a message that is not the live one change nothing else. Only the tail of a text is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, inf
+from typing import assert_never
+
+from threads.model import (
+    Resumed,
+    TextDelta,
+    TextReset,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnSettled,
+    TurnStarted,
+    Waiting,
+)
+from transports.text import without_controls
+
+TAIL = 16_384
+"""Characters of a draft that are held; more than any screen shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A turn that runs. ``since`` and ``until`` are in the seconds of the caller's monotonic clock."""
+
+    message_id: str
+    since: float
+    kept: str = ""
+    text: str = ""
+    tools: tuple[ToolStarted, ...] = ()
+    waiting: Waiting | None = None
+    until: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    live: Live | None = None
+    queued: frozenset[str] = frozenset()
+    unread: int = 0
+
+    @property
+    def busy(self) -> bool:
+        return self.live is not None or bool(self.queued)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    current: str
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+
+    @property
+    def room(self) -> Room:
+        return self.rooms.get(self.current, Room())
+
+
+def went(view: View, name: str) -> View:
+    """Turn to another thread."""
+    return replace(_with(view, name, replace(view.rooms.get(name, Room()), unread=0)), current=name)
+
+
+def said(view: View, message_id: str) -> View:
+    """Note a message that was sent to the current thread."""
+    return _with(view, view.current, replace(view.room, queued=view.room.queued | {message_id}))
+
+
+def posted(view: View, name: str, reply_to: str, *, final: bool) -> View:
+    """Note what was printed for good; when it is the *final* word on a message, its draft has served."""
+    room = view.rooms.get(name, Room())
+    if final and room.live and room.live.message_id == reply_to:
+        room = replace(room, live=replace(room.live, kept="", text=""))
+    if name != view.current:
+        room = replace(room, unread=room.unread + 1)
+    return _with(view, name, room)
+
+
+def saw(view: View, name: str, message_id: str, event: TurnEvent, now: float) -> View:
+    """Note what happened in a turn."""
+    room = view.rooms.get(name, Room())
+    live = room.live
+    match event:
+        case TurnStarted():
+            live = Live(message_id, now)
+        case TurnSettled():
+            live = None if live and live.message_id == message_id else live
+        case _:
+            live = live or Live(message_id, now)
+            live = _after(live, event, now) if live.message_id == message_id else live
+            return _with(view, name, replace(room, live=live))
+    return _with(view, name, replace(room, live=live, queued=room.queued - {message_id}))
+
+
+def draft(view: View) -> str:
+    """Return the text of the current thread's answer so far."""
+    live = view.room.live
+    return live.kept + live.text if live else ""
+
+
+def status(view: View, now: float) -> str:
+    """Return one line: this thread and what it does, and which others want a look."""
+    parts = [view.current]
+    if live := view.room.live:
+        parts.append(_doing(live, now))
+    if queued := len(view.room.queued):
+        parts.append(f"{queued} waiting")
+    others = sorted((name, room) for name, room in view.rooms.items() if name != view.current)
+    if unread := [f"{name} ({room.unread})" for name, room in others if room.unread]:
+        parts.append(f"unread: {', '.join(unread)}")
+    if busy := [name for name, room in others if room.busy]:
+        parts.append(f"busy: {', '.join(busy)}")
+    return " | ".join(parts)
+
+
+def listing(view: View) -> str:
+    """Return every thread of this session, one a line."""
+    return "\n".join(
+        f"{'*' if name == view.current else ' '} {name}"
+        + (f" ({room.unread} unread)" if room.unread else "")
+        + (" (busy)" if room.busy else "")
+        for name, room in sorted(view.rooms.items())
+    )
+
+
+def _with(view: View, name: str, room: Room) -> View:
+    return replace(view, rooms={**view.rooms, name: room})
+
+
+def _after(
+    live: Live, event: TextDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished, now: float
+) -> Live:
+    match event:
+        case TextDelta(text):
+            return replace(live, text=(live.text + without_controls(text))[-TAIL:], waiting=None)
+        case TextReset():
+            return replace(live, text="")
+        case Waiting(seconds=seconds):
+            return replace(live, waiting=event, until=now + seconds)
+        case Resumed():
+            return replace(live, waiting=None)
+        case ToolStarted():
+            kept = (live.kept + live.text)[-TAIL:]
+            return replace(live, kept=kept, text="", tools=(*live.tools, event), waiting=None)
+        case ToolFinished(name):
+            names = [tool.name for tool in live.tools]
+            at = names.index(name) if name in names else len(names)
+            return replace(live, tools=live.tools[:at] + live.tools[at + 1 :])
+        case _:
+            assert_never(event)
+
+
+def _doing(live: Live, now: float) -> str:
+    if live.waiting:
+        return _waiting(live.waiting, live.until - now)
+    if live.tools:
+        doing = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in live.tools)
+    else:
+        doing = "answering" if live.text else "thinking"
+    return f"{_one_line(doing)}… {int(now - live.since)} s"
+
+
+def _waiting(waiting: Waiting, left: float) -> str:
+    reason = _one_line(waiting.reason)
+    if not 0 < waiting.seconds < inf:
+        return reason
+    seconds = max(0, ceil(left))
+    if not waiting.attempts:
+        return f"{reason}, {seconds} s left"
+    return f"{reason}, trying again in {seconds} s, {waiting.attempt} of {waiting.attempts}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(without_controls(text).split())
