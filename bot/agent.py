@@ -119,7 +119,7 @@ class Agent:
         """Ask once more without tools; raise *error* when even that shows nothing."""
         turn.add(FINISH)
         completion = await self._ask(turn, (), done)
-        if not completion.message.text.strip():
+        if completion.stop == "pause" or not completion.message.text.strip():
             raise error
         return await _answer(turn, completion.message, done)
 

@@ -71,7 +71,7 @@ async def open_core(
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
     threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
-    for parent in (*reversed(data.absolute().parents), data, *threads):
+    for parent in (*reversed(data.parents), data, *threads):
         await offload(disk.mkdir, parent)
     journal = Journal(disk, data / "journal.jsonl", offload=offload, now=now)
     if damaged := await offload(journal.open):
@@ -105,7 +105,7 @@ async def serve(
     settings: Settings, environ: Mapping[str, str], *, model: str, transports: Sequence[Transport]
 ) -> None:
     """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
-    data = settings.data
+    data = settings.data  # absolute
     http = SharedHttp()
     llm = build_model(model, settings, environ, http=http, random=random.random, now=utc_now)
     offload = anyio.to_thread.run_sync

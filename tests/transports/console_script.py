@@ -75,13 +75,12 @@ class ScriptedBot:
             self.group.start_soon(self.turn, event)
 
     async def command(self, event: Incoming) -> None:
-        if event.text == "/status":
-            await self.post(event, "All is well.", "notice")
-            return
         scope = self.running.get(event.thread.root)
-        if scope:
+        if event.text == "/stop" and scope:
             scope.cancel()
-        await self.post(event, "Stopped." if scope else "Nothing runs.", "notice")
+        stopped = "Stopped." if scope else "Nothing runs."
+        await self.post(event, "All is well." if event.text == "/status" else stopped, "notice")
+        self.show(event, TurnSettled("answered"))
 
     async def turn(self, event: Incoming) -> None:
         async with self.turns[event.thread.root]:

@@ -14,7 +14,6 @@ from transports.console.parse import (
     ShowHelp,
     action,
     help_text,
-    is_command,
 )
 from transports.text import without_controls
 
@@ -71,12 +70,6 @@ def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(siz
 )
 def test_a_line_is_one_action(line, expected):
     assert action(line) == expected
-
-
-@pytest.mark.parametrize("text", ["/status", " /new", "!stop", "Stop"])
-def test_a_command_may_be_answered_without_a_turn(text):
-    assert is_command(text)
-    assert not is_command(f"please {text}")
 
 
 def test_a_session_never_uses_an_id_twice():

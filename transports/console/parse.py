@@ -106,12 +106,6 @@ def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
     return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
 
 
-def is_command(text: str) -> bool:
-    """Tell whether the bot may answer this at once, without a turn."""
-    word = text.strip().lower()
-    return word.startswith(("/", "!")) or word == "stop"
-
-
 def help_text(commands: Mapping[str, str]) -> str:
     """List the console's own commands and the bot's."""
     listed = {**OWN_COMMANDS, **commands}

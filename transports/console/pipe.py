@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
 import select
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,36 +16,21 @@ from typing import TextIO, assert_never
 import anyio
 
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, TurnStarted
+from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import parse
 from transports.text import without_controls
 
 READ_SIZE = 65_536
-COMMAND_REPLY_S = 120.0
-"""How long a command may take to be answered; a turn has its own deadline elsewhere."""
-
 WELL = frozenset({"answered", "merged", "stopped", "withdrawn"})
 
 
 class _Sent:
-    """A line on its way to its outcome. A command has no turn: the first post in reply to it is its outcome."""
+    """A line on its way to its outcome."""
 
-    def __init__(self, message_id: str, text: str) -> None:
+    def __init__(self, message_id: str) -> None:
         self.message_id = message_id
-        self.patience = anyio.CancelScope()
         self.settled = anyio.Event()
-        self.outcome = "not answered"
-        self.has_turn = not parse.is_command(text)
-        if not self.has_turn:
-            self.patience.deadline = anyio.current_time() + COMMAND_REPLY_S
-
-    def take_turn(self) -> None:
-        self.has_turn = True
-        self.patience.deadline = math.inf
-
-    def settle(self, outcome: str) -> None:
-        self.outcome = outcome
-        self.settled.set()
+        self.outcome = ""
 
 
 class Pipe:
@@ -82,19 +66,11 @@ class Pipe:
         name = outgoing.thread.root
         heading = "" if name == self._thread else f"[{name}] "
         await self._print(heading + outgoing.text)
-        if (sent := self._sent) and not sent.has_turn and outgoing.reply_to == sent.message_id:
-            sent.settle("failed" if outgoing.kind == "error" else "answered")
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
-        if self._sent is None or self._sent.message_id != message_id:
-            return
-        match event:
-            case TurnStarted():
-                self._sent.take_turn()
-            case TurnSettled(outcome):
-                self._sent.settle(outcome)
-            case _:
-                pass
+        if isinstance(event, TurnSettled) and self._sent and self._sent.message_id == message_id:
+            self._sent.outcome = event.outcome
+            self._sent.settled.set()
 
     async def _take(self, line: bytes | None, number: int, sink: Sink) -> None:
         if line is None:
@@ -120,14 +96,13 @@ class Pipe:
 
     async def _say(self, text: str, number: int, sink: Sink) -> None:
         incoming = self._seat.says(text, self._thread)
-        self._sent = sent = _Sent(incoming.id, text)
+        self._sent = sent = _Sent(incoming.id)
         try:
             await sink(incoming)
         except StoreUnavailable:
             await self._fault(f"line {number} was not sent: it could not be saved to disk")
             return
-        with sent.patience:
-            await sent.settled.wait()
+        await sent.settled.wait()
         if sent.outcome not in WELL:
             await self._fault(f"line {number}: {sent.outcome}")
 

@@ -138,8 +138,7 @@ class Terminal:
 
     def _say(self, text: str) -> None:
         message = self._seat.says(text, self._view.current)
-        if not parse.is_command(text):
-            self._view = view.said(self._view, message.id)
+        self._view = view.said(self._view, message.id)
         self._unsent.send_nowait(message)
 
     async def _send(self, unsent: MemoryObjectReceiveStream[Incoming], sink: Sink) -> None:
