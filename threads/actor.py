@@ -115,6 +115,8 @@ class Actor:
             turn.incoming = owed.incoming  # as edited until now
             if self._messages is None:
                 turn.notes += await self._load(messages)
+            if any(message.source == owed.received.message_id for message in messages):
+                owed.recovered = True  # even if its records are lost, its post may be out
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
                 await turn.recognise()

@@ -6,7 +6,6 @@ lines are put aside, the rest is used; the agent's `repair` makes a valid reques
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -16,9 +15,9 @@ from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from .disk import Disk, Offload, append, replace_file, set_aside
+from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 from .errors import StoreUnavailable
-from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
+from .lines import SCHEMA_VERSION, encode, read_line, scan
 from .model import Message
 
 
@@ -111,14 +110,9 @@ class ContextFile:
         return Loaded(messages, len(broken))
 
     def _archive(self) -> None:
-        try:
-            data = self._disk.read(self._path)
-        except FileNotFoundError:
-            return
+        data = read_or_empty(self._disk, self._path)
         old = self._path.with_name("context.old.jsonl")
-        with suppress(FileNotFoundError):
-            mend_tail(self._disk, old)
-        append(self._disk, old, data, durable=True)
+        replace_file(self._disk, old, read_or_empty(self._disk, old) + data)
         replace_file(self._disk, self._path, b"")
 
 

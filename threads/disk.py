@@ -168,25 +168,17 @@ def write_new(disk: Disk, path: Path, data: bytes) -> None:
         file.close()
 
 
-def append(disk: Disk, path: Path, data: bytes, *, durable: bool) -> None:
-    """Add *data* to the end of a file in an existing folder."""
-    file = disk.append(path)
-    try:
-        write_all(file, data)
-        if durable:
-            file.fsync()
-    finally:
-        file.close()
-    if durable:
-        disk.fsync_folder(path.parent)
-
-
 def set_aside(disk: Disk, path: Path, damaged: bytes) -> None:
     """Keep damaged bytes of *path* in its ``.broken`` sidecar, once."""
     sidecar = path.with_name(path.name + ".broken")
+    before = read_or_empty(disk, sidecar)
+    # Written anew even when nothing is added: what is there may never have reached the disk.
+    replace_file(disk, sidecar, before if damaged in before else before + damaged + b"\n")
+
+
+def read_or_empty(disk: Disk, path: Path) -> bytes:
+    """Return a file's bytes; a missing file has none."""
     try:
-        if damaged in disk.read(sidecar):
-            return
+        return disk.read(path)
     except FileNotFoundError:
-        pass  # the first damage of this file
-    append(disk, sidecar, damaged + b"\n", durable=True)
+        return b""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from .disk import Disk, File, Offload, replace_file, set_aside, write_all
+from .disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from .errors import StoreUnavailable
 from .lines import encode, read_line, scan
 from .model import Edited, Incoming, message_key
@@ -49,10 +49,7 @@ class Journal:
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
-        try:
-            data = self._disk.read(self._path)
-        except FileNotFoundError:
-            data = b""
+        data = read_or_empty(self._disk, self._path)
         found = scan(data)
         damaged = list(found.broken)
         kept: list[bytes] = []

@@ -16,7 +16,7 @@ from typing import Literal
 import anyio
 from pydantic import TypeAdapter
 
-from .disk import Disk, Offload, append
+from .disk import Disk, Offload, read_or_empty, write_all
 from .errors import NewerSchema
 from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 
@@ -114,8 +114,13 @@ class Log:
             self._disk.mkdir(path.parent)
             known = set()
         data = b"".join(line for message_id, line in lines.items() if message_id not in known)
-        if data:
-            append(self._disk, path, data, durable=False)
+        if not data:
+            return
+        file = self._disk.append(path)
+        try:
+            write_all(file, data)
+        finally:
+            file.close()
 
     def _settled(self, path: Path) -> set[str]:
         """Return the messages that the end of a log shows as settled: what may be missing is recent."""
@@ -129,11 +134,7 @@ def _encode(entries: list[Entry]) -> bytes:
 
 def entries(disk: Disk, path: Path) -> Iterator[Entry]:
     """Return the readable lines of a log; damaged ones are skipped. A missing file is an empty log."""
-    try:
-        data = disk.read(path)
-    except FileNotFoundError:
-        return
-    yield from readable(data)
+    yield from readable(read_or_empty(disk, path))
 
 
 def readable(data: bytes) -> Iterator[Entry]:
