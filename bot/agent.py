@@ -72,7 +72,8 @@ class Agent:
             completion = await self._ask(turn, self.tools.specs, done)
             answer = await self._step(turn, completion, done)
             if answer is not None:
-                log.info("turn answered", extra={"usage": str(done.usage), "steps": done.calls.total() + 1})
+                ids = {"thread_id": str(turn.incoming.thread), "message_id": turn.incoming.id}
+                log.info("turn used %s", done.usage, extra=ids)
                 return answer
         return await self._finish(turn, done, StepLimit(f"no answer after {self.max_steps} steps"))
 

@@ -169,6 +169,9 @@ class Delivery:
             await self._log.mend(folder, ends)
 
     async def _conclude(self, owed: Owed, end: Settled) -> None:
+        reference = owed.started.correlation_id if owed.started else ""
+        ids = {"thread_id": end.thread_id, "message_id": end.message_id, "correlation_id": reference}
+        log.info("settled as %s", end.outcome, extra=ids)
         at = self._now().isoformat(timespec="milliseconds")
         await self._log.append(self._folder(owed.incoming.thread), told(owed, end, at))
         self.show(owed, TurnSettled(end.outcome))
