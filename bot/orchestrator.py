@@ -59,8 +59,7 @@ class Orchestrator:
         """Send a durable message where it belongs; never waits."""
         incoming = owed.incoming
         if not self._allowed(incoming):
-            stranger = Ending("refused", wording.NOT_ALLOWED, "notice")
-            self._tasks.start_soon(self._delivery.insist, owed, stranger)
+            self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "notice"))
         elif command := parse(incoming.text):
             self._tasks.start_soon(self._obey, command, owed)
         else:
@@ -75,9 +74,9 @@ class Orchestrator:
         for owed in found.serve:
             self.route(owed, recovered=True)
         for stale in found.stale.values():
-            self._tasks.start_soon(
-                self._conclude, stale, Ending("failed", wording.stale(len(stale)), "notice")
-            )
+            self._end_together(stale, Ending("failed", wording.stale(len(stale)), "notice"))
+        for owed in found.damaged:
+            self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
         if found.serve or found.stale:
             log.info(
                 "recovery: %d to serve, %d threads with stale messages", len(found.serve), len(found.stale)
@@ -102,12 +101,10 @@ class Orchestrator:
     async def _refuse_all(self, thread: ThreadId) -> None:
         while refused := self._refusing[thread]:
             self._refusing[thread] = []
-            await self._conclude(refused, Ending("refused", wording.refused(len(refused)), "notice"))
+            ending = Ending("refused", wording.refused(len(refused)), "notice")
+            await self._delivery.insist(refused[-1], ending, refused[:-1])
         del self._refusing[thread]
 
-    async def _conclude(self, owed: list[Owed], ending: Ending) -> None:
+    def _end_together(self, owed: list[Owed], ending: Ending) -> None:
         """End several messages of a thread with one post, which answers the last of them."""
-        last = owed[-1]
-        await self._delivery.insist(last, ending)
-        for other in owed[:-1]:
-            await self._delivery.insist(other, replace(ending, by=last.received.message_id))
+        self._tasks.start_soon(self._delivery.insist, owed[-1], ending, owed[:-1])

@@ -33,6 +33,7 @@ class Actor:
         self._context = shared.context(thread)
         self._messages: list[Message] | None = None
         self._saved = True
+        self._conversing = anyio.Lock()
         self._ending: Ending | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopped_by = ""
@@ -65,8 +66,9 @@ class Actor:
 
     async def forget(self) -> None:
         """Put the conversation aside and start an empty one. Only between turns."""
-        await self._context.archive()
-        self._messages = None
+        async with self._conversing:
+            await self._context.archive()
+            self._messages, self._saved = None, True
 
     def crashed(self, times: int) -> None:
         """After that many crashes over the message at hand, end it as a dead letter."""
@@ -92,7 +94,8 @@ class Actor:
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
-                return await self._take_turn(owed, attempt, reference)
+                async with self._conversing:
+                    return await self._take_turn(owed, attempt, reference)
             except Exception as error:  # the boundary of a turn
                 if owed.attempts < attempt:
                     raise

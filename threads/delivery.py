@@ -9,7 +9,7 @@ posted, not settled  -> settle
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -76,37 +76,30 @@ class Delivery:
         self._journal, self._log, self._outlet, self._folder, self._now = journal, log, outlet, folder, now
         self._look_from = anyio.current_time() + LATE_POST_S
 
-    async def settle(self, owed: Owed, ending: Ending) -> None:
-        """Show the ending and make it final. Raises `StoreUnavailable`; call again, nothing is posted twice."""
+    async def settle(self, owed: Owed, ending: Ending, also: Sequence[Owed] = ()) -> None:
+        """Show the ending and make it final, for *also* too, which the same post speaks for.
+
+        Raises `StoreUnavailable`; call again then, nothing is posted twice.
+        """
+        ends = [other.settled(ending.outcome, by=owed.received.message_id) for other in also]
         if owed.intent is not None:
             await self.resume(owed)
-            return
-        if ending.by:
+        elif ending.by:
             await self.cover([owed], ending.outcome, ending.by)
-            return
-        text = scrub(ending.text)
-        if missed := self._journal.ledger.undelivered.get(owed.received.thread_id):
-            text = f"{wording.undelivered(len(missed))}\n\n{text}"
-        await self._journal.append(
-            Intent(
-                thread_id=owed.received.thread_id,
-                message_id=owed.received.message_id,
-                text=text,
-                post=ending.post,
-                outcome=ending.outcome,
-                code=ending.code,
-            )
-        )
-        unsure = owed.recovered and self._outlet(owed.incoming.thread.transport).finds
-        await self._finish(owed, self._reconcile if unsure else self._post)
+        else:
+            await self._journal.append(self._intent(owed, ending), *ends)
+            unsure = owed.recovered and self._outlet(owed.incoming.thread.transport).finds
+            await self._finish(owed, self._reconcile if unsure else self._post)
+        for other, end in zip(also, ends, strict=True):
+            await self._conclude(other, end)
 
     async def resume(self, owed: Owed) -> None:
         """Finish a message whose intent is on disk and whose post may or may not be out."""
         await self._finish(owed, self._reconcile)
 
-    async def insist(self, owed: Owed, ending: Ending) -> None:
+    async def insist(self, owed: Owed, ending: Ending, also: Sequence[Owed] = ()) -> None:
         """Settle, however long the disk refuses; for endings that no actor looks after."""
-        await patiently(lambda: self.settle(owed, ending))
+        await patiently(lambda: self.settle(owed, ending, also))
 
     async def cover(self, covered: list[Owed], outcome: Outcome, by: str) -> None:
         """Settle messages that the post for message *by* speaks for."""
@@ -121,18 +114,31 @@ class Delivery:
         thread = owed.incoming.thread
         self._outlet(thread.transport).show(thread, owed.received.message_id, event)
 
+    def _intent(self, owed: Owed, ending: Ending) -> Intent:
+        text = scrub(ending.text)
+        if missed := self._journal.ledger.undelivered.get(owed.received.thread_id):
+            text = f"{wording.undelivered(len(missed))}\n\n{text}"
+        return Intent(
+            thread_id=owed.received.thread_id,
+            message_id=owed.received.message_id,
+            text=text,
+            post=ending.post,
+            outcome=ending.outcome,
+            code=ending.code,
+        )
+
     async def _finish(self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]]) -> None:
         intent = owed.intent
         assert intent is not None
-        outcome = intent.outcome
-        try:
-            owed.platform_id = owed.platform_id or await post(owed, intent)
-        except PostFailed as error:
-            ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
-            log.warning("reply dropped: %s", error, extra={**ids, "code": error.code})
-            outcome = "undelivered"
+        if not owed.platform_id and not owed.dropped:
+            try:
+                owed.platform_id = await post(owed, intent)
+            except PostFailed as error:
+                ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
+                log.warning("reply dropped: %s", error, extra={**ids, "code": error.code})
+                owed.dropped = True
         posted = [owed.posted()] if owed.platform_id else []
-        end = owed.settled(outcome)
+        end = owed.settled("undelivered" if owed.dropped else intent.outcome)
         await self._journal.append(*posted, end)
         await self._conclude(owed, end)
 

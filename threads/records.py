@@ -97,6 +97,7 @@ class Owed:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
     A ``recovered`` one was found at the start: another process may have done more for it than the disk shows.
+    The post of a ``dropped`` one was given up.
     """
 
     received: Received
@@ -104,6 +105,12 @@ class Owed:
     intent: Intent | None = None
     platform_id: str = ""
     recovered: bool = False
+    dropped: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Its own line was damaged: that it was received is known from later ones, what it said is lost."""
+        return not self.received.author.id
 
     @property
     def attempts(self) -> int:
@@ -188,11 +195,12 @@ class Ledger:
                 self.settled[key] = replace(end, by=posted.message_id)
 
     def _stray(self, key: str, record: Started | Intent | Posted) -> None:
-        """Its ``received`` line was damaged: the text is gone, but the message must not run as a new one."""
+        """Take up a message whose ``received`` line was damaged: it is still owed an outcome."""
         if key not in self.settled:
-            self.settled[key] = Settled(
-                thread_id=record.thread_id, message_id=record.message_id, outcome="failed", at=record.at
-            )
+            ids = record.thread_id, record.message_id
+            lost = Received(thread_id=ids[0], message_id=ids[1], author=Author(""), text="", at=record.at)
+            self.owed[key] = Owed(lost)
+            self.apply(record)
 
     def forget(self, now: datetime) -> None:
         """Drop ids that no platform will deliver again: older than the window, and more than a floor of them."""
@@ -203,13 +211,12 @@ class Ledger:
 
     def records(self) -> Iterator[Record]:
         """Return the fewest records that fold to this same ledger; the newest endings come with their story."""
-        yield from (
-            end for ends in self.undelivered.values() for key, end in ends.items() if key not in self.settled
-        )
         for owed in self.owed.values():
             yield from owed.records()
+        unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
         recent = dict(self.recent)
-        for key, end in self.settled.items():
+        # What no post has spoken of yet comes last, or an older post would seem to speak of it.
+        for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():
             if key in recent:
                 yield from recent[key].records()
             yield end

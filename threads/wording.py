@@ -73,6 +73,10 @@ STALE = (
     "I was not running when this came in and it is too old for me to start on now. "
     "Please send it again if you still need it."
 )
+DAMAGED = (
+    "Part of what I had stored was damaged, and a message of yours with it. "
+    "Please send it again if you still need an answer."
+)
 NOTHING_TO_STOP = "There is nothing to stop here."
 SAVING_FAILS = "my disk refuses to save"
 
