@@ -54,17 +54,16 @@ def contents(file: Content, most: int) -> list[bytes]:
     """Return every content a power cut may leave in a file: whole first, all lost second."""
     found = {file.now: None, file.base: None}
     ops = [op for op, _ in file.pending]
-    coarse = len(ops) > 1
     for index, op in enumerate(ops):
-        others = [[(o, None)[n] for n in (0, 1)] for o in ops[:index]]
-        for before in product(*others) if len(others) <= 5 else (ops[:index],):
-            for fate in fates(op, 4 if coarse and index < len(ops) - 1 else most):
-                for after in (ops[index + 1 :], []):
-                    data = file.base
-                    for part in (*before, fate, *after):
-                        if part is not None:
-                            data = apply_bytes(data, part)
-                    found.setdefault(data)
+        last = index == len(ops) - 1
+        earlier = product(*((other, None) for other in ops[:index])) if index <= 5 else [ops[:index]]
+        for before, fate in product(earlier, list(fates(op, most if last else 4))):
+            for after in (ops[index + 1 :], []):
+                data = file.base
+                for part in (*before, fate, *after):
+                    if part is not None:
+                        data = apply_bytes(data, part)
+                found.setdefault(data)
     return list(found)
 
 

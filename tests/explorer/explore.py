@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .crashes import kills, power_cuts
-from .model import MakeFolder, ModelDisk, Op
+from .model import ModelDisk, Op
 from .stories import Story
 
 S = TypeVar("S", bound=Story)
@@ -33,14 +33,16 @@ class Figures:
 class Explorer:
     """``dense`` bounds the torn prefixes of each write in a first crash, ``sparse`` in a second one.
 
-    One of ``every`` first crashes is followed by second ones. A disk seen before, under the same promises, is skipped.
+    One of ``every`` first crashes is followed by second ones, and of the kills between two operations twelve times as
+    many. A disk seen before, under the same promises, is skipped.
     """
 
     dense: int = 12
     sparse: int = 2
-    every: int = 8
+    every: int = 12
     figures: Figures = field(default_factory=Figures)
     _seen: set[int] = field(default_factory=set)
+    _stories: int = 0
 
     async def explore(
         self, play: Callable[[ModelDisk, S], Awaitable[None]], begin: Callable[[], S], disk: ModelDisk
@@ -52,42 +54,42 @@ class Explorer:
         await self._crash(story, start, disk.ops, deep=True)
 
     async def _crash(self, story: Story, start: ModelDisk, ops: list[Op], *, deep: bool) -> None:
-        now = start.copy()
+        self._stories += 1
+        now, number = start.copy(), self._stories
         most = self.dense if deep else self.sparse
         for at, op in enumerate([*ops, None]):
             self.figures.points += 1
-            stage = (id(story), story.stage(at))
+            stage = (number, story.stage(at))
             for image in power_cuts(now, most):
                 if self._new(stage, frozenset(image.items())):
-                    await self._one(
+                    await self.one(
                         story, ModelDisk.holding(image, ordered=start.ordered), at, power=True, deep=deep
                     )
-            for found in kills(now, op, most):
+            for number, found in enumerate(kills(now, op, most)):
                 if self._new(stage, found.state()):
-                    await self._one(story, found, at, power=False, deep=deep)
+                    again = number == 0 and at % self.every_kill == 0
+                    await self.one(story, found, at, power=False, deep=deep, again=again)
             if op is not None:
                 now.perform(op)
+
+    @property
+    def every_kill(self) -> int:
+        return max(1, self.every // 12)
 
     def _new(self, stage: Hashable, state: Hashable) -> bool:
         known = len(self._seen)
         self._seen.add(hash((stage, state)))
         return len(self._seen) > known
 
-    async def _one(self, story: Story, disk: ModelDisk, at: int, *, power: bool, deep: bool) -> None:
+    async def one(
+        self, story: Story, disk: ModelDisk, at: int, *, power: bool, deep: bool, again: bool = False
+    ) -> None:
         if not deep:
             self.figures.second += 1
             await story.judge(disk, at, power=power)
             return
         self.figures.first += 1
         before = disk.copy()
-        again = await story.recover(disk, at, power=power)
-        if self.figures.first % self.every == 0 and not lost_folders(before):
-            await self._crash(again, before, disk.ops, deep=False)
-
-
-def lost_folders(disk: ModelDisk) -> bool:
-    """Say whether a kill left a folder that is not durable: nobody syncs its name again.
-
-    Only a file system that keeps an fsynced file but not its parents' names can lose it later; the ones in use do not.
-    """
-    return not disk.ordered and any(isinstance(op, MakeFolder) for op in disk.pending_names)
+        after = await story.recover(disk, at, power=power)
+        if again or self.figures.first % self.every == 0:
+            await self._crash(after, before, disk.ops, deep=False)

@@ -62,13 +62,20 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """A file's fsync failed: what was not durable by then may never be."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class SyncFolder:
     path: str
 
 
 NameOp = Link | Unlink | Rename | MakeFolder
 DataOp = Write | Cut
-Op = NameOp | DataOp | Sync | SyncFolder
+Op = NameOp | DataOp | Sync | Doubt | SyncFolder
 Faults = Callable[[Op | Read], Op | Read]
 """Looks at each operation before it happens: raises OSError, or returns it, or a shorter write."""
 
@@ -76,6 +83,11 @@ Image = Mapping[str, bytes | None]
 """What can be seen of a disk: the bytes of each file, None for a folder."""
 
 FOLDER = -1
+ROOT = Path("/")
+
+
+def folder_of(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 def apply_bytes(data: bytes, op: DataOp) -> bytes:
@@ -196,9 +208,13 @@ class ModelDisk:
             done = self.faults(op)
         except OSError:
             if isinstance(op, Sync):
-                self.files[op.node] = self.files[op.node].doubted()
+                self._do(Doubt(op.node))
             raise
         assert not isinstance(done, Read)
+        self._do(done)
+        return done
+
+    def _do(self, done: Op) -> None:
         self.ops.append(done)
         match done:
             case Write() | Cut():
@@ -206,14 +222,15 @@ class ModelDisk:
             case Sync():
                 self.files[done.node] = self.files[done.node].synced()
                 self._commit(lambda _: self.ordered)
+            case Doubt():
+                self.files[done.node] = self.files[done.node].doubted()
             case SyncFolder():
-                self._commit(lambda op: self.ordered or os.path.dirname(op.path) == done.path)
+                self._commit(lambda op: self.ordered or folder_of(op.path) == done.path)
             case Link() | Unlink() | Rename() | MakeFolder():
                 if isinstance(done, Link) and done.node not in self.files:
                     self.files[done.node] = Content()
                 apply_name(self.names, done)
                 self.pending_names.append(done)
-        return done
 
     def _commit(self, which: Callable[[NameOp], bool]) -> None:
         rest: list[NameOp] = []
@@ -231,11 +248,11 @@ class ModelDisk:
         return node
 
     def _folder(self, path: str) -> None:
-        if path != "/" and self.names.get(path) != FOLDER:
+        if path != os.fspath(ROOT) and self.names.get(path) != FOLDER:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
 
     def _new(self, path: str) -> ModelFile:
-        self._folder(os.path.dirname(path))
+        self._folder(folder_of(path))
         node = max(self.files, default=0) + 1
         self.perform(Link(path, node))
         return ModelFile(self, node)
@@ -277,17 +294,22 @@ class ModelDisk:
         self.perform(SyncFolder(os.fspath(path)))
 
     def mkdir(self, path: Path) -> None:
-        for folder in reversed([p for p in (path, *path.parents) if os.fspath(p) not in self.names]):
-            if os.fspath(folder) != "/":
+        missing = [
+            folder
+            for folder in (path, *path.parents)
+            if folder != ROOT and os.fspath(folder) not in self.names
+        ]
+        for folder in reversed(missing or [path]):
+            if missing:
                 self.perform(MakeFolder(os.fspath(folder)))
-                self.perform(SyncFolder(os.fspath(folder.parent)))
+            self.fsync_folder(folder.parent)
 
 
 def reachable(names: Mapping[str, int]) -> Iterable[tuple[str, int]]:
     """Return the names whose every parent folder exists too."""
     for path, node in names.items():
-        parent = os.path.dirname(path)
+        parent = folder_of(path)
         while parent != "/" and names.get(parent) == FOLDER:
-            parent = os.path.dirname(parent)
+            parent = folder_of(parent)
         if parent == "/":
             yield path, node

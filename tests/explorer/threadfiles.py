@@ -10,12 +10,12 @@ import anyio
 
 from threads.context import ContextFile, line_adapter
 from threads.errors import StoreUnavailable
-from threads.lines import scan
+from threads.lines import read_line, scan
 from threads.log import Entry, Log, entries
 from threads.model import Message, Text, ToolCall, ToolResult
 
 from .model import ModelDisk
-from .stories import ROOT, Step, demand, inline, kept_aside, reached
+from .stories import ROOT, Step, demand, inline, kept_aside, reached, sound
 
 FOLDER = ROOT / "threads" / "fake" / "W~C~1"
 OTHER = ROOT / "threads" / "fake" / "W~C~2"
@@ -41,7 +41,7 @@ def talk() -> list[Talk]:
 
 def lines_of(disk: ModelDisk, path: Path) -> list[Message]:
     data = disk.seen().get(str(path)) or b""
-    return [line_adapter().validate_json(line).message for line in scan(data).good]
+    return [read_line(line_adapter(), line).message for line in scan(data).good if sound(line)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ContextStory:
             await (file.archive() if archives else file.save(list(version)))
         except StoreUnavailable:
             return
-        step.done = len(disk.ops)
+        step.keep(len(disk.ops))
 
     def stage(self, at: int) -> Hashable:
         return reached(self.saves, at)
@@ -85,7 +85,7 @@ class ContextStory:
     async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> tuple[ContextFile, Talk]:
         path = self.folder / "context.jsonl"
         found = disk.seen().get(str(path)) or b""
-        file = ContextFile(disk, self.folder, inline)
+        file = open_context(disk, self.folder)
         loaded = await file.load()
         version = tuple(loaded.messages)
         allowed = self.allowed(at)
@@ -118,17 +118,32 @@ class ContextStory:
         return story
 
 
-async def conversation(disk: ModelDisk, story: ContextStory) -> None:
-    file = ContextFile(disk, story.folder, inline)
+def open_context(disk: ModelDisk, folder: Path) -> ContextFile:
+    """Do what the program's start does before anything is read."""
+    for parent in (ROOT, folder.parent.parent, folder.parent):
+        disk.mkdir(parent)
+    return ContextFile(disk, folder, inline)
+
+
+async def conversation(disk: ModelDisk, story: ContextStory, *, short: bool = False) -> None:
+    file = open_context(disk, story.folder)
     try:
         await file.load()
-    except StoreUnavailable:
+    except StoreUnavailable:  # that turn fails; the next one tries again
         await file.load()
-    versions = talk()
-    for version in versions:
-        await story.save(disk, file, version)
-    await story.save(disk, file, (), archives=versions[-1])
-    await story.save(disk, file, versions[0])
+    versions = talk()[:2] if short else talk()
+    steps: list[tuple[Talk, Talk]] = [
+        *((version, ()) for version in versions),
+        ((), versions[-1]),
+        (versions[0], ()),
+    ]
+    for version, archives in steps:
+        for _ in range(3):
+            await story.save(disk, file, version, archives)
+            if story.saves[-1].done is not None:
+                break
+        else:
+            return  # the disk refuses for good
 
 
 Line = tuple[Path, Entry]
@@ -151,7 +166,7 @@ class LogStory:
         step = Added(lines=tuple((folder, line) for line in lines), asked=len(disk.ops))
         self.added.append(step)
         await log.append(folder, list(lines))
-        step.done = len(disk.ops)
+        step.keep(len(disk.ops))
 
     def stage(self, at: int) -> Hashable:
         return reached(self.added, at)
