@@ -67,13 +67,14 @@ class Delivery:
     def __init__(
         self,
         journal: Journal,
-        log: Log,
+        history: Log,
         *,
         outlet: Callable[[str], Outlet],
         folder: Callable[[ThreadId], Path],
         now: Callable[[], datetime],
     ) -> None:
-        self._journal, self._log, self._outlet, self._folder, self._now = journal, log, outlet, folder, now
+        self._journal, self._history, self._now = journal, history, now
+        self._outlet, self._folder = outlet, folder
         self._look_from = anyio.current_time() + LATE_POST_S
 
     async def settle(self, owed: Owed, ending: Ending, also: Sequence[Owed] = ()) -> None:
@@ -172,14 +173,14 @@ class Delivery:
                 owed, end, end.at
             )
         for folder, ends in missing.items():
-            await self._log.mend(folder, ends)
+            await self._history.mend(folder, ends)
 
     async def _conclude(self, owed: Owed, end: Settled) -> None:
         reference = owed.started.correlation_id if owed.started else ""
         ids = {"thread_id": end.thread_id, "message_id": end.message_id, "correlation_id": reference}
         log.info("settled as %s", end.outcome, extra=ids)
         at = self._now().isoformat(timespec="milliseconds")
-        await self._log.append(self._folder(owed.incoming.thread), told(owed, end, at))
+        await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
         self.show(owed, TurnSettled(end.outcome))
 
 

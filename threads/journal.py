@@ -129,7 +129,7 @@ class Journal:
                 batch.error = error
             else:
                 for record in batch.records:
-                    self._settle_in(record, route)
+                    self._take_in(record, route)
             batch.done.set()
 
     async def _durable(self, batch: _Batch) -> None:
@@ -137,7 +137,7 @@ class Journal:
         if batch.error is not None:
             raise StoreUnavailable(f"journal: {batch.error}") from batch.error
 
-    def _settle_in(self, record: Record, route: Callable[[Owed], None]) -> None:
+    def _take_in(self, record: Record, route: Callable[[Owed], None]) -> None:
         waiting = len(self.ledger.owed)
         self.ledger.apply(record)
         if len(self.ledger.owed) > waiting:
