@@ -53,7 +53,7 @@ async def obey(command: Command, owed: Owed, registry: Registry, model: str) -> 
         case "new":
             if await registry.forget(thread):
                 return "I put our conversation aside. This is a fresh start."
-            return "I am in the middle of an answer. Say /stop first, then /new."
+            return "I still have something to answer here. Say /stop first, then /new."
         case "help":
             return HELP
         case "":

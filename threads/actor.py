@@ -122,6 +122,8 @@ class Actor:
                 owed.recovered = True  # even if its records are lost, its post may be out
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
+                await turn.checkpoint()  # what a killed process left may not be durable yet
+            if attempt > 1 or owed.recovered:
                 await turn.recognise()
             with anyio.move_on_after(shared.limits.turn_timeout_s) as deadline:
                 text = await shared.run(turn)

@@ -150,10 +150,10 @@ class Delivery:
         return await self._outlet(incoming.thread.transport).post(outgoing)
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:
-        await anyio.sleep_until(self._look_from)
         outlet = self._outlet(owed.incoming.thread.transport)
         if not outlet.finds:
             return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
+        await anyio.sleep_until(self._look_from)
         for _, pause in zip(range(FIND_TRIES), patience(), strict=False):
             try:
                 found = await outlet.find(owed.incoming.thread, owed.incoming.key)

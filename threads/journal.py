@@ -118,19 +118,27 @@ class Journal:
 
     async def run(self, route: Callable[[Owed], None]) -> None:
         """Write batches until cancelled, and *route* each message once it is durable, in the file's order."""
-        while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            batch, self._batch = self._batch, _Batch()
-            try:
-                await self._offload(self._write, b"".join(batch.lines))
-            except OSError as error:
-                log.warning("journal write failed: %s", error)
-                batch.error = error
-            else:
-                for record in batch.records:
-                    self._take_in(record, route)
-            batch.done.set()
+        batch = self._batch
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                batch, self._batch = self._batch, _Batch()
+                try:
+                    await self._offload(self._write, b"".join(batch.lines))
+                except OSError as error:
+                    log.warning("journal write failed: %s", error)
+                    batch.error = error
+                else:
+                    for record in batch.records:
+                        self._take_in(record, route)
+                batch.done.set()
+        finally:
+            # Nobody writes any more: whoever still waits, shielded even, must not wait for ever.
+            for left in (batch, self._batch):
+                if not left.done.is_set():
+                    left.error = OSError("the journal is closed")
+                    left.done.set()
 
     async def _durable(self, batch: _Batch) -> None:
         await batch.done.wait()

@@ -79,16 +79,22 @@ class Log:
 
     async def run(self) -> None:
         """Write batches until cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            batch, self._batch = self._batch, _Batch()
-            refused = await self._offload(self._write, batch.work)
-            if refused:
-                dropped = max(0, len(refused) - KEPT)
-                log.warning("log entries kept in memory: %d, dropped: %d", len(refused) - dropped, dropped)
-                self._batch.work[:0] = refused[dropped:]
+        batch = self._batch
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                batch, self._batch = self._batch, _Batch()
+                refused = await self._offload(self._write, batch.work)
+                if refused:
+                    dropped = max(0, len(refused) - KEPT)
+                    log.warning("log entries kept: %d, dropped: %d", len(refused) - dropped, dropped)
+                    self._batch.work[:0] = refused[dropped:]
+                batch.done.set()
+        finally:
+            # The next start mends what is not written; whoever still waits must not wait for ever.
             batch.done.set()
+            self._batch.done.set()
 
     async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> None:
         batch = self._batch

@@ -60,11 +60,10 @@ class Registry:
         return await actor.stop(by) if actor is not None else (0, 0)
 
     async def forget(self, thread: ThreadId) -> bool:
-        """Put the thread's conversation aside; False when a turn is running."""
-        actor = self._actors.get(thread) or Actor(thread, self._shared)
-        if actor.current is not None:
+        """Put the thread's conversation aside; False when a turn is running or messages wait."""
+        if any(self.status(thread)):
             return False
-        await actor.forget()
+        await (self._actors.get(thread) or Actor(thread, self._shared)).forget()
         return True
 
     def status(self, thread: ThreadId) -> tuple[bool, int]:

@@ -142,11 +142,14 @@ class ActorTurn:
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
                 self.add(*map(render, new))
                 await self.checkpoint()
-            with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
-                await patiently(lambda: self._shared.delivery.cover(joined, "merged", self.incoming.id))
+            await patiently(lambda: self._settle_merged(joined))
         except BaseException:
             self._mailbox.put_back(joined)
             raise
+
+    async def _settle_merged(self, joined: list[Owed]) -> None:
+        with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+            await self._shared.delivery.cover(joined, "merged", self.incoming.id)
 
     def _sources(self) -> set[str]:
         return {message.source for message in self._messages if message.source}
