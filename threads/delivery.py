@@ -47,10 +47,13 @@ class Ending:
 
 
 class Outlet(Protocol):
-    """Where posts go. `finds` says whether a post can be looked up by its key."""
+    """Where posts go. See `transports.base.Capabilities` for `finds` and `lands_late`."""
 
     @property
     def finds(self) -> bool: ...
+
+    @property
+    def lands_late(self) -> bool: ...
 
     async def post(self, outgoing: Outgoing) -> str:
         """Return the platform's id; raises `PostFailed` when the post is given up."""
@@ -151,9 +154,10 @@ class Delivery:
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:
         outlet = self._outlet(owed.incoming.thread.transport)
+        if outlet.lands_late:
+            await anyio.sleep_until(self._look_from)
         if not outlet.finds:
             return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
-        await anyio.sleep_until(self._look_from)
         for _, pause in zip(range(FIND_TRIES), patience(), strict=False):
             try:
                 found = await outlet.find(owed.incoming.thread, owed.incoming.key)

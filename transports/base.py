@@ -10,9 +10,14 @@ from threads.model import Outgoing, Sink, ThreadId, TurnEvent
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """``find``: a post can be looked up by its key. ``max_text``: how many characters a post may hold."""
+    """What a platform can do.
+
+    ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after the process that sent
+    it died. ``max_text``: how many characters a post may hold.
+    """
 
     find: bool = False
+    lands_late: bool = True
     max_text: int = 1_000_000
 
 

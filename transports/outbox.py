@@ -37,6 +37,10 @@ class Outbox:
     def finds(self) -> bool:
         return self._transport.capabilities.find
 
+    @property
+    def lands_late(self) -> bool:
+        return self._transport.capabilities.lands_late
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._transport.show(thread, message_id, event)
 

@@ -26,7 +26,7 @@ class Console:
     """
 
     name = "console"
-    capabilities = Capabilities()
+    capabilities = Capabilities(lands_late=False)
 
     def __init__(
         self,
