@@ -1,0 +1,124 @@
+"""How long a failed call waits, and when it is given up."""
+
+from __future__ import annotations
+
+import random as rng
+
+import anyio
+import pytest
+
+from bot.errors import (
+    BadRequest,
+    ContentPolicy,
+    ContextOverflow,
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    PaymentRequired,
+    RateLimited,
+    Unauthorized,
+    UnknownFailure,
+)
+from bot.llm.model import Request
+from bot.llm.retry import Retrying, RetryPolicy, Schedule, wait_after
+from tests.sim.loop import SimLoop
+from tests.world import Scripted, says
+from threads.model import Resumed, TextReset, Waiting
+
+pytestmark = pytest.mark.anyio
+
+POLICY = RetryPolicy()
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+
+
+def waits(error, policy=POLICY, random=lambda: 0.5, most=10):
+    found = []
+    for failures in range(1, most):
+        wait = wait_after(error, failures, policy, random)
+        if wait is None:
+            return found
+        found.append(wait)
+    return found
+
+
+@pytest.mark.parametrize("kind", [ModelTimeout, ModelUnavailable, ModelConnection])
+def test_a_passing_failure_is_tried_again_after_2_4_and_8_seconds(kind):
+    assert waits(kind()) == [2, 4, 8]
+
+
+def test_a_rate_limit_without_a_time_waits_longer_and_more_often():
+    assert waits(RateLimited()) == [5, 10, 20, 40, 80, 160]
+
+
+def test_a_wait_varies_by_a_fifth():
+    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 0.0) == pytest.approx(1.6)
+    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 1.0) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("kind", [RateLimited, ModelUnavailable])
+def test_the_providers_own_word_is_obeyed_up_to_a_limit(kind):
+    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 0.0) == 20
+    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 1.0) == pytest.approx(22)
+    assert wait_after(kind(retry_after=120), 1, POLICY, lambda: 0.0) == 120
+    assert wait_after(kind(retry_after=121), 1, POLICY, lambda: 0.0) is None
+
+
+@pytest.mark.parametrize("kind", [Unauthorized, PaymentRequired, BadRequest, ContentPolicy, ContextOverflow])
+def test_what_will_not_pass_is_not_tried_again(kind):
+    assert waits(kind()) == []
+
+
+def test_a_failure_without_a_name_is_tried_once_more():
+    assert len(waits(UnknownFailure())) == 1
+
+
+def test_a_provider_that_says_no_retry_is_believed():
+    error = ModelUnavailable("x-should-retry: false")
+    error.retryable = False
+    assert waits(error) == []
+
+
+def test_a_local_server_is_tried_again_at_once():
+    assert waits(ModelConnection(), RetryPolicy(local=True)) == [0, 4, 8]
+
+
+def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="linear"))) == [2, 4, 6]
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="jittered")), lambda: 0.25) == [0.5, 1, 2]
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(longest_s=3))) == [2, 3, 3]
+
+
+async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back():
+    model = Retrying(Scripted(RateLimited(), ModelTimeout(), says("at last")), POLICY, lambda: 0.5)
+    told = []
+
+    async def on_event(event):
+        told.append(event)
+
+    before = anyio.current_time()
+    completion = await model.complete(Request("", ()), on_event)
+    assert completion.message.text == "at last"
+    assert anyio.current_time() - before == 9
+    assert told[:6] == [
+        TextReset(),
+        Waiting("rate limited", 5, 1, 6),
+        Resumed(),
+        TextReset(),
+        Waiting("no answer in time", 4, 2, 3),
+        Resumed(),
+    ]
+
+
+async def test_the_last_failure_is_the_one_that_is_raised():
+    scripted = Scripted(*[ModelUnavailable(str(n)) for n in range(9)])
+
+    async def on_event(_):
+        pass
+
+    with pytest.raises(ModelUnavailable, match="3"):
+        await Retrying(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
+    assert len(scripted.requests) == 4
