@@ -43,7 +43,7 @@ class Journal:
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None
         self._grown = 0
-        self._batch = _Batch()
+        self._batch = self._writing = _Batch()
         self._wake = anyio.Event()
         self._receiving: dict[str, _Batch] = {}
 
@@ -118,12 +118,12 @@ class Journal:
 
     async def run(self, route: Callable[[Owed], None]) -> None:
         """Write batches until cancelled, and *route* each message once it is durable, in the file's order."""
-        batch = self._batch
         try:
             while True:
                 await self._wake.wait()
                 self._wake = anyio.Event()
-                batch, self._batch = self._batch, _Batch()
+                batch = self._writing = self._batch
+                self._batch = _Batch()
                 try:
                     await self._offload(self._write, b"".join(batch.lines))
                 except OSError as error:
@@ -134,11 +134,14 @@ class Journal:
                         self._take_in(record, route)
                 batch.done.set()
         finally:
-            # Nobody writes any more: whoever still waits, shielded even, must not wait for ever.
-            for left in (batch, self._batch):
-                if not left.done.is_set():
-                    left.error = OSError("the journal is closed")
-                    left.done.set()
+            self._close()
+
+    def _close(self) -> None:
+        """Wake whoever still waits, shielded even: nobody writes any more."""
+        for batch in (self._writing, self._batch):
+            if not batch.done.is_set():
+                batch.error = OSError("the journal is closed")
+                batch.done.set()
 
     async def _durable(self, batch: _Batch) -> None:
         await batch.done.wait()
