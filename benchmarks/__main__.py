@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 @click.option(
     "--data-root",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    default="/var/tmp",  # noqa: S108 - by convention on a disk, where /tmp may be memory
+    default="/var/tmp",  # by convention on a disk, where /tmp may be memory
     show_default=True,
     help="A folder on the disk to measure.",
 )
@@ -42,8 +43,8 @@ def main(names: Sequence[str], data_root: Path, quick: bool) -> None:
         for figure in BENCHMARKS[name](Conditions(data_root, quick)):
             report.add(name, figure)
     report.print()
-    load = os.getloadavg()[0]
-    print(f"{time.perf_counter() - start:.0f} s, {os.cpu_count()} CPUs, load {load:.1f}, Python {sys.version.split()[0]}")
+    took, load = time.perf_counter() - start, os.getloadavg()[0]
+    print(f"{took:.0f} s, {os.cpu_count()} CPUs, load {load:.1f}, Python {platform.python_version()}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 the replay costs is what the promises cost on this disk, in Python; the rest of a run is ours.
 """
 
+# ruff: noqa: PTH103, PTH104, PTH108, PTH120 - plain calls on strings: the bare loop must not pay for pathlib
+
 from __future__ import annotations
 
 import os
@@ -182,7 +184,9 @@ def replay_side_by_side(jobs: Iterable[Job], workers: int, recorded_in: Path, fo
             name = Path(job[0][1]).name.removesuffix(".tmp")
             shared = name in ("journal.jsonl", "log.jsonl")
             lanes[name if shared else str(hash(_folder_of(job)) % max(1, workers - 2))].append(job)
-    work = [(replay, replay.here(lane)) for lane in lanes.values() for replay in [Replay(recorded_in, folder)]]
+    work = [
+        (replay, replay.here(lane)) for lane in lanes.values() for replay in [Replay(recorded_in, folder)]
+    ]
     threads = [threading.Thread(target=replay.run, args=(ops,)) for replay, ops in work]
     watch = Stopwatch()
     for thread in threads:

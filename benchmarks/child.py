@@ -6,23 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 240
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A process that is over; ``cpu`` is user and system time in seconds, ``peak`` bytes of memory."""
-
-    output: str
-    cpu: float
-    wall: float
-    peak: int
 
 
 def ask(module: str, *arguments: object) -> dict[str, float]:

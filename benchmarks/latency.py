@@ -77,4 +77,6 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         note = f"bare loop p50 {median(bare):.2f}, p99 {quantile(bare, 0.99):.1f} ms"
         yield Figure(f"event to {what}, p50", median(ours), "ms", note=note)
         yield Figure(f"event to {what}, p99", quantile(ours, 0.99), "ms")
-        yield Figure(f"  of which ours, p50", median(a - b for a, b in pairs), "ms", note=f"{messages} messages")
+        yield Figure(
+            "  of which ours, p50", median(a - b for a, b in pairs), "ms", note=f"{messages} messages"
+        )

@@ -30,7 +30,10 @@ TURNS = 8
 async def _prepare(data: Path, thread: int, turns: int, text: str) -> None:
     messages = []
     for n in range(turns):
-        messages += [user_message(message(thread, n, text)), Message("assistant", (Text(text),), model=Instant.name)]
+        messages += [
+            user_message(message(thread, n, text)),
+            Message("assistant", (Text(text),), model=Instant.name),
+        ]
     folder = thread_folder(data, message(thread, 0).thread)
     await ContextFile(PosixDisk(), folder, inline).save(messages)
 

@@ -30,7 +30,7 @@ from threads.journal import Journal
 from threads.lines import encode
 from threads.log import Entry, entry_adapter
 from threads.model import Message, Text
-from threads.records import Intent, Posted, Received, Record, Settled, Started
+from threads.records import Intent, Owed, Received, Record
 from threads.workspace import thread_folder
 
 PENDING = 20
@@ -86,20 +86,22 @@ async def _journal(data: Path, threads: int) -> None:
             at += step * AT_ONCE
         at = utc_now()
         # A quarter of the pending ones had been started when the process died.
-        await journal.append(*[r for thread in range(PENDING) for r in _story(thread, 1)[: 1 + (thread % 4 == 0)]])
+        await journal.append(
+            *[r for thread in range(PENDING) for r in _story(thread, 1)[: 1 + (thread % 4 == 0)]]
+        )
         tasks.cancel_scope.cancel()
 
 
 def _story(thread: int, n: int) -> list[Record]:
+    """Return all that the journal ever holds of one message."""
     asked = message(thread, n)
-    ids = {"thread_id": str(asked.thread), "message_id": asked.id}
-    return [
-        Received(**ids, author=asked.author, text=asked.text, sent_at=asked.sent_at),
-        Started(**ids, attempt=1, correlation_id=f"{thread:08x}"),
-        Intent(**ids, text=ANSWER, post="reply", outcome="answered"),
-        Posted(**ids, platform_id=f"p-{asked.id}"),
-        Settled(**ids, outcome="answered"),
-    ]
+    place = str(asked.thread)
+    received = Received(
+        thread_id=place, message_id=asked.id, author=asked.author, text=asked.text, sent_at=asked.sent_at
+    )
+    owed = Owed(received, platform_id=f"p-{asked.id}")
+    intent = Intent(thread_id=place, message_id=asked.id, text=ANSWER, post="reply", outcome="answered")
+    return [received, owed.start(1, f"{thread:08x}"), intent, owed.posted(), owed.settled("answered")]
 
 
 async def _start(data: Path, began: float) -> dict[str, float]:
@@ -115,7 +117,7 @@ async def _start(data: Path, began: float) -> dict[str, float]:
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
-    threads = 3_000 if conditions.quick else 100_000
+    threads = 2_000 if conditions.quick else 100_000
     with TemporaryDirectory(dir=conditions.disk) as folder:
         data = Path(folder)
         _folders(data, threads)

@@ -77,10 +77,10 @@ class Room:
     async def post(self, outgoing: Outgoing) -> str:
         return f"p-{outgoing.reply_to}"
 
-    async def find(self, thread: ThreadId, key: str) -> str | None:
+    async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002 - nothing is kept
         return None
 
-    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:  # noqa: ARG002
         if isinstance(event, TurnSettled):
             self.settled += 1
             if (expected := self._expected.pop(message_id, None)) is not None:

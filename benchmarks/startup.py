@@ -27,7 +27,8 @@ def _once(arguments: Sequence[str], folder: Path, expect: str) -> Cost:
         [sys.executable, *arguments], cwd=folder, env=environ,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
-    assert child.stdin is not None and child.stdout is not None
+    assert child.stdin is not None
+    assert child.stdout is not None
     with child.stdin, child.stdout:
         child.stdin.write("hello\n")
         child.stdin.close()
@@ -51,6 +52,8 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
                 chat.append(ours)
                 bare.append(imports)
     least, middle = min(cost.cpu for cost in chat), median(cost.cpu for cost in chat)
-    yield Figure("CPU of `chat` with one line", least, "s", at_most=0.5, note=f"least of {runs}; median {middle:.2f} s")
+    yield Figure(
+        "CPU of `chat` with one line", middle, "s", at_most=0.5, note=f"median of {runs}; least {least:.2f} s"
+    )
     yield Figure("  wall until it ended", median(cost.wall for cost in chat), "s")
     yield Figure("  CPU of the bare imports", min(cost.cpu for cost in bare), "s", note=f"`{BARE}`")

@@ -54,4 +54,6 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     yield Figure("messages", count / wall, "/s", at_least=500, note=note)
     yield Figure("CPU a message", cpu / count * 1000, "ms", at_most=3)
     yield Figure("wall, over the bare loop", wall / bare_wall, "x", at_most=1.5)
-    yield Figure("CPU, over the bare loop", cpu / bare_cpu, "x", note=f"{bare_cpu / count * 1000:.2f} ms bare")
+    yield Figure(
+        "CPU, over the bare loop", cpu / bare_cpu, "x", note=f"{bare_cpu / count * 1000:.2f} ms bare"
+    )

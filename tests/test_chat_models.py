@@ -45,7 +45,9 @@ def providers(kind: str, base_url: str) -> dict:
 def scripted(kind: str):
     """Answer each thread in its own words, the first message with a tool call before."""
     fake = anthropic if kind == "anthropic" else openai
-    answer = {"anthropic": anthropic.answer, "openai": openai.response_answer, "local": openai.chat_answer}[kind]
+    answer = {"anthropic": anthropic.answer, "openai": openai.response_answer, "local": openai.chat_answer}[
+        kind
+    ]
 
     def reply(seen):
         said = json.dumps(seen.json)
@@ -77,7 +79,9 @@ async def test_a_conversation_in_two_threads_over_a_real_sdk(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["anthropic", "openai", "local"])
 async def test_a_refused_key_is_told_without_a_word_of_the_provider(tmp_path, kind):
     fault = anthropic.fault if kind == "anthropic" else openai.fault
-    refused = fault(401, "authentication_error" if kind == "anthropic" else "invalid_api_key", "sk-leak at /etc/key")
+    refused = fault(
+        401, "authentication_error" if kind == "anthropic" else "invalid_api_key", "sk-leak at /etc/key"
+    )
     server = (anthropic.FakeAnthropic if kind == "anthropic" else openai.FakeOpenAI)([refused])
     async with server as fake:
         code, answers, notes = await chat(tmp_path, providers(kind, fake.base_url), b"hello\n")

@@ -1,0 +1,50 @@
+"""`python -m tests.crash --rounds 200`: kill the real process that often; exit 1, keeping the folder, on a violation."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from tests.crash.run import SCALE, Rounds, crash_run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
+    parser.add_argument("--threads", type=int, default=24)
+    parser.add_argument("--no-find", action="store_true", help="a platform that cannot look up its posts")
+    parser.add_argument(
+        "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="threadfast-crash-"))
+    rounds = Rounds(
+        args.rounds,
+        args.seed,
+        args.seconds_per_round,
+        find=not args.no_find,
+        threads=args.threads,
+        scale=args.scale,
+    )
+    report = anyio.run(crash_run, folder, rounds, lambda line: print(line, flush=True))
+    for violation in report.violations[:50]:
+        print(violation)
+    print(f"{report} (seed {args.seed})")
+    if report.violations or args.keep:
+        print(f"kept: {folder}")
+    else:
+        shutil.rmtree(folder)
+    sys.exit(bool(report.violations))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The bot process of the crash run: the real core over the real disk, an echo for a model, a socket for a chat.
+
+    python -m tests.crash.child --data D --port P --seed S [--no-find]
+
+It prints STARTING when its imports are done and READY when it serves. ``--die-at N`` makes its N-th disk operation
+its last, ``--waits`` scales the waits that are there for a real platform's slowness, ``--compact`` the journal's size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from zlib import crc32
+
+import anyio
+import anyio.to_thread
+
+from bot.agent import Agent
+from bot.app import open_core, utc_now
+from bot.errors import BadRequest, ModelUnavailable
+from bot.llm.model import Completion, Request, Usage
+from bot.tools.base import Toolbox
+from bot.tools.files import ListFiles
+from tests.crash.transport import SocketTransport
+from threads import delivery, journal
+from threads.disk import File, PosixDisk
+from threads.model import Limits, Message, OnEvent, Text, TextDelta, ThreadId, ToolCall
+from threads.workspace import FolderTaken, sole_owner
+from transports import outbox
+
+TOKEN = re.compile(r"t\d{2}m\d{5}")
+
+
+class Echo:
+    """A model that names the messages it answers. What it does is drawn from the newest message's id."""
+
+    name = "echo/one"
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        tokens, steps = unanswered(request)
+        drawn = crc32((tokens[-1] if tokens else "").encode())
+        await anyio.sleep(crc32(b"%d %d" % (drawn, steps)) % 31 / 1000)
+        if steps < (0, 0, 0, 1, 1, 2)[drawn % 6]:
+            call = ToolCall(f"c-{tokens[-1]}-{steps}", "list_files", {"path": "." if steps == 0 else "x"})
+            return Completion(Message("assistant", (call,), model=self.name), Usage(1, 1), "tool_calls")
+        text = f"re {' '.join(tokens)}"
+        await on_event(TextDelta(text))
+        match drawn // 6 % 60:
+            case 0:
+                raise BadRequest("canary-of-a-provider")
+            case 1:
+                raise ModelUnavailable("503")
+            case 2:
+                raise RuntimeError("canary-of-a-bug")
+            case 3:
+                await anyio.sleep(60)
+        return Completion(Message("assistant", (Text(text),), model=self.name), Usage(1, 1), "end")
+
+
+def unanswered(request: Request) -> tuple[list[str], int]:
+    """Return the ids in what people said since the last answer, and how many steps were made on them."""
+    tokens: list[str] = []
+    steps = 0
+    for message in request.messages:
+        if message.role == "user":
+            tokens += TOKEN.findall(message.text)
+        elif message.calls:
+            steps += 1
+        else:
+            tokens, steps = [], 0
+    return tokens, steps
+
+
+class DyingDisk(PosixDisk):
+    """The real disk, and a process that dies at one of its operations: before it, right after, or half into a write."""
+
+    def __init__(self, die_at: int, fate: random.Random) -> None:
+        self._left = die_at
+        self._when = fate.choice(("before", "half", "half", "after"))
+        self._counting = threading.Lock()
+
+    def step(self, when: str) -> bool:
+        """Die, if this is the operation and the moment; True says to write only half, and die then."""
+        with self._counting:
+            self._left -= when == "before"
+            if self._left == 0 and self._when == when:
+                die()
+            return self._left <= 0 and self._when == "half"
+
+    def create(self, path: Path) -> File:
+        self.step("before")
+        file = super().create(path)
+        self.step("after")
+        return DyingFile(file, self)
+
+    def append(self, path: Path) -> File:
+        return DyingFile(super().append(path), self)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.step("before")
+        super().rename(source, target)
+        self.step("after")
+
+    def mkdir(self, path: Path) -> None:
+        self.step("before")
+        super().mkdir(path)
+        self.step("after")
+
+
+class DyingFile:
+    def __init__(self, file: File, disk: DyingDisk) -> None:
+        self._file, self._disk = file, disk
+
+    def write(self, data: bytes | memoryview) -> int:
+        if self._disk.step("before"):
+            self._file.write(data[: len(data) // 2])
+            die()
+        written = self._file.write(data)
+        self._disk.step("after")
+        return written
+
+    def fsync(self) -> None:
+        self._disk.step("before")
+        self._file.fsync()
+        self._disk.step("after")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def run(args: argparse.Namespace) -> None:
+    fate = random.Random(args.seed)
+    transport = SocketTransport(args.port, find=not args.no_find)
+    toolbox = Toolbox([ListFiles(anyio.to_thread.run_sync)], timeout_s={}, default_timeout_s=5)
+    limits = Limits(
+        running_turns=12,
+        turn_timeout_s=1.5,
+        idle_timeout_s=fate.choice((0.05, 0.5, 600)),
+        busy=fate.choice(("steer", "steer", "queue")),
+    )
+
+    def brain(workspace: Callable[[ThreadId], Path]) -> Agent:
+        return Agent(Echo(), toolbox, "You echo.", workspace)
+
+    with sole_owner(args.data):
+        async with anyio.create_task_group() as tasks:
+            core = await open_core(
+                tasks,
+                args.data,
+                agent=brain,
+                transports=[transport],
+                limits=limits,
+                disk=DyingDisk(args.die_at, fate) if args.die_at else PosixDisk(),
+                offload=anyio.to_thread.run_sync,
+                now=utc_now,
+            )
+            transport.owed = lambda: len(core.journal.ledger.owed)
+            tasks.start_soon(announce, transport)
+            await transport.serve(core.orchestrator.receive)
+            tasks.cancel_scope.cancel()
+
+
+async def announce(transport: SocketTransport) -> None:
+    await transport.connected.wait()
+    print("READY", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--no-find", action="store_true")
+    parser.add_argument("--die-at", type=int, default=0)
+    parser.add_argument("--waits", type=float, default=1.0)
+    parser.add_argument("--compact", type=int, default=journal.COMPACT_ABOVE)
+    args = parser.parse_args()
+    logging.basicConfig(level="WARNING", format="%(levelname)s %(message)s")
+    delivery.LATE_POST_S *= args.waits
+    outbox.PAUSES_S = tuple(pause * args.waits for pause in outbox.PAUSES_S)
+    journal.COMPACT_ABOVE = args.compact
+    print("STARTING", flush=True)
+    try:
+        anyio.run(run, args)
+    except FolderTaken as error:
+        print(error, file=sys.stderr)
+        sys.exit(78)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""`python -m tests.crash.judge FOLDER`: what the bot's files and the platform's record say about its promises.
+
+It knows the files by their bytes only and imports nothing of the program. A line of the data folder is JSON whose last
+field ``crc`` is the CRC-32, as eight hex digits, of all bytes before its comma. Violations are printed one a line
+(``rule: what``), then the counts as JSON; the exit code is 1 when there was a violation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Fields = dict[str, Any]
+
+TOKEN = re.compile(r"t\d{2}m\d{5}")
+SHARED = re.compile(r"did not take your last (\d+) messages")
+REPEAT = "(this may be a repeat)"
+COVERED = {"merged", "stopped", "refused", "failed"}
+OUTCOMES = COVERED | {"answered", "withdrawn", "dead_letter", "undelivered"}
+
+
+def key_of(thread: str, message_id: str) -> str:
+    return ":".join([*thread.split(":", 3)[:3], message_id])
+
+
+def intact(line: bytes) -> bool:
+    """Check the checksum rule on the bytes of one line."""
+    body, comma, tail = line.rpartition(b",")
+    return bool(comma) and tail == b'"crc":"%08x"}' % zlib.crc32(body)
+
+
+def plain_lines(path: Path) -> list[Fields]:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line] if path.exists() else []
+
+
+class Judge:
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self.find: bool = json.loads((folder / "run.json").read_bytes())["find"]
+        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        sent = plain_lines(folder / "sent.jsonl")
+        self.sent = {key_of(one["thread"], one["id"]): one for one in sent}
+        self.place = {key: n for n, key in enumerate(self.sent)}
+        self.acked = {key_of(one["thread"], one["id"]) for one in plain_lines(folder / "acked.jsonl")}
+        self.shown: dict[str, list[Fields]] = defaultdict(list)
+        for n, post in enumerate(plain_lines(folder / "shown.jsonl")):
+            self.shown[post["key"]].append(post | {"n": n})
+        self.refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for one in plain_lines(folder / "refused.jsonl"):
+            self.refused[one["key"]].append((one["call"], one["error"]))
+        self.settled: dict[str, Fields] = {}
+
+    def fault(self, rule: str, what: str) -> None:
+        self.counts[rule] += 1
+        self.violations.append(f"{rule}: {what}")
+
+    def run(self) -> None:
+        self.read_journal()
+        for key in sorted(self.acked | self.settled.keys(), key=lambda key: self.place.get(key, -1)):
+            self.look_at(key)
+        for key, posts in self.shown.items():
+            self.look_at_posts(key, posts)
+        self.look_at_order()
+        self.look_at_shared_refusals()
+        for folder in sorted(path for path in self.data.glob("threads/*/*") if path.is_dir()):
+            self.look_at_thread(folder)
+        for key in self.settled:
+            if self.settled[key]["outcome"] == "answered" and not self.sent[key]["command"]:
+                self.look_for_context(key)
+        for path in self.data.rglob("*.broken"):
+            for line in path.read_bytes().split(b"\n"):
+                if intact(line):
+                    self.fault("sidecar", f"{path.name} holds a good line: {line[:200]!r}")
+
+    def lines(self, path: Path) -> Iterator[Fields]:
+        """Return the lines of a file of the bot; all must be whole, but for a last one that death cut short."""
+        *whole, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        for n, line in enumerate(whole, 1):
+            if not intact(line):
+                self.fault("damage", f"{path.relative_to(self.data)} line {n}: {line[:120]!r}")
+                continue
+            fields: Fields = json.loads(line)
+            yield fields
+
+    def read_journal(self) -> None:
+        received = set()
+        for line in self.lines(self.data / "journal.jsonl"):
+            key = key_of(line["thread_id"], line["message_id"])
+            if key not in self.sent:
+                self.fault("invented", f"the journal knows {key}, which nobody sent")
+            elif line["kind"] == "received" and line["text"] != scrubbed(self.sent[key]["text"]):
+                self.fault("invented", f"{key} was received with another text")
+            received.add(key)
+            if line["kind"] == "settled" and key in self.settled:
+                self.fault("twice", f"{key} settled twice: {self.settled[key]} and {line}")
+            elif line["kind"] == "settled":
+                self.settled[key] = line
+            elif line["kind"] == "posted" and line["platform_id"] not in {p["id"] for p in self.shown[key]}:
+                self.fault("invented", f"{key} posted as {line['platform_id']}, which is not shown for it")
+            elif line["kind"] != "posted" and key in self.settled:
+                self.fault("twice", f"{key} has {line['kind']} after its end")
+        for key in received - self.settled.keys():
+            self.fault("lost", f"{key} received, never settled")
+        self.counts["settled"] = len(self.settled)
+
+    def look_at(self, key: str) -> None:
+        """Check that one message has an outcome, and exactly one sign of it."""
+        end = self.settled.get(key)
+        posts = self.shown.get(key, [])
+        if end is None:
+            if key in self.acked:
+                self.fault("lost", f"{key} acknowledged, not settled; posts: {texts(posts)}")
+            return
+        outcome, by = end["outcome"], end.get("by", "")
+        self.counts[outcome] += 1
+        if outcome not in OUTCOMES:
+            self.fault("unexplained", f"{key} ended as {outcome!r}")
+        elif outcome == "undelivered":
+            self.look_at_undelivered(key, posts)
+        elif by:
+            self.look_at_covered(key, end, posts)
+        elif not posts:
+            self.fault("lost", f"{key} settled as {outcome}, and nothing was posted for it")
+        else:
+            self.look_at_text(key, outcome, posts[0])
+
+    def look_at_text(self, key: str, outcome: str, post: Fields) -> None:
+        sent = self.sent[key]
+        bad = outcome in ("failed", "dead_letter", "refused")
+        if not post["text"].strip() or (bad and post["kind"] == "reply"):
+            self.fault("unexplained", f"{key} {outcome} with {post['kind']} {post['text'][:80]!r}")
+        if outcome == "answered" and not sent["command"] and sent["id"] not in TOKEN.findall(post["text"]):
+            self.fault("unexplained", f"{key} answered with another text: {post['text'][:200]!r}")
+
+    def look_at_undelivered(self, key: str, posts: list[Fields]) -> None:
+        refusals = [error for call, error in self.refused[key] if call == "post"]
+        if not refusals:
+            self.fault("undelivered", f"{key} without any refusal by the platform")
+        if posts and "after" not in refusals and not self.blind(key):
+            self.fault("undelivered", f"{key} is shown all the same: {posts[0]['text'][:80]!r}")
+
+    def look_at_covered(self, key: str, end: Fields, posts: list[Fields]) -> None:
+        """Follow ``by`` to the post that speaks for the message; it has none of its own."""
+        if posts:
+            self.fault("twice", f"{key} is {end['outcome']} by {end['by']} and has posts {texts(posts)}")
+        speaker, end_of = key, end
+        for _ in range(10):
+            if not end_of.get("by") or end_of["outcome"] == "undelivered":
+                break
+            speaker = key_of(end_of["thread_id"], end_of["by"])
+            end_of = self.settled.get(speaker, {})
+        spoken = self.shown.get(speaker, [])
+        if end["outcome"] not in COVERED or not end_of:
+            self.fault("unexplained", f"{key} {end['outcome']} by {end['by']}, which has no end")
+        elif not spoken and end_of["outcome"] != "undelivered":
+            self.fault("lost", f"{key} {end['outcome']} by {end['by']}, which has no post")
+        elif (end["outcome"], end_of["outcome"]) == ("merged", "answered") and not self.sent[speaker][
+            "command"
+        ]:
+            self.look_at_text(key, "answered", spoken[0])
+
+    def look_at_posts(self, key: str, posts: list[Fields]) -> None:
+        sent = self.sent.get(key)
+        if sent is None:
+            self.fault("invented", f"a post for {key}, which nobody sent")
+            return
+        self.counts["repeats marked"] += len(posts) - 1
+        for again in posts[1:]:
+            if not self.blind(key) or not again["text"].endswith(REPEAT):
+                self.fault("twice", f"{key} posted {len(posts)} times: {texts(posts)}")
+                break
+        for post in posts:
+            if (post["thread"], post["reply_to"]) != (sent["thread"], sent["id"]):
+                self.fault("crossed", f"the post for {key} went to {post['thread']} {post['reply_to']}")
+            self.look_for_strangers(post["text"], sent["thread"], f"the post for {key}")
+
+    def blind(self, key: str) -> bool:
+        """Say whether the bot could not know which of its posts for a message are out."""
+        return not self.find or any(call == "find" for call, _ in self.refused[key])
+
+    def look_for_strangers(self, text: str, thread: str, where: str) -> None:
+        """Check that *text* names messages of *thread* only."""
+        own = thread.rpartition(":r")[2].zfill(2)
+        foreign = {token for token in TOKEN.findall(text) if token[1:3] != own}
+        if foreign:
+            self.fault("crossed", f"{where} in {thread} names {sorted(foreign)}")
+
+    def look_at_shared_refusals(self) -> None:
+        """Check that a post that speaks for several messages is the end of that many."""
+        covered = Counter(
+            (end["thread_id"], end["by"]) for end in self.settled.values() if end["outcome"] == "refused"
+        )
+        for key, posts in self.shown.items():
+            said = SHARED.search(posts[0]["text"]) if posts[0]["kind"] == "notice" else None
+            ended = covered[posts[0]["thread"], posts[0]["reply_to"]] + 1
+            if said and int(said[1]) != ended:
+                self.fault("unexplained", f"{key} speaks of {said[1]} messages and is the end of {ended}")
+
+    def look_at_order(self) -> None:
+        last: dict[str, tuple[int, str]] = {}
+        answers = [
+            (posts[0]["n"], key)
+            for key, posts in self.shown.items()
+            if key in self.sent and posts[0]["kind"] != "notice"
+        ]  # fmt: skip
+        for _, key in sorted(answers):
+            thread, place = self.sent[key]["thread"], self.place[key]
+            before = last.get(thread, (-1, ""))
+            if place < before[0]:
+                self.fault("order", f"{key} was answered after {before[1]}")
+            last[thread] = max(before, (place, key))
+
+    def look_at_thread(self, folder: Path) -> None:
+        thread = f"{folder.parent.name}:{folder.name.replace('~', ':')}"
+        messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
+        sources = Counter((message["role"], message["source"]) for message in messages if message["source"])
+        for (role, source), times in sources.items():
+            if times > 1:
+                self.fault("context", f"{source} is {times} times the {role}'s in {thread}")
+            if self.sent.get(key_of(thread, source), {}).get("thread") != thread:
+                self.fault("crossed", f"{source} is in the conversation of {thread}")
+        self.look_for_strangers(json.dumps(messages), thread, "the conversation")
+        self.look_at_calls(messages, thread)
+        ends = {}
+        for line in self.lines(folder / "log.jsonl"):
+            self.look_for_strangers(line["text"], thread, "the log")
+            if line["kind"] == "settled":
+                ends[key_of(thread, line["message_id"])] = line["outcome"]
+        for key, end in self.settled.items():
+            if end["thread_id"] == thread and ends.get(key) != end["outcome"]:
+                self.fault("log", f"{key} is {end['outcome']} in the journal, {ends.get(key)} in the log")
+
+    def look_at_calls(self, messages: list[Fields], thread: str) -> None:
+        """Check that each tool call is followed by its result; at the very end a cut turn may leave calls open."""
+        open_calls: list[str] = []
+        for n, message in enumerate(messages):
+            results = [block["call_id"] for block in message["blocks"] if block["type"] == "tool_result"]
+            answered_late = any(one["role"] == "assistant" for one in messages[n:])
+            if results != open_calls and (results or answered_late):
+                self.fault("context", f"{thread} entry {n}: results {results} for calls {open_calls}")
+            open_calls = [block["id"] for block in message["blocks"] if block["type"] == "tool_call"]
+
+    def look_for_context(self, key: str) -> None:
+        sent = self.sent[key]
+        transport, _, slug = sent["thread"].partition(":")
+        folder = self.data / "threads" / transport / slug.replace(":", "~")
+        mark = f'"source":"{sent["id"]}"'.encode()
+        names = ("context.jsonl", "context.old.jsonl")
+        if not any(mark in path.read_bytes() for name in names if (path := folder / name).exists()):
+            self.fault("context", f"{key} was answered and is not in its conversation")
+
+
+def texts(posts: list[Fields]) -> list[str]:
+    return [post["text"][:80] for post in posts]
+
+
+def scrubbed(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def main() -> None:
+    judge = Judge(Path(sys.argv[1]))
+    judge.run()
+    for violation in judge.violations:
+        print(" ".join(violation.split()))
+    named = {"lost": "lost", "twice": "answered twice", "unexplained": "unexplained"}
+    counts = {title: judge.counts[rule] for rule, title in named.items()}
+    counts |= {"repeats marked": judge.counts["repeats marked"], "dead letters": judge.counts["dead_letter"]}
+    counts |= {o: judge.counts[o] for o in sorted(OUTCOMES) if judge.counts[o] and o != "dead_letter"}
+    print(json.dumps(counts))
+    sys.exit(bool(judge.violations))
+
+
+if __name__ == "__main__":
+    main()

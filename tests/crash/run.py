@@ -1,0 +1,264 @@
+"""Rounds of start, serve and death over one data folder, then a drain, then the judge as a program of its own.
+
+A death comes at a moment (while starting, right after it, while busy), at a step the platform sees (a post arrives, a
+post is stored, a message is acknowledged, a look-up), or at one exact disk operation. Every child is ended by its pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.crash.platform import Habits, Platform
+
+ROOT = Path(__file__).parents[2]
+START_S = 30.0
+DRAIN_S = 120.0
+MEND_S = 1.5
+"""A last start may bring into the threads' logs what the death before it cut off."""
+
+SCALE = 0.1
+"""The bot's waits for a real platform, and the platform's lateness that they answer to, are both this much shorter.
+
+With 0.1 a post is seldom later than the next process; 0.4 and longer rounds put that to the test.
+"""
+
+EVENTS = ("post", "stored", "ack", "find")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """``n`` counts disk operations or steps; after ``seconds`` the process is killed at the latest."""
+
+    kind: Literal["starting", "ready", "time", "event", "disk"]
+    seconds: float
+    n: int = 0
+    event: str = ""
+
+    @classmethod
+    def draw(cls, fate: random.Random, mean_s: float) -> Death:
+        match fate.choices(("starting", "ready", "time", "event", "disk"), (10, 8, 37, 20, 25))[0]:
+            case "starting":
+                return cls("starting", fate.uniform(0, 0.15))
+            case "ready":
+                return cls("ready", fate.uniform(0, 0.05))
+            case "event":
+                return cls("event", 2 * mean_s, fate.randrange(1, 12), fate.choice(EVENTS))
+            case "disk":
+                return cls("disk", 2 * mean_s, 1 + int(fate.expovariate(1 / 40)))
+            case _:
+                return cls("time", fate.uniform(0, 2 * mean_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A whole run. ``scale`` 1 leaves the bot's waits as they are."""
+
+    count: int
+    seed: int
+    mean_s: float = 0.5
+    find: bool = True
+    threads: int = 24
+    pause_s: float = 0.4
+    scale: float = SCALE
+    compact: tuple[str, ...] = ("60000", "16000000")
+    signal: signal.Signals = signal.SIGKILL
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of a run; ``violations`` is empty when every promise was kept."""
+
+    rounds: int = 0
+    accepted: int = 0
+    posts: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    exits: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        counted = ", ".join(f"{number} {what}" for what, number in self.counts.items())
+        return (
+            f"{self.rounds} rounds, {self.accepted} messages accepted, {self.posts} posts: {counted}, "
+            f"{len(self.violations)} violations; {self.seconds:.0f} s"
+        )
+
+
+def environment() -> dict[str, str]:
+    """Return a child's environment: no key, no proxy, the tree to import from."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+
+
+class Child:
+    """One bot process; `starting` and `ready` are set as it says so, both when it dies."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        # Popen.send_signal would reap the process behind asyncio's back, and a pid may be another's by then.
+        self._pidfd = os.pidfd_open(process.pid)
+        self.starting, self.ready, self.over = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def listen(self) -> None:
+        assert self.process.stdout is not None
+        buffered = BufferedByteReceiveStream(self.process.stdout)
+        said = {b"STARTING": self.starting, b"READY": self.ready}
+        try:
+            while True:
+                said[await buffered.receive_until(b"\n", 100)].set()
+        except (anyio.EndOfStream, anyio.IncompleteRead):
+            pass
+        await self.process.wait()
+        for event in (self.starting, self.ready, self.over):
+            event.set()
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def close(self) -> None:
+        self.end()
+        os.close(self._pidfd)
+
+
+@asynccontextmanager
+async def child(folder: Path, port: int, seed: int, *options: str) -> AsyncIterator[Child]:
+    """Start a bot process and make sure that it is gone afterwards."""
+    with (folder / "child.log").open("ab") as log:
+        data = str(folder / "data")
+        command = [sys.executable, "-m", "tests.crash.child", "--data", data, "--port", str(port)]
+        command += ["--seed", str(seed), *options]
+        async with await anyio.open_process(
+            command, stdin=None, stderr=log, cwd=ROOT, env=environment()
+        ) as process:
+            one = Child(process)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one.listen)
+                try:
+                    yield one
+                finally:
+                    one.close()
+
+
+async def crash_run(folder: Path, rounds: Rounds, say: Callable[[str], None] = lambda _: None) -> Report:
+    """Run all rounds in *folder*, drain, judge. A child that ends by itself is a violation."""
+    report, fate, began = Report(), random.Random(rounds.seed), time.monotonic()
+    late_s = 0.8 * 3.0 * rounds.scale
+    habits = Habits(
+        rounds.seed, threads=rounds.threads, find=rounds.find, late_s=late_s, pause_s=rounds.pause_s
+    )
+    platform = Platform(folder, habits)
+    (folder / "run.json").write_text(json.dumps({"find": rounds.find, "seed": rounds.seed}))
+    always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"])]
+    async with anyio.create_task_group() as tasks:
+        port: int = await tasks.start(platform.serve)
+        tasks.start_soon(platform.talk)
+        for number in range(rounds.count):
+            death = Death.draw(fate, rounds.mean_s)
+            options = [*always, "--compact", fate.choice(rounds.compact)]
+            if death.kind == "disk":
+                options += ["--die-at", str(death.n)]
+            async with child(folder, port, fate.randrange(1 << 30), *options) as bot:
+                await meet(bot, death, platform, rounds.signal)
+            await _note_exit(bot, death, report, rounds.signal)
+            if number % 10 == 9:
+                say(f"round {number + 1}: {platform.accepted} messages accepted, {len(platform.posts)} posts")
+        platform.talking = False
+        async with child(folder, port, fate.randrange(1 << 30), *always) as bot:
+            if not await drained(bot, platform):
+                report.violations.append(f"drain: {platform.owed} messages still owed")
+        async with child(folder, port, 0, *always) as bot:
+            await meet(bot, Death("time", MEND_S), platform, signal.SIGKILL)
+        tasks.cancel_scope.cancel()
+    report.rounds, report.accepted, report.posts = rounds.count, platform.accepted, len(platform.posts)
+    counts, violations = await judge(folder)
+    report.counts = counts
+    report.violations += [*violations, *_logged(folder)]
+    report.seconds = time.monotonic() - began
+    return report
+
+
+async def drained(bot: Child, platform: Platform) -> bool:
+    """Wait until nothing is owed; False when that takes too long or the process ends by itself."""
+    done = False
+
+    async def watch() -> None:
+        nonlocal done
+        await platform.until_settled()
+        done = True
+        tasks.cancel_scope.cancel()
+
+    with anyio.move_on_after(DRAIN_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await bot.over.wait()
+            tasks.cancel_scope.cancel()
+    return done
+
+
+async def meet(bot: Child, death: Death, platform: Platform, number: signal.Signals) -> None:
+    """Let the process live until its death comes."""
+    with anyio.fail_after(START_S):
+        await bot.starting.wait()
+        if death.kind != "starting":
+            await bot.ready.wait()
+    if death.kind == "event":
+        platform.trip = _Tripwire(death.event, death.n, partial(bot.end, number))
+    with anyio.move_on_after(death.seconds):
+        await bot.over.wait()
+    bot.end(number)
+    platform.trip = lambda _: None
+    with anyio.fail_after(START_S):
+        await bot.over.wait()
+
+
+async def judge(folder: Path) -> tuple[dict[str, int], list[str]]:
+    """Run the judge in a process of its own and return its counts and the violations it found."""
+    with anyio.fail_after(120):
+        done = await anyio.run_process(
+            [sys.executable, "-m", "tests.crash.judge", str(folder)], cwd=ROOT, env=environment(), check=False
+        )
+    *violations, last = done.stdout.decode().splitlines() or [""]
+    if done.returncode not in (0, 1) or bool(done.returncode) != bool(violations):
+        raise RuntimeError(f"the judge failed: {done.stderr.decode()}")
+    counts: dict[str, int] = json.loads(last)
+    return counts, violations
+
+
+class _Tripwire:
+    def __init__(self, event: str, left: int, end: Callable[[], None]) -> None:
+        self._event, self._left, self._end = event, left, end
+
+    def __call__(self, event: str) -> None:
+        self._left -= event == self._event
+        if self._left == 0:
+            self._end()
+
+
+async def _note_exit(bot: Child, death: Death, report: Report, number: signal.Signals) -> None:
+    code = bot.process.returncode
+    assert code is not None
+    report.exits.append(code)
+    if code not in (-number, -signal.SIGKILL):
+        report.violations.append(f"exit: a process ended by itself with {code} ({death})")
+
+
+def _logged(folder: Path) -> list[str]:
+    """Return what the bot itself calls a bug in its log."""
+    text = (folder / "child.log").read_text("utf-8", "replace")
+    marks = ("actor crashed", "transport failed to post")
+    return [f"log: {line}" for line in text.splitlines() if any(mark in line for mark in marks)][:20]

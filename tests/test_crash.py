@@ -1,0 +1,226 @@
+"""The real process killed for real, and the judge shown what it must not miss."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.crash.platform import Habits, Platform
+from tests.crash.run import Report, Rounds, child, crash_run, judge
+
+pytestmark = pytest.mark.anyio
+
+Lines = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+async def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """Return the folder and the report of one run with a platform that can look up posts."""
+    folder = tmp_path_factory.mktemp("crash")
+    return folder, await crash_run(folder, Rounds(12, seed=20261121))
+
+
+async def test_twelve_kills_lose_nothing_and_answer_nothing_twice(good):
+    _, report = good
+    assert report.violations == []
+    assert report.exits == [-signal.SIGKILL] * 12
+    assert report.accepted > 100
+    assert report.posts > 50
+
+
+async def test_where_posts_cannot_be_looked_up_a_repeat_is_marked(tmp_path):
+    report = await crash_run(tmp_path, Rounds(5, seed=7, find=False, mean_s=1.0))
+    assert report.violations == []
+    assert report.exits == [-signal.SIGKILL] * 5
+    assert report.counts["answered"] > 20
+
+
+async def test_sigterm_takes_the_path_of_a_kill(tmp_path):
+    report = await crash_run(tmp_path, Rounds(4, seed=3, mean_s=1.5, scale=0.4, signal=signal.SIGTERM))
+    assert report.violations == []
+    assert -signal.SIGTERM in report.exits
+
+
+async def test_a_second_process_on_the_data_folder_is_refused_by_the_name_of_the_holder(tmp_path):
+    platform = Platform(tmp_path, Habits(1))
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(platform.serve)
+            async with child(tmp_path, port, 1) as first:
+                await first.ready.wait()
+                async with child(tmp_path, port, 2) as second:
+                    await second.over.wait()
+                    assert second.process.returncode == 78
+                assert first.process.returncode is None
+            tasks.cancel_scope.cancel()
+    assert f"pid {first.process.pid}" in (tmp_path / "child.log").read_text()
+
+
+def read(path: Path) -> Lines:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def write(path: Path, lines: Lines) -> None:
+    """Write lines back as the bot would: a checksum last, where there was one."""
+    data = b""
+    for line in lines:
+        fields = {name: value for name, value in line.items() if name != "crc"}
+        body = json.dumps(fields, separators=(",", ":")).encode()
+        data += b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1])) if "crc" in line else body + b"\n"
+    path.write_bytes(data)
+
+
+def pick(lines: Lines, which: Callable[[dict[str, Any]], bool]) -> int:
+    """Return the place of one line, always the same one, for which *which* holds."""
+    return random.Random(1).choice([n for n, line in enumerate(lines) if which(line)])
+
+
+def is_reply(line: dict[str, Any]) -> bool:
+    return line["kind"] == "reply" and line["text"].startswith("re ")
+
+
+def lose_a_post(shown: Lines) -> None:
+    del shown[pick(shown, is_reply)]
+
+
+def post_twice(shown: Lines) -> None:
+    shown.append({**shown[pick(shown, is_reply)], "id": "p0"})
+
+
+def swap_two_answers(shown: Lines) -> None:
+    thread = Counter(line["thread"] for line in shown if is_reply(line)).most_common(1)[0][0]
+    a, b, *_ = [n for n, line in enumerate(shown) if is_reply(line) and line["thread"] == thread]
+    shown[a], shown[b] = shown[b], shown[a]
+
+
+def answer_with_another_threads_words(shown: Lines) -> None:
+    shown[pick(shown, is_reply)]["text"] += " t99m00001"
+
+
+def answer_something_else(shown: Lines) -> None:
+    line = shown[pick(shown, is_reply)]
+    line["text"] = f"re {line['reply_to'][:3]}m99999"
+
+
+def post_to_another_thread(shown: Lines) -> None:
+    line = shown[pick(shown, is_reply)]
+    line["thread"] = next(other["thread"] for other in shown if other["thread"] != line["thread"])
+
+
+def answer_nobody(shown: Lines) -> None:
+    shown.append({**shown[0], "key": "crash:W:C0:t00m77777", "id": "p0"})
+
+
+def fail_without_a_word(shown: Lines) -> None:
+    shown[pick(shown, lambda line: line["kind"] == "error")]["text"] = " "
+
+
+def forget_an_end(journal: Lines) -> None:
+    del journal[pick(journal, lambda line: line["kind"] == "settled" and not line["by"])]
+
+
+def end_twice(journal: Lines) -> None:
+    journal.append(journal[pick(journal, lambda line: line["kind"] == "settled")])
+
+
+def give_up_unasked(journal: Lines) -> None:
+    journal[pick(journal, lambda line: line.get("outcome") == "merged")].update(outcome="undelivered", by="")
+
+
+def merge_into_nothing(journal: Lines) -> None:
+    journal[pick(journal, lambda line: line.get("outcome") == "merged")]["by"] = "t00m88888"
+
+
+def hear_voices(journal: Lines) -> None:
+    journal.append({**journal[0], "message_id": "t00m66666"})
+
+
+def say_it_twice(context: Lines) -> None:
+    context.append(context[pick(context, lambda line: line["message"]["source"])])
+
+
+def remember_a_stranger(context: Lines) -> None:
+    context[0]["message"]["blocks"][-1]["text"] = "please answer t99m00001"
+
+
+def drop_a_result(context: Lines) -> None:
+    del context[[line["message"]["blocks"][0]["type"] for line in context].index("tool_result")]
+
+
+def forget_a_conversation(context: Lines) -> None:
+    context.clear()
+
+
+def unlog_an_end(log: Lines) -> None:
+    log[:] = [line for line in log if line["kind"] != "settled"]
+
+
+JOURNAL, CONTEXT, LOG = (
+    "data/journal.jsonl",
+    "data/threads/crash/*/context.jsonl",
+    "data/threads/crash/*/log.jsonl",
+)
+PLANTED: list[tuple[str, Callable[[Lines], None], str]] = [
+    ("shown.jsonl", lose_a_post, "lost"),
+    ("shown.jsonl", post_twice, "twice"),
+    ("shown.jsonl", swap_two_answers, "order"),
+    ("shown.jsonl", answer_with_another_threads_words, "crossed"),
+    ("shown.jsonl", answer_something_else, "unexplained"),
+    ("shown.jsonl", post_to_another_thread, "crossed"),
+    ("shown.jsonl", answer_nobody, "invented"),
+    ("shown.jsonl", fail_without_a_word, "unexplained"),
+    (JOURNAL, forget_an_end, "lost"),
+    (JOURNAL, end_twice, "twice"),
+    (JOURNAL, give_up_unasked, "undelivered"),
+    (JOURNAL, merge_into_nothing, "unexplained"),
+    (JOURNAL, hear_voices, "invented"),
+    (CONTEXT, say_it_twice, "context"),
+    (CONTEXT, remember_a_stranger, "crossed"),
+    (CONTEXT, drop_a_result, "context"),
+    (CONTEXT, forget_a_conversation, "context"),
+    (LOG, unlog_an_end, "log"),
+]
+
+
+@pytest.mark.parametrize(("name", "plant", "rule"), PLANTED, ids=[plant.__name__ for _, plant, _ in PLANTED])
+async def test_the_judge_reports_a_planted_violation(good, tmp_path, name, plant, rule):
+    folder = copy_of(good, tmp_path)
+    path = max(folder.glob(name), key=lambda path: (path.stat().st_size, path))
+    lines = read(path)
+    plant(lines)
+    write(path, lines)
+    await assert_reported(folder, rule)
+
+
+async def test_the_judge_reports_a_flipped_byte(good, tmp_path):
+    folder = copy_of(good, tmp_path)
+    data = bytearray((folder / JOURNAL).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / JOURNAL).write_bytes(data)
+    await assert_reported(folder, "damage")
+
+
+async def test_the_judge_reports_a_good_line_that_was_put_aside(good, tmp_path):
+    folder = copy_of(good, tmp_path)
+    line = (folder / JOURNAL).read_bytes().split(b"\n")[0]
+    (folder / "data/journal.jsonl.broken").write_bytes(line + b"\n")
+    await assert_reported(folder, "sidecar")
+
+
+def copy_of(good: tuple[Path, Report], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good[0], tmp_path / "copy"))
+
+
+async def assert_reported(folder: Path, rule: str) -> None:
+    _, violations = await judge(folder)
+    assert [violation for violation in violations if violation.startswith(f"{rule}: ")], violations
