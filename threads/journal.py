@@ -110,9 +110,9 @@ class Journal:
         at = self._now().isoformat(timespec="milliseconds")
         for record in records:
             self.ledger.seq += 1
-            stamped = replace(record, seq=self.ledger.seq, at=at)
-            batch.records.append(stamped)
-            batch.lines.append(encode(record_adapter(), stamped))
+            record.seq, record.at = self.ledger.seq, at
+            batch.records.append(record)
+            batch.lines.append(encode(record_adapter(), record))
         self._wake.set()
         await self._durable(batch)
 

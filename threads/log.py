@@ -117,12 +117,15 @@ class Log:
             mend_tail(self._disk, path)
             known = self._settled(path) if "" not in lines else set()
         except FileNotFoundError:
-            self._disk.mkdir(path.parent)
             known = set()
         data = b"".join(line for message_id, line in lines.items() if message_id not in known)
         if not data:
             return
-        file = self._disk.append(path)
+        try:
+            file = self._disk.append(path)
+        except FileNotFoundError:
+            self._disk.mkdir(path.parent)
+            file = self._disk.append(path)
         try:
             write_all(file, data)
         finally:

@@ -31,8 +31,10 @@ RECENT = 256
 """How many messages may be settled but not logged yet when a process dies: as many as there are turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Record:
+    """Where and what it is about. The journal stamps ``seq`` and ``at`` when it takes the record in."""
+
     thread_id: str
     message_id: str
     seq: int = 0
@@ -40,7 +42,7 @@ class _Record:
     v: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Received(_Record):
     author: Author
     text: str
@@ -48,7 +50,7 @@ class Received(_Record):
     kind: Literal["received"] = "received"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Started(_Record):
     """A turn began; ``attempt`` counts from 1 and is durable before the turn, or poison would loop for ever."""
 
@@ -57,7 +59,7 @@ class Started(_Record):
     kind: Literal["started"] = "started"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Intent(_Record):
     """What is about to be posted, and the outcome that the post makes true."""
 
@@ -68,13 +70,13 @@ class Intent(_Record):
     kind: Literal["intent"] = "intent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Posted(_Record):
     platform_id: str
     kind: Literal["posted"] = "posted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settled(_Record):
     """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself."""
 
@@ -101,6 +103,7 @@ class Owed:
     """
 
     received: Received
+    incoming: Incoming = field(init=False)
     started: Started | None = None
     intent: Intent | None = None
     platform_id: str = ""
@@ -116,10 +119,19 @@ class Owed:
     def attempts(self) -> int:
         return self.started.attempt if self.started else 0
 
-    @property
-    def incoming(self) -> Incoming:
-        r = self.received
-        return Incoming(r.message_id, ThreadId.parse(r.thread_id), r.author, r.text, r.sent_at)
+    def __post_init__(self) -> None:
+        self.amend(self.received)
+
+    def amend(self, received: Received) -> None:
+        """Take the message as its person has put it now; its place in the order stays."""
+        self.received = replace(received, seq=self.received.seq, at=self.received.at)
+        self.incoming = Incoming(
+            received.message_id,
+            ThreadId.parse(received.thread_id),
+            received.author,
+            received.text,
+            received.sent_at,
+        )
 
     def start(self, attempt: int, correlation_id: str) -> Started:
         r = self.received
@@ -166,7 +178,7 @@ class Ledger:
                 if owed is None and key not in self.settled:
                     self.owed[key] = Owed(record)
                 elif owed is not None and owed.started is None:
-                    owed.received = replace(record, seq=owed.received.seq, at=owed.received.at)
+                    owed.amend(record)
             case Settled():
                 self._settle(key, record)
             case _ if owed is None:
