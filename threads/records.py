@@ -189,7 +189,7 @@ class Ledger:
                 owed.intent = record
             case Posted():
                 owed.platform_id = record.platform_id
-                self._mention(record)
+                self._mention(record, owed.intent.seq if owed.intent else 0)
             case _:
                 assert_never(record)
 
@@ -200,9 +200,11 @@ class Ledger:
         if (owed := self.owed.pop(key, None)) is not None:
             self.recent.append((key, owed))
 
-    def _mention(self, posted: Posted) -> None:
-        """Note which undelivered replies a post that got through has spoken of."""
-        for key, end in self.undelivered.pop(posted.thread_id, {}).items():
+    def _mention(self, posted: Posted, composed: int) -> None:
+        """Note which undelivered replies a post has spoken of: those from before its text was composed."""
+        unsaid = self.undelivered.get(posted.thread_id, {})
+        for key, end in [(key, end) for key, end in unsaid.items() if end.seq < composed]:
+            del unsaid[key]
             if key in self.settled:
                 self.settled[key] = replace(end, by=posted.message_id)
 
