@@ -1,4 +1,7 @@
-"""From a model's name, ``provider/model``, to the stack that serves it: retry over the provider's adapter."""
+"""From a model's name, ``provider/model``, to the stack that serves it: retry over the provider's adapter.
+
+Only the chosen provider's adapter is imported.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from bot.errors import ConfigInvalid
-from bot.llm.anthropic import AnthropicModel
 from bot.llm.http import SharedHttp
 from bot.llm.model import Model
-from bot.llm.offline import OfflineModel
-from bot.llm.openai import OpenAIChatModel, OpenAIResponsesModel
 from bot.llm.retry import Retrying, RetryPolicy, Schedule
-from bot.llm.stream import StreamTimeouts
 from bot.settings import resolve_secret
 from bot.settings_model import LlmRetry, Provider, Settings
 
@@ -31,6 +30,8 @@ def build_model(
     """Return the model *name*; raises `ConfigInvalid` for a provider that is not known or a key that is not set."""
     kind, _, model = name.partition("/")
     if kind == "offline":
+        from bot.llm.offline import OfflineModel
+
         return OfflineModel()
     provider = settings.providers.get(kind)
     if provider is None:
@@ -49,10 +50,13 @@ def _adapter(
     http: SharedHttp,
     now: Callable[[], datetime],
 ) -> Model:
+    from bot.llm.stream import StreamTimeouts
+
     given = settings.stream_timeouts_s
     timeouts = StreamTimeouts(given.connect, given.first_content, given.idle, given.total)
     reference, base_url = provider.api_key, provider.base_url
     if provider.kind == "openai-compatible":
+        from bot.llm.openai import OpenAIChatModel
 
         def optional_key() -> str | None:
             return resolve_secret(reference, environ) if reference else None
@@ -71,9 +75,13 @@ def _adapter(
 
     key()
     if provider.kind == "anthropic":
+        from bot.llm.anthropic import AnthropicModel
+
         return AnthropicModel(
             kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now
         )
+    from bot.llm.openai import OpenAIResponsesModel
+
     return OpenAIResponsesModel(
         kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now
     )

@@ -27,7 +27,7 @@ INTERRUPTED = json.dumps(
 
 def repair(messages: list[Message]) -> list[Message]:
     """Return a valid history; messages that need no change are the same objects, and so is the list."""
-    if all(len(message.blocks) == 1 and type(message.blocks[0]) is Text for message in messages):
+    if all(message.blocks and all(type(block) is Text for block in message.blocks) for message in messages):
         return messages
     repaired: list[Message] = []
     position = 0
