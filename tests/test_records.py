@@ -32,7 +32,9 @@ def fold(records):
     """Fold, but settle no message twice: no life of a message does that."""
     ledger = Ledger()
     for entry in records:
-        if not (isinstance(entry, Settled) and ledger.knows(key_of(entry)) and key_of(entry) not in ledger.owed):
+        if not (
+            isinstance(entry, Settled) and ledger.knows(key_of(entry)) and key_of(entry) not in ledger.owed
+        ):
             ledger.apply(entry)
     return ledger
 

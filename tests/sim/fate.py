@@ -25,18 +25,25 @@ class Fate:
         self.now = 0.0
         self.clock: Callable[[], float] = lambda: self.now
         self.stop_loop: Callable[[], None] = lambda: None
-        self.dead = False
+        self.leave: Callable[[], None] = lambda: None
+        self.dead = self.leaving = self._gently = False
         self._left = 0
 
-    def live(self, operations: int) -> None:
-        """Begin a life of so many operations; 0 is for ever."""
-        self.dead, self._left = False, operations
+    def live(self, operations: int, *, gently: bool = False) -> None:
+        """Begin a life of so many operations, 0 is for ever; *gently*: then it is asked to stop, and not killed."""
+        self.dead = self.leaving = False
+        self._left, self._gently = operations, gently
 
     def step(self, what: str) -> bool:
         if self.dead:
             raise Died
         self.record.trace.append(f"{self.clock():.6f} {what}")
         self._left -= 1
+        if self._left == 0 and self._gently:
+            self.note("ASKED TO STOP")
+            self.leaving = True
+            self.leave()
+            return False
         return self._left == 0
 
     def die(self) -> NoReturn:

@@ -6,40 +6,21 @@ and one visible sign, nothing is answered twice or in the wrong thread, and a th
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+from .evidence import MAYBE_REPEAT, Story, clock, namesake, plain, read_journal, read_lines, sibling
 from .record import Post, Record, Sent
 
-MAYBE_REPEAT = "(this may be a repeat)"
 MAX_ATTEMPTS = 3
+MENTION = "I could not post"
 TRIES_BEFORE_GIVING_UP = 4
+TOLD = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
 OUTCOMES = {
     "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered",
 }  # fmt: skip
-
-
-@dataclass(slots=True)
-class Story:
-    """What the journal tells of one message."""
-
-    received: list[dict[str, Any]] = field(default_factory=list)
-    started: list[dict[str, Any]] = field(default_factory=list)
-    text: str = ""
-    settled: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def outcome(self) -> str:
-        return self.settled[-1]["outcome"] if self.settled else ""
-
-    @property
-    def by(self) -> str:
-        return self.settled[-1].get("by", "") if self.settled else ""
 
 
 def judge(files: dict[str, bytes], record: Record) -> list[str]:
@@ -57,36 +38,15 @@ class _Audit:
 
     def faults(self) -> Iterator[str]:
         yield from self._record.violations
-        yield from self._read_journal()
+        journal = next((path for path in self._files if path.endswith("/journal.jsonl")), "")
+        yield from read_journal(self._files.get(journal, b""), self._stories)
         for sent in self._record.sent.values():
             yield from self._outcome(sent)
             yield from self._posts_of(sent)
-        for key in self._posts.keys() - self._record.sent.keys():
+        for key in sorted(self._posts.keys() - self._record.sent.keys()):
             yield f"{key}: a post for a message that nobody sent"
         yield from self._order()
         yield from self._folders()
-
-    def _read_journal(self) -> Iterator[str]:
-        path = next((path for path in self._files if path.endswith("/journal.jsonl")), "")
-        seqs: dict[int, dict[str, Any]] = {}
-        for line in read_lines(self._files.get(path, b"")):
-            if line is None:
-                yield "journal: a damaged line was left in place"
-                continue
-            if not line["seq"]:
-                yield f"journal: a {line['kind']} record without its seq"
-            elif seqs.setdefault(line["seq"], line) != line:
-                yield f"journal: seq {line['seq']} means two things"
-            transport, workspace, channel, _ = line["thread_id"].split(":", 3)
-            story = self._stories[f"{transport}:{workspace}:{channel}:{line['message_id']}"]
-            match line["kind"]:
-                case "received":
-                    story.received.append(line)
-                    story.text = story.text if story.started else line["text"]
-                case "started":
-                    story.started.append(line)
-                case "settled" if line not in story.settled:
-                    story.settled.append(line)
 
     def _outcome(self, sent: Sent) -> Iterator[str]:
         story = self._stories[sent.key]
@@ -102,6 +62,8 @@ class _Audit:
             yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {story.outcome}"
         if any(line["attempt"] > MAX_ATTEMPTS for line in story.started):
             yield f"{sent.key}: more than {MAX_ATTEMPTS} attempts"
+        if self._started_after_delete(sent, story):
+            yield f"{sent.key}: its turn started after its delete was acknowledged"
         yield from self._sign(sent, story)
 
     def _sign(self, sent: Sent, story: Story) -> Iterator[str]:
@@ -124,6 +86,10 @@ class _Audit:
                     self._record.blind if self._record.find else self._record.doubtful
                 ):
                     yield f"{sent.key}: undelivered, but its post is out"
+                if story.by and not any(
+                    MENTION in post.text for post in self._posts[namesake(sent, story.by)]
+                ):
+                    yield f"{sent.key}: undelivered, and {story.by} does not mention it"
             case "merged" if not story.by or self._record.busy != "steer":
                 yield f"{sent.key}: merged by {story.by!r} in {self._record.busy}"
             case _ if not posts and not story.by:
@@ -131,9 +97,9 @@ class _Audit:
 
     def _spoken_for(self, sent: Sent, story: Story) -> bool:
         """Follow ``by`` to a message that shows itself, or that the platform refused to show."""
-        channel, seen = sent.key.rsplit(":", 1)[0], {sent.key}
+        seen = {sent.key}
         while story.by:
-            key = f"{channel}:{story.by}"
+            key = namesake(sent, story.by)
             if key in seen or key not in self._stories:
                 return False
             seen.add(key)
@@ -152,7 +118,7 @@ class _Audit:
                 yield f"{sent.key}: half a character in {post.text!r}"
             if "secret" in post.text or "Traceback" in post.text:
                 yield f"{sent.key}: a payload in a thread"
-            if marked and (sent.key not in self._record.doubtful):
+            if marked and not self._doubtful(sent.key):
                 yield f"{sent.key}: marked as a repeat without a doubt"
             if marked and self._record.find and sent.key not in self._record.blind:
                 yield f"{sent.key}: marked as a repeat though it could be looked up"
@@ -160,6 +126,10 @@ class _Audit:
                 yield f"{sent.key}: posted twice: {posts[0].text!r}, {post.text!r}"
             if not place:
                 yield from self._content(sent, story, post)
+
+    def _doubtful(self, key: str) -> bool:
+        """A post may be out; or it was given up, could not be settled on disk, and got another chance."""
+        return key in self._record.doubtful or self._record.refused[key] >= TRIES_BEFORE_GIVING_UP
 
     def _content(self, sent: Sent, story: Story, post: Post) -> Iterator[str]:
         """An answer names its message, what joined it, and nothing of another thread or a later message."""
@@ -174,36 +144,63 @@ class _Audit:
         }
         if any(thread != place for thread, _ in marks):
             yield f"{sent.key}: another thread's words in {post.text!r}"
-        later = {number for _, number in marks if self._later(sent, number)}
-        if later - joined:
+        later = {number for _, number in marks if self._later(sent, number) and not self._gone(sent, number)}
+        if later - joined and not self._overflowed(sent.thread, 0.0, post.at):
             yield f"{sent.key}: a later message's words in {post.text!r}"
         if story.outcome != "answered" or sent.command:
             if post.kind == "reply" and story.outcome != "undelivered":
                 yield f"{sent.key}: {story.outcome} by a reply {post.text!r}"
             return
+        if self._record.deaths and self._started_over(sent.thread):
+            joined = set()  # a /new may overtake a turn that a restart has cut
         missing = [number for number in {sent.number, *joined} if (place, number) not in marks]
         if missing:
             yield f"{sent.key}: messages {missing} are not in the answer {post.text!r}"
         elif story.text and f"x{sent.number}x{marks[place, sent.number]}z" not in story.text:
             yield f"{sent.key}: {story.text!r} was answered with {post.text!r}"
 
+    def _started_over(self, thread: str) -> bool:
+        return any(sent.thread == thread and sent.command == "/new" for sent in self._record.sent.values())
+
     def _later(self, sent: Sent, number: int) -> bool:
         """Say whether that message of the thread was received after *sent*, as far as the journal still tells."""
-        key = f"{sent.key.rpartition('-')[0]}-{number}"
+        key = sibling(sent, number)
         mine, other = self._stories[sent.key].received, self._stories[key].received
         return bool(mine and other) and other[0]["seq"] > mine[0]["seq"]
 
+    def _gone(self, sent: Sent, number: int) -> bool:
+        """A message that joined a turn may be deleted while that turn waits to be resumed."""
+        return self._stories[sibling(sent, number)].outcome == "withdrawn"
+
     def _order(self) -> Iterator[str]:
         """Answers of one thread come in the order in which its messages were received."""
-        last: dict[str, tuple[int, str]] = {}
+        last: dict[str, tuple[int, Post]] = {}
         for post in sorted(self._record.posts, key=lambda post: post.at):
             if post.kind == "notice" or post is not self._posts[post.key][0] or post.key not in self._stories:
                 continue
             received = self._stories[post.key].received
-            seq = received[0]["seq"] if received else self._record.sent[post.key].number
-            if received and seq < last.get(post.thread, (0, ""))[0]:
-                yield f"{post.key}: answered after {last[post.thread][1]}, received before it"
-            last[post.thread] = (seq, post.key)
+            if not received:
+                continue
+            seq, before = received[0]["seq"], last.get(post.thread)
+            if before and seq < before[0] and not self._pardoned(before[1], post):
+                yield f"{post.key}: answered after {before[1].key}, received before it"
+            last[post.thread] = (seq, post)
+
+    def _pardoned(self, before: Post, late: Post) -> bool:
+        """A message on its way to a refusal when the process died is served after the restart, late."""
+        return self._overflowed(late.thread, before.at, late.at)
+
+    def _overflowed(self, thread: str, start: float, end: float) -> bool:
+        """Say whether the process died in that time, with messages of the thread on their way to a refusal."""
+        many = sum(sent.thread == thread for sent in self._record.sent.values()) > self._record.mailbox
+        return many and any(start <= death <= end for death in self._record.deaths)
+
+    def _started_after_delete(self, sent: Sent, story: Story) -> bool:
+        deleted = sent.deleted_at
+        if deleted is None or not story.started or story.started[0]["attempt"] > 1:
+            return False
+        started = clock(story.started[0]["at"])
+        return started > deleted and not self._overflowed(sent.thread, deleted, started)
 
     def _folders(self) -> Iterator[str]:
         for path, data in self._files.items():
@@ -217,31 +214,34 @@ class _Audit:
             if parts[-1] == "context.jsonl":
                 if None in lines:
                     yield f"{path}: a damaged line"
-                sources = Counter(line["message"]["source"] for line in lines if line)
+                sources = Counter(
+                    m["source"] for m in (line["message"] for line in lines if line) if m["role"] == "user"
+                )
                 yield from (f"{path}: {s} {n} times" for s, n in sources.items() if s and n > 1)
+                yield from self._remembered(
+                    path, set(sources), self._files.get(path.replace(".jsonl", ".old.jsonl"), b"")
+                )
             else:
                 ends = Counter(line["message_id"] for line in lines if line and line["kind"] == "settled")
                 yield from (f"{path}: {m} settled {n} times" for m, n in ends.items() if n > 1)
                 yield from self._log_agrees(path, lines)
+
+    def _remembered(self, path: str, sources: set[str], old: bytes) -> Iterator[str]:
+        """What was answered stays in the conversation, or the thread was told that it could not be kept."""
+        sources |= {line["message"]["source"] for line in read_lines(old) if line}
+        place = path.split("/")[-2].rsplit("~", 1)[1]
+        for key, sent in self._record.sent.items():
+            posts = self._posts[key]
+            if not sent.thread.endswith(f":{place}") or sent.id in sources or not posts:
+                continue
+            if posts[0].kind == "reply" and not self._told(sent.thread):
+                yield f"{path}: {key} was answered and forgotten"
+
+    def _told(self, thread: str) -> bool:
+        return any(said in post.text for post in self._record.posts if post.thread == thread for said in TOLD)
 
     def _log_agrees(self, path: str, lines: list[dict[str, Any] | None]) -> Iterator[str]:
         by_id = {sent.id: self._stories[key].outcome for key, sent in self._record.sent.items()}
         for line in lines:
             if line and line["kind"] == "settled" and by_id.get(line["message_id"]) != line["outcome"]:
                 yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"
-
-
-def plain(text: str) -> str:
-    return text.replace(MAYBE_REPEAT, "").encode("utf-8", "replace").decode().strip()
-
-
-def read_lines(data: bytes) -> Iterator[dict[str, Any] | None]:
-    """Yield each line's record, or ``None`` for one that is torn, damaged or no record."""
-    for line in data.split(b"\n"):
-        if not line:
-            continue
-        body, crc = line[:-18], line[-18:]
-        if crc != b',"crc":"%08x"}' % zlib.crc32(body):
-            yield None
-        else:
-            yield json.loads(line)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, NoReturn
 
 
@@ -87,7 +88,8 @@ class SimLoop(asyncio.BaseEventLoop):
             if not left:
                 return
             for task in left:
-                task.cancel()
+                if getcoroutinestate(task.get_coro()) != CORO_CREATED:  # else its coroutine is never awaited
+                    task.cancel()
             self.call_later(1.0, self.stop)
             self.run_forever()
         raise RuntimeError(f"tasks that do not end: {left}")

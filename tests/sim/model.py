@@ -20,7 +20,7 @@ from .plan import STRANGE, Plan
 from .platform import tokens
 from .record import Record
 
-INTERRUPTED = "[interrupted here]"
+PAUSED = "let me think"
 
 
 class ModelBug(Exception):
@@ -53,8 +53,8 @@ class SimModel:
         answer = f"{rng.choice(STRANGE)} answer to {' '.join(_open(request))}"
         await on_event(TextDelta(answer))
         await anyio.sleep(rng.uniform(0, 0.5))
-        if self._happens("pause"):
-            return _completion("let me think", "pause")
+        if request.tools and self._happens("pause"):
+            return _completion(PAUSED, "pause")
         return _completion(answer, "length" if self._happens("length") else "end")
 
     async def _fail(self, on_event: OnEvent) -> None:
@@ -101,10 +101,13 @@ class SimModel:
             pending = [call.id for call in message.calls]
             if any(mark[0] != place for mark in tokens(message.text)):
                 self._record.violations.append(f"{request.cache_key} was shown {message.text!r}")
-            if message.source:
+            if message.source and message.role == "user":
                 sources.append(message.source)
         if pending:
             self._record.violations.append(f"{request.cache_key}: calls without results {pending}")
+        last = request.messages[-1]
+        if last.role != "user" and last.text != PAUSED:
+            self._record.violations.append(f"{request.cache_key}: a request that ends with {last.text!r}")
         if len(sources) != len(set(sources)):
             self._record.violations.append(f"{request.cache_key}: a message twice in {sources}")
 

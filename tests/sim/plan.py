@@ -29,8 +29,8 @@ class Rates:
     post: dict[str, float] = field(default_factory=dict)
     find: float = 0.0
     duplicate: float = 0.0
+    twin: float = 0.0
     cut_sink: float = 0.0
-    gives_up: float = 0.0
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Plan:
     limits: Limits
     find: bool
     events: list[tuple[float, Inbound]]
-    lives: list[int]
+    lives: list[tuple[int, bool]]
     rates: Rates
     faults: Faults
     calm_at: float
@@ -79,9 +79,10 @@ def draw(rng: random.Random, record: Record) -> Plan:
     )
 
 
-def _life(rng: random.Random, events: int) -> int:
-    """Return after how many operations a process dies: often while it starts, else anywhere."""
-    return rng.randint(1, 30) if rng.random() < 0.25 else rng.randint(1, 20 + 22 * events)
+def _life(rng: random.Random, events: int) -> tuple[int, bool]:
+    """Return after how many operations a process ends, often while it starts, and whether it is only asked to."""
+    operations = rng.randint(1, 30) if rng.random() < 0.25 else rng.randint(1, 20 + 22 * events)
+    return operations, rng.random() < 0.15
 
 
 def _threads(rng: random.Random) -> list[ThreadId]:
@@ -174,23 +175,30 @@ def _rates(rng: random.Random) -> Rates:
         },
         find=some(0.2, 0.4),
         duplicate=some(0.7, 0.5),
+        twin=some(0.4, 0.5),
         cut_sink=some(0.2, 0.2),
-        gives_up=some(0.2, 0.3),
     )
 
 
 def _faults(rng: random.Random, last: float) -> Faults:
     faults = Faults(short_writes=rng.choice((0.0, 0.0, 0.3)))
     for kind in sorted(WRITING | {"read"}):
-        if rng.random() < (0.25 if kind in ("write", "fsync") else 0.05):
-            first, times = rng.randint(1, 60), rng.choice((1, 1, 2, 6))
+        if rng.random() < (0.35 if kind in ("write", "fsync") else 0.05):
             no = rng.choice((errno.ENOSPC, errno.EIO)) if kind in ("write", "create", "mkdir") else errno.EIO
-            faults.nth[kind] = dict.fromkeys(range(first, first + times), no)
+            faults.nth[kind] = {}
+            for _ in range(rng.choice((1, 1, 4))):
+                first, times = rng.randint(1, 80), rng.choice((1, 1, 2, 6))
+                faults.nth[kind] |= dict.fromkeys(range(first, first + times), no)
     if rng.random() < 0.15:
         began = rng.uniform(START, last)
         ended = began + rng.choice((0.2, 5.0, 60.0))
         kinds, no = rng.choice(
-            ((WRITING, errno.EROFS), (frozenset({"write"}), errno.ENOSPC), (frozenset({"fsync"}), errno.EIO))
+            (
+                (WRITING, errno.EROFS),
+                (frozenset({"write"}), errno.ENOSPC),
+                (frozenset({"create", "mkdir"}), errno.ENOSPC),  # out of inodes: appending still works
+                (frozenset({"fsync"}), errno.EIO),
+            )
         )
         faults.windows.append((began, ended, kinds, no))
     return faults

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
@@ -31,6 +32,10 @@ ACK_DEADLINE_S = 3.0
 LATE_S = 2.99
 
 
+class TransportBug(Exception):
+    """Stands for what a client library throws at its caller."""
+
+
 @dataclass(slots=True)
 class Event:
     payload: Inbound
@@ -48,6 +53,8 @@ class Platform:
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
         self.capabilities = Capabilities(find=plan.find)
         self.calm = False
+        self.at_hand: Callable[[str], bool] = lambda _: False
+        self.watch: Callable[[], None] = lambda: None
         self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
         self._rng: random.Random = fate.rng
         self._count = 0
@@ -79,6 +86,7 @@ class Platform:
         waiting = {id(event) for _, _, event in self._due}
         for event in self.events:
             event.under_way = 0
+            self._forget_delete(event)
             if not event.acknowledged and id(event) not in waiting:
                 self._push(now + self._rng.choice((0.0, 1.0, 60.0)) * self._rng.random(), event)
 
@@ -116,7 +124,7 @@ class Platform:
             self._fate.note(f"refused {outgoing.key} {error}")
             raise
         finally:
-            if outgoing in self._flying and not self._fate.dead:
+            if outgoing in self._flying and not (self._fate.dead or self._fate.leaving):
                 self._flying.remove(outgoing)
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -172,7 +180,7 @@ class Platform:
                     self._keep(outgoing)
                 self._record.doubtful.add(outgoing.key)
                 self._record.refused[outgoing.key] += 1
-                raise KeyError("a bug in a transport")
+                raise TransportBug("secret payload")
             case _:
                 pass
         post_id = self._keep(outgoing)
@@ -213,6 +221,8 @@ class Platform:
         event.tries += 1
         if not event.acknowledged and event.tries < 4:
             self._push(anyio.current_time() + ACK_DEADLINE_S * rng.uniform(1, 2), event)
+            if rng.random() < self._rates.twin:
+                self._push(anyio.current_time() + rng.choice((0.0, 0.01)), event)
         if isinstance(event.payload, Deleted):
             self._record.sent[event.key].deleted = True
         patience = (
@@ -223,22 +233,42 @@ class Platform:
             with anyio.move_on_after(patience) as cut:
                 await sink(event.payload)
         except StoreUnavailable:
-            self._push(anyio.current_time() + rng.uniform(0.1, 30), event)
+            self._not_taken(event)
         else:
             if cut.cancelled_caught:
-                self._push(anyio.current_time() + rng.uniform(0.1, 30), event)
+                self._not_taken(event)
             else:
                 self._acknowledge(event)
         event.under_way -= 1
 
+    def _not_taken(self, event: Event) -> None:
+        """Deliver the event again, unless another copy of it was acknowledged."""
+        self._forget_delete(event)
+        if not event.acknowledged:
+            self._push(anyio.current_time() + self._rng.uniform(0.1, 30), event)
+
     def _acknowledge(self, event: Event) -> None:
         if self._fate.step(f"ack {type(event.payload).__name__} {event.key}"):
             self._fate.die()
+        self.watch()
         first, event.acknowledged = not event.acknowledged, True
+        sent = self._record.sent[event.key]
         if isinstance(event.payload, Incoming):
-            self._record.sent[event.key].acknowledged = True
+            sent.acknowledged = True
+        elif isinstance(event.payload, Deleted) and sent.deleted_at is None and self._waits(event.key):
+            sent.deleted_at = self._fate.clock()
         while first and self._rng.random() < self._rates.duplicate:
             self._push(self._fate.clock() + self._rng.choice((0.0, 1.0, 400.0)) * self._rng.random(), event)
+
+    def _waits(self, key: str) -> bool:
+        """Say whether the bot has the message, or is just taking it, and its turn has not begun."""
+        mine = (event for event in self.events if event.key == key and isinstance(event.payload, Incoming))
+        return any(event.acknowledged or event.under_way for event in mine) and not self.at_hand(key)
+
+    def _forget_delete(self, event: Event) -> None:
+        """A message that was not taken after all comes as a new one: its delete did not count."""
+        if isinstance(event.payload, Incoming) and not event.acknowledged:
+            self._record.sent[event.key].deleted_at = None
 
     def _push(self, at: float, event: Event) -> None:
         self._count += 1

@@ -18,6 +18,7 @@ class Sent:
     versions: int = 1
     acknowledged: bool = False
     deleted: bool = False
+    deleted_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Record:
 
     find: bool
     busy: str
+    mailbox: int = 20
     sent: dict[str, Sent] = field(default_factory=dict)
     posts: list[Post] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -47,5 +49,5 @@ class Record:
     served: dict[str, set[str]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
-    crashes: int = 0
+    deaths: list[float] = field(default_factory=list)
     restarts: int = 0

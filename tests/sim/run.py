@@ -37,4 +37,4 @@ def run_seed(seed: int) -> Result:
         faults = [*world.record.violations, f"the process ended: {error!r}\n{where}"]
     finally:
         gc.enable()
-    return Result(seed, faults, world.record.trace, world.record.crashes, len(world.record.sent))
+    return Result(seed, faults, world.record.trace, len(world.record.deaths), len(world.record.sent))

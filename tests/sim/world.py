@@ -8,10 +8,12 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+from anyio._core._eventloop import set_current_async_library
 
 import threads.journal
 from bot.agent import Agent
@@ -21,18 +23,20 @@ from bot.tools.base import Toolbox
 from threads.errors import BotError
 
 from .disk import SimDisk
-from .fate import Died, Fate
+from .fate import Fate
 from .loop import SimLoop
 from .model import ModelBug, Peek, SimModel
 from .plan import START, draw
-from .platform import Platform
+from .platform import Platform, TransportBug
 from .record import Record
 
 DATA = Path("/srv/bot")
 DRAIN_S = 4 * 3600.0
 """Far more than all retries, time-outs and waits of one thread's queue add up to."""
 
-EXPECTED = (OSError, ProviderError, BotError, ModelBug, KeyError)
+STOPS_WITHIN_S = 30.0
+
+EXPECTED = (OSError, ProviderError, BotError, ModelBug, TransportBug)
 """What the world itself throws into the bot; any other logged exception is a bug of the bot's."""
 
 
@@ -42,28 +46,32 @@ class World:
         plan = random.Random(f"{seed} plan")
         self.record = Record(find=plan.random() < 0.6, busy=plan.choice(("steer", "steer", "queue")))
         self.plan = draw(plan, self.record)
+        self.record.mailbox = self.plan.limits.mailbox
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
-        self.disk = SimDisk(self.fate, self.plan.faults)
+        self.disk = SimDisk(self.fate, self.plan.faults, DATA)
         self.platform = Platform(self.plan, self.fate, self.record)
+        self._toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
         self._calm = False
 
     def run(self) -> None:
         """Live through all that the plan holds, then once more with nothing to fear and everything repeated."""
         lives = list(self.plan.lives)
         with _settings(self.plan.compact_above), _listening(self.record):
-            while not self._live(lives.pop(0) if lives and not self._calm else 0):
+            while not self._live(*(lives.pop(0) if lives and not self._calm else (0, False))):
                 self.record.restarts += 1
                 if self.record.restarts > 200:
                     raise RuntimeError("the process never stays up")
             if self._rng.random() < 0.3:
                 self.platform.deliver_all_again()
-                self._live(0)
+                self._live(0, gently=False)
+        if self._rng.random() < 0.5:
+            self.disk.power_cut()  # what is settled stays settled
 
-    def _live(self, operations: int) -> bool:
+    def _live(self, operations: int, gently: bool) -> bool:
         """Run one process; return whether it served to the end."""
         loop = SimLoop(self._rng, self.fate.now)
-        self.fate.live(operations)
+        self.fate.live(operations, gently=gently)
         self.fate.clock, self.fate.stop_loop = loop.time, loop.stop
         self.platform.open()
         life = loop.create_task(self._process(), name="process")
@@ -77,18 +85,34 @@ class World:
         finally:
             self.fate.clock = lambda: self.fate.now
             loop.close()
-        if died:
+        if died and not self.fate.leaving:
             self._after_death()
             return False
         self.record.violations += [f"left-over task {name}" for name in left]
         self.record.violations += [f"loop error {context}" for context in loop.errors]
-        return self._outcome(life)
+        return self._outcome(life) and not self._left()
+
+    def _left(self) -> bool:
+        """Restart a process that ended because it was asked to."""
+        if self.fate.leaving:
+            self.record.deaths.append(self.fate.now)
+            self.platform.process_died()
+            self._pause_before_restart()
+        return self.fate.leaving
+
+    def _leave(self, scope: anyio.CancelScope) -> None:
+        scope.cancel()
+        asyncio.get_running_loop().call_later(STOPS_WITHIN_S, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self.record.violations.append(f"asked to stop, still there after {STOPS_WITHIN_S} s")
+        self.fate.stop_loop()
 
     def _over(self, _: asyncio.Task[None]) -> None:
         self.fate.stop_loop()
 
     def _outcome(self, life: asyncio.Task[None]) -> bool:
-        error = life.exception()
+        error = None if life.cancelled() else life.exception()
         if error is None:
             return True
         self.fate.now += self._rng.uniform(1, 10)
@@ -100,18 +124,23 @@ class World:
         return False
 
     def _after_death(self) -> None:
-        self.record.crashes += 1
-        if self._rng.random() < 0.6:
+        self.record.deaths.append(self.fate.now)
+        if self._rng.random() < 0.5:
             self.disk.kill()
         else:
             self.fate.note("power cut")
             self.disk.power_cut()
         self.platform.process_died()
+        self._pause_before_restart()
+
+    def _pause_before_restart(self) -> None:
         self.fate.now += self._rng.choice((0.1, 1.0, 5.0, 5.0, 100.0, 900.0)) * self._rng.random()
         self.fate.note("restart")
 
     async def _process(self) -> None:
+        set_current_async_library("asyncio")  # as `anyio.run` does: else it is looked up at every call
         async with anyio.create_task_group() as tasks:
+            self.fate.leave = partial(self._leave, tasks.cancel_scope)
             core = await open_core(
                 tasks,
                 DATA,
@@ -124,43 +153,58 @@ class World:
                 max_age_s=self.plan.max_age_s,
                 resume=self.plan.resume,
             )
+            self._look_into(core)
             tasks.start_soon(self.platform.serve, core.orchestrator.receive, name="platform")
             await self._until_nothing_is_owed(core)
             tasks.cancel_scope.cancel()
 
-    async def _until_nothing_is_owed(self, core: Core) -> None:
+    def _look_into(self, core: Core) -> None:
+        """Watch what only the inside shows: which messages are in a turn, and that mailboxes keep their bound."""
+        actors = core.registry._actors
         bound = max(self.plan.limits.mailbox, len(core.journal.ledger.owed))
-        while not self._calm or not self.platform.quiet or core.journal.ledger.owed:
-            await anyio.sleep(7)
-            for thread, actor in core.registry._actors.items():
+
+        def watch() -> None:
+            for thread, actor in actors.items():
                 if len(actor.mailbox) > bound:
                     self.record.violations.append(f"{thread}: {len(actor.mailbox)} waiting, bound {bound}")
+
+        self.platform.watch = watch
+        self.platform.at_hand = lambda key: any(
+            actor.current is not None and actor.current.incoming.key == key for actor in actors.values()
+        )
+
+    async def _until_nothing_is_owed(self, core: Core) -> None:
+        deadline = max(self.plan.calm_at, anyio.current_time()) + DRAIN_S
+        while not self._calm or not self.platform.quiet or core.journal.ledger.owed:
+            await anyio.sleep(11)
             if anyio.current_time() > self.plan.calm_at:
                 self._calm = self.platform.calm = self.model.calm = self.plan.faults.over = True
                 self.fate.live(0)
-            if anyio.current_time() > self.plan.calm_at + DRAIN_S + 1000 * self.record.crashes:
+            if anyio.current_time() > deadline:
                 self.record.violations.append(f"never settled: {list(core.journal.ledger.owed)}")
                 return
-        await anyio.sleep(self.plan.limits.idle_timeout_s + 60)
+        await anyio.sleep(2 * self.plan.limits.idle_timeout_s + 60)
         if len(core.registry):
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
 
     def _agent(self, folder: Callable[..., Path]) -> Agent:
         self.model = SimModel(self.plan, self.fate, self.record)
         self.model.calm = self._calm
-        toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
-        return Agent(self.model, toolbox, "You are kind.", folder, max_steps=8)
+        return Agent(self.model, self._toolbox, "You are kind.", folder, max_steps=8)
 
     async def _offload(self, function, /, *args, **kwargs):
         """Run *function* here, as if in a thread: it takes a while, and finishes though its caller is gone."""
         latency = self.plan.disk_latency
-        if latency == "none":
+        if latency == "none" or (latency == "fast" and self.fate.rng.random() < 0.3):
             return function(*args, **kwargs)
         await anyio.lowlevel.checkpoint()
+        early = self.fate.rng.random() < 0.5
         with anyio.CancelScope(shield=True):
-            await anyio.sleep(self._pause(latency))
+            if not early:
+                await anyio.sleep(self._pause(latency))
             result = function(*args, **kwargs)
-            await anyio.sleep(self._pause(latency))
+            if early:
+                await anyio.sleep(self._pause(latency))
         return result
 
     def _pause(self, latency: str) -> float:
@@ -210,6 +254,3 @@ def _listening(record: Record) -> Iterator[None]:
             logger.removeHandler(listener)
             logger.setLevel(level)
             logger.propagate = propagate
-
-
-__all__ = ["DATA", "Died", "World"]

@@ -1,0 +1,95 @@
+"""What the judge reads: journal, logs and conversations as bytes, and the keys and clocks in them.
+
+Written for the judge alone and from the description of the format, so that the bot's own reader is not asked whether
+the bot's own writer was right.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from .record import Sent
+
+MAYBE_REPEAT = "(this may be a repeat)"
+BEGAN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+START = 1000.0
+
+
+@dataclass(slots=True)
+class Story:
+    """What the journal tells of one message."""
+
+    received: list[dict[str, Any]] = field(default_factory=list)
+    started: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+    settled: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, line: dict[str, Any]) -> None:
+        match line["kind"]:
+            case "received":
+                self.received.append(line)
+                self.text = self.text if self.started else line["text"]
+            case "started":
+                self.started.append(line)
+            case "settled" if line not in self.settled:
+                self.settled.append(line)
+
+    @property
+    def outcome(self) -> str:
+        return self.settled[-1]["outcome"] if self.settled else ""
+
+    @property
+    def by(self) -> str:
+        return self.settled[-1].get("by", "") if self.settled else ""
+
+
+def read_journal(data: bytes, stories: defaultdict[str, Story]) -> Iterator[str]:
+    """Enter what the journal tells into *stories*, and yield what is wrong with the file itself."""
+    seqs: dict[tuple[int, str], dict[str, Any]] = {}
+    for line in read_lines(data):
+        if line is None:
+            yield "journal: a damaged line was left in place"
+            continue
+        if not line["seq"]:
+            yield f"journal: a {line['kind']} record without its seq"
+        elif seqs.setdefault((line["seq"], line["kind"]), line) != line:
+            yield f"journal: seq {line['seq']} means two things"
+        transport, workspace, channel, _ = line["thread_id"].split(":", 3)
+        stories[f"{transport}:{workspace}:{channel}:{line['message_id']}"].add(line)
+
+
+def sibling(sent: Sent, number: int) -> str:
+    """Return the key of another message of the same thread."""
+    return f"{sent.key.rpartition('-')[0]}-{number}"
+
+
+def namesake(sent: Sent, message_id: str) -> str:
+    """Return the key of the message with this id in the same channel."""
+    return f"{sent.key.rsplit(':', 1)[0]}:{message_id}"
+
+
+def clock(at: str) -> float:
+    """Return the seconds since the beginning; instants are cut to milliseconds."""
+    return START + (datetime.fromisoformat(at) - BEGAN).total_seconds()
+
+
+def plain(text: str) -> str:
+    return text.replace(MAYBE_REPEAT, "").encode("utf-8", "replace").decode().strip()
+
+
+def read_lines(data: bytes) -> Iterator[dict[str, Any] | None]:
+    """Yield each line's record, or ``None`` for one that is torn, damaged or no record."""
+    for line in data.split(b"\n"):
+        if not line:
+            continue
+        body, crc = line[:-18], line[-18:]
+        if crc != b',"crc":"%08x"}' % zlib.crc32(body):
+            yield None
+        else:
+            yield json.loads(line)

@@ -1,0 +1,184 @@
+"""Wrong protocols, planted to see that the simulation is not blind. Never in the product.
+
+The first six are those that a delivery protocol is known to be got wrong by; the others are wrong uses of a disk.
+Each is a context manager that puts the fault in and takes it out again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import threads.journal
+from threads.delivery import Delivery, Ending
+from threads.disk import Disk, File, temporary_of, write_all
+from threads.errors import StoreUnavailable
+from threads.journal import Journal, _received
+from threads.lines import scan, scrub
+from threads.model import Incoming
+from threads.records import Intent, Ledger, Owed, Received, Record, record_adapter
+
+
+@contextmanager
+def _instead(owner: object, **replacements: object) -> Iterator[None]:
+    before = {name: getattr(owner, name) for name in replacements}
+    for name, replacement in replacements.items():
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for name, original in before.items():
+            setattr(owner, name, original)
+
+
+@contextmanager
+def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+def duplicate_acknowledged_early() -> AbstractContextManager[None]:
+    """A duplicate is acknowledged while the first copy is still being written."""
+    receive = Journal.receive
+
+    async def hasty(self: Journal, incoming: Incoming) -> bool:
+        return False if incoming.key in self._receiving else await receive(self, incoming)
+
+    return _instead(Journal, receive=hasty)
+
+
+def acknowledged_before_fsync() -> AbstractContextManager[None]:
+    """A message is acknowledged when its record is written, not when it is durable."""
+
+    async def hasty(self: Journal, incoming: Incoming) -> bool:
+        if incoming.key in self._receiving or self.ledger.knows(incoming.key):
+            return False
+        asyncio.get_running_loop().create_task(write(self, incoming))
+        return True
+
+    async def write(self: Journal, incoming: Incoming) -> None:
+        with suppress(StoreUnavailable):
+            await self.append(_received(incoming))
+
+    return _instead(Journal, receive=hasty)
+
+
+def no_inbound_dedupe() -> AbstractContextManager[None]:
+    """Every delivery of a message is a new message."""
+
+    async def trusting(self: Journal, incoming: Incoming) -> bool:
+        await self.append(_received(incoming))
+        return True
+
+    apply = Ledger.apply
+
+    def forgetful(self: Ledger, record: Record) -> Owed | None:
+        if isinstance(record, Received):
+            self.settled.pop(_key_of(record), None)
+        return apply(self, record)
+
+    return _both(_instead(Journal, receive=trusting), _instead(Ledger, apply=forgetful))
+
+
+def no_outbox() -> AbstractContextManager[None]:
+    """Nothing is written before the post: after a crash the answer is made again and posted blindly."""
+
+    async def blind(self: Delivery, owed: Owed, ending: Ending) -> None:
+        if ending.by:
+            await self.cover([owed], ending.outcome, ending.by)
+            return
+        received = owed.received
+        owed.intent = Intent(
+            thread_id=received.thread_id,
+            message_id=received.message_id,
+            text=scrub(ending.text),
+            post=ending.post,
+            outcome=ending.outcome,
+            code=ending.code,
+        )
+        await self._finish(owed, self._post)
+
+    return _instead(Delivery, settle=blind)
+
+
+def blind_repost() -> AbstractContextManager[None]:
+    """The intent is on disk, but after a crash it is posted again without a look at what is out."""
+    return _instead(Delivery, _reconcile=Delivery._post)
+
+
+def torn_tail_kept() -> AbstractContextManager[None]:
+    """A torn line stays at the end of the journal, and the next record sticks to it."""
+
+    def careless(self: Journal) -> int:
+        try:
+            found = scan(self._disk.read(self._path))
+        except FileNotFoundError:
+            return 0
+        for line in found.good:
+            self.ledger.apply(record_adapter().validate_json(line))
+        for owed in self.ledger.owed.values():
+            owed.recovered = True
+        self._file = self._disk.append(self._path)
+        return 0
+
+    return _instead(Journal, open=careless)
+
+
+def fsync_tried_again() -> AbstractContextManager[None]:
+    """After a failed fsync the same descriptor is fsynced again and believed (fsyncgate)."""
+
+    def stubborn(self: Journal, data: bytes) -> None:
+        if self._file is not None:
+            self._file = _Stubborn(self._file)
+        write(self, data)
+
+    write = Journal._write
+    return _instead(Journal, _write=stubborn)
+
+
+class _Stubborn:
+    def __init__(self, file: File) -> None:
+        self._file = file._file if isinstance(file, _Stubborn) else file
+        self.write, self.close = self._file.write, self._file.close
+
+    def fsync(self) -> None:
+        try:
+            self._file.fsync()
+        except OSError:
+            self._file.fsync()
+
+
+def renamed_without_fsync() -> AbstractContextManager[None]:
+    """A file is replaced without making its content durable first."""
+
+    def hasty(disk: Disk, path: Path, data: bytes) -> None:
+        temporary = temporary_of(path)
+        file = disk.create(temporary)
+        write_all(file, data)
+        file.close()
+        disk.rename(temporary, path)
+        disk.fsync_folder(path.parent)
+
+    return _instead(threads.journal, replace_file=hasty)
+
+
+def _key_of(record: Record) -> str:
+    transport, workspace, channel, _ = record.thread_id.split(":", 3)
+    return f"{transport}:{workspace}:{channel}:{record.message_id}"
+
+
+LOST, DOUBLED = "never settled|damaged line|its delete", "posted twice|settled 2 times|settled twice"
+
+MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
+    "duplicate acknowledged early": (duplicate_acknowledged_early, LOST),
+    "acknowledged before fsync": (acknowledged_before_fsync, LOST),
+    "no inbound dedupe": (no_inbound_dedupe, DOUBLED),
+    "no outbox": (no_outbox, DOUBLED),
+    "blind repost": (blind_repost, DOUBLED),
+    "torn tail kept": (torn_tail_kept, LOST),
+    "fsync tried again": (fsync_tried_again, ""),
+    "renamed without fsync": (renamed_without_fsync, ""),
+}
+"""Each wrong protocol with the broken promise that it must be caught by."""

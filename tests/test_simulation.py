@@ -1,0 +1,43 @@
+"""Thousands of lives of the real bot in a world that fails: see `tests/sim`.
+
+A failure prints its seed; ``python -m tests.sim --from SEED --seeds 1 --trace`` shows every step of it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.sim.mutants import MUTANTS
+from tests.sim.run import run_seed
+
+SEEDS = 2000
+BLOCK = 100
+CAUGHT_WITHIN = 500
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_every_acknowledged_message_ends_in_one_visible_outcome(first):
+    for seed in range(first, first + BLOCK):
+        result = run_seed(seed)
+        assert not result.faults, f"SEED={seed}\n" + "\n".join(result.faults)
+
+
+def test_the_same_seed_gives_the_same_run_step_by_step():
+    for seed in range(20):
+        once, again = run_seed(seed), run_seed(seed)
+        assert once.trace == again.trace, f"SEED={seed}"
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_protocol_is_caught(name, capsys):
+    mutant, broken = MUTANTS[name]
+    with mutant():
+        for seed in range(CAUGHT_WITHIN):
+            found = [fault for fault in run_seed(seed).faults if re.search(broken, fault)]
+            if found:
+                with capsys.disabled():
+                    print(f"\n{name}: caught by seed {seed}: {found[0][:120]}")
+                return
+    pytest.fail(f"{name}: not caught within {CAUGHT_WITHIN} seeds")
