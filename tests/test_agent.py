@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ async def test_the_system_prompt_and_the_history_are_the_same_bytes_from_step_to
     model = Scripted(calls("list_files"), calls("read_file", path="x", id="c2"), says("done"))
     await agent(model).run(FakeTurn())
     requests = model.requests
-    for earlier, later in zip(requests, requests[1:], strict=False):
+    for earlier, later in pairwise(requests):
         assert later.messages[: len(earlier.messages)] == earlier.messages
         assert (later.system, later.tools, later.cache_key) == (
             earlier.system,

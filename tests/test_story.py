@@ -11,6 +11,8 @@ import anyio
 import pytest
 
 from bot.errors import BadRequest, ModelUnavailable, Unauthorized
+from bot.llm.retry import Retrying, RetryPolicy
+from bot.prompt.repair import INTERRUPTED
 from tests.sim.loop import SimLoop
 from tests.world import (
     ANN,
@@ -27,7 +29,7 @@ from tests.world import (
 )
 from threads import wording
 from threads.errors import StoreUnavailable, TransportRateLimited, TransportRejected, TransportUnavailable
-from threads.model import Author, Deleted, Edited, Limits, Resumed, Waiting
+from threads.model import Author, Deleted, Edited, Limits, Resumed, TextDelta, Waiting
 from threads.workspace import thread_folder
 
 pytestmark = pytest.mark.anyio
@@ -128,8 +130,6 @@ async def test_the_text_of_a_bug_stays_inside(tmp_path):
 
 
 async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tmp_path):
-    from bot.llm.retry import Retrying, RetryPolicy
-
     flaky = Scripted(ModelUnavailable("503"), says("late"), says("other"))
     platform = Platform()
     limits = Limits(running_turns=1)
@@ -185,8 +185,6 @@ async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
 
 
 async def test_text_that_was_shown_before_a_stop_is_kept_for_the_model_with_a_note(tmp_path):
-    from threads.model import TextDelta
-
     class Talks:
         name = "fake/one"
 
@@ -346,8 +344,6 @@ async def test_an_interrupted_turn_is_picked_up_with_a_visible_word_and_without_
 
 
 async def test_a_crash_between_call_and_result_closes_the_call_as_interrupted(tmp_path):
-    from bot.prompt.repair import INTERRUPTED
-
     disk, platform = FaultyDisk(), Platform()
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(calls("list_files"), gate), disk=disk) as bot:

@@ -32,8 +32,7 @@ def test_different_threads_have_different_folders(one, two):
 
 def test_a_second_owner_is_refused_by_name_and_a_left_over_lock_means_nothing(tmp_path):
     (tmp_path / "lock").write_text("pid 1\n")
-    with sole_owner(tmp_path):
-        with pytest.raises(FolderTaken, match=r"pid \d+"), sole_owner(tmp_path):
-            pass
+    with sole_owner(tmp_path), pytest.raises(FolderTaken, match=r"pid \d+"), sole_owner(tmp_path):
+        pass
     with sole_owner(tmp_path):
         pass

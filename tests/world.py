@@ -12,7 +12,6 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 
 from bot.agent import Agent
 from bot.app import Core, open_core

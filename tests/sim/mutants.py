@@ -169,7 +169,7 @@ def _key_of(record: Record) -> str:
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
 
 
-LOST, DOUBLED = "never settled|damaged line|its delete", "posted twice|settled 2 times|settled twice"
+LOST, DOUBLED = "never settled|damaged line", "posted twice|settled 2 times|settled twice"
 
 MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
     "duplicate acknowledged early": (duplicate_acknowledged_early, LOST),
