@@ -31,6 +31,7 @@ COMPACT_ABOVE = 16_000_000
 class _Batch:
     lines: list[bytes] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
     error: OSError | None = None
 
@@ -88,10 +89,8 @@ class Journal:
         if await self.knows(incoming.key):
             return False
         self._receiving[incoming.key] = self._batch
-        try:
-            await self.append(_received(incoming))
-        finally:
-            del self._receiving[incoming.key]
+        self._batch.keys.append(incoming.key)
+        await self.append(_received(incoming))
         return True
 
     async def amend(self, edited: Edited) -> bool:
@@ -132,6 +131,8 @@ class Journal:
                 else:
                     for record in batch.records:
                         self._take_in(record, route)
+                for key in batch.keys:
+                    del self._receiving[key]
                 batch.done.set()
         finally:
             self._close()
