@@ -119,9 +119,8 @@ class Delivery:
         self._outlet(thread.transport).show(thread, owed.received.message_id, event)
 
     def _intent(self, owed: Owed, ending: Ending) -> Intent:
-        text = scrub(ending.text)
-        if missed := self._journal.ledger.undelivered.get(owed.received.thread_id):
-            text = f"{wording.undelivered(len(missed))}\n\n{text}"
+        missed = tuple(self._journal.ledger.undelivered.get(owed.received.thread_id, ()))
+        text = scrub(f"{wording.undelivered(len(missed))}\n\n{ending.text}" if missed else ending.text)
         return Intent(
             thread_id=owed.received.thread_id,
             message_id=owed.received.message_id,
@@ -129,6 +128,7 @@ class Delivery:
             post=ending.post,
             outcome=ending.outcome,
             code=ending.code,
+            mentions=missed,
         )
 
     async def _finish(self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]]) -> None:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -61,12 +61,16 @@ class Started(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Intent(_Record):
-    """What is about to be posted, and the outcome that the post makes true."""
+    """What is about to be posted, and the outcome that the post makes true.
+
+    ``mentions`` are the keys of messages whose undelivered replies the text speaks of.
+    """
 
     text: str
     post: OutgoingKind
     outcome: Outcome
     code: str = ""
+    mentions: tuple[str, ...] = ()
     kind: Literal["intent"] = "intent"
 
 
@@ -189,7 +193,7 @@ class Ledger:
                 owed.intent = record
             case Posted():
                 owed.platform_id = record.platform_id
-                self._mention(record, owed.intent.seq if owed.intent else 0)
+                self._mention(record, owed.intent.mentions if owed.intent else ())
             case _:
                 assert_never(record)
 
@@ -200,12 +204,11 @@ class Ledger:
         if (owed := self.owed.pop(key, None)) is not None:
             self.recent.append((key, owed))
 
-    def _mention(self, posted: Posted, composed: int) -> None:
-        """Note which undelivered replies a post has spoken of: those from before its text was composed."""
+    def _mention(self, posted: Posted, mentions: Sequence[str]) -> None:
+        """Note which undelivered replies a post has spoken of."""
         unsaid = self.undelivered.get(posted.thread_id, {})
-        for key, end in [(key, end) for key, end in unsaid.items() if end.seq < composed]:
-            del unsaid[key]
-            if key in self.settled:
+        for key in mentions:
+            if (end := unsaid.pop(key, None)) is not None and key in self.settled:
                 self.settled[key] = replace(end, by=posted.message_id)
 
     def _stray(self, key: str, record: Started | Intent | Posted) -> None:
