@@ -11,6 +11,7 @@ import click
 
 from bot.errors import ConfigInvalid
 from threads.errors import NewerSchema
+from threads.wording import first_cause
 from threads.workspace import FolderTaken
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 EX_CONFIG = 78
 """The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
-
-EX_SOFTWARE = 70
 
 _settings_option = click.option(
     "--settings",
@@ -50,12 +49,17 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
     loaded = _load(settings_file, data)
     try:
         sys.exit(anyio.run(run_chat, loaded.settings, os.environ))
-    except (ConfigInvalid, FolderTaken, NewerSchema) as error:
-        _refuse(str(error))
-    except OSError as error:
-        _refuse(f"{loaded.settings.data}: {error.strerror}; choose another data folder with --data")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        match first_cause(error):
+            case ConfigInvalid() | FolderTaken() | NewerSchema() as cause:
+                _refuse(str(cause))
+            case OSError() as cause:
+                where = cause.filename or loaded.settings.data
+                _refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")
+            case _:
+                raise
 
 
 @main.command()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,6 +141,24 @@ def test_a_data_folder_that_cannot_be_used_is_refused_with_a_word(tmp_path, plac
     assert_refused(done)
     assert folder in done.stderr.decode()
     assert file.read_text() == "mine"
+
+
+def test_a_journal_that_is_a_folder_is_named(tmp_path):
+    (tmp_path / "data" / "journal.jsonl").mkdir(parents=True)
+    done = chat(tmp_path, b"hello\n")
+    assert_refused(done)
+    assert "journal.jsonl: Is a directory" in done.stderr.decode()
+
+
+def test_data_of_a_newer_version_is_left_untouched(tmp_path):
+    record = b'{"v":99,"kind":"new"'
+    line = record + b',"crc":"%08x"}\n' % zlib.crc32(record)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "journal.jsonl").write_bytes(line)
+    done = chat(tmp_path, b"hello\n")
+    assert_refused(done)
+    assert "newer Threadfast" in done.stderr.decode()
+    assert (tmp_path / "data" / "journal.jsonl").read_bytes() == line
 
 
 def test_settings_that_are_a_folder_are_refused_with_a_word(tmp_path):

@@ -55,7 +55,8 @@ def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
             raise
     if version > SCHEMA_VERSION:
         raise NewerSchema(
-            f"written by a newer version (schema {version}, this program knows {SCHEMA_VERSION})"
+            f"The data was written by a newer Threadfast (schema {version}, this one knows {SCHEMA_VERSION}) and is "
+            "left as it is; update this one, or choose another data folder."
         )
     return record
 
