@@ -245,7 +245,7 @@ async def test_a_journal_of_a_newer_version_stops_the_start_and_is_left_alone(fo
             disk = ModelDisk.holding({**image, str(JOURNAL): b"junk\n" + data})
             with pytest.raises(BaseExceptionGroup) as caught:
                 await restart({}, posts, disk=disk)
-            assert caught.group_contains(NewerSchema, match="newer version")
+            assert caught.group_contains(NewerSchema, match="newer Threadfast")
             assert disk.seen() == {**image, str(JOURNAL): b"junk\n" + data}
 
 
