@@ -93,9 +93,11 @@ class PosixDisk:
             return file.read()
 
     def create(self, path: Path) -> File:
-        with suppress(FileNotFoundError):
+        try:
+            return PosixFile(path, os.O_EXCL)
+        except FileExistsError:
             path.unlink()
-        return PosixFile(path, os.O_EXCL)
+            return PosixFile(path, os.O_EXCL)
 
     def append(self, path: Path) -> File:
         return PosixFile(path, os.O_APPEND)

@@ -27,7 +27,7 @@ INTERRUPTED = json.dumps(
 
 def repair(messages: list[Message]) -> list[Message]:
     """Return a valid history; messages that need no change are the same objects, and so is the list."""
-    if all(message.blocks and all(type(block) is Text for block in message.blocks) for message in messages):
+    if _only_text(messages):
         return messages
     repaired: list[Message] = []
     position = 0
@@ -44,6 +44,17 @@ def repair(messages: list[Message]) -> list[Message]:
     if len(repaired) == len(messages) and all(map(lambda a, b: a is b, repaired, messages)):
         return messages
     return repaired
+
+
+def _only_text(messages: list[Message]) -> bool:
+    """Say whether there is nothing to repair; a plain loop, since this runs over long histories at every step."""
+    for message in messages:
+        if not message.blocks:
+            return False
+        for block in message.blocks:
+            if type(block) is not Text:
+                return False
+    return True
 
 
 def _answered(assistant: Message, following: list[Message]) -> list[Message]:
