@@ -162,6 +162,21 @@ async def test_stop_ends_the_turn_within_two_seconds_and_drops_what_waits(tmp_pa
     assert [platform.outcomes[f"m{n}"] for n in range(1, 5)] == ["stopped"] * 3 + ["answered"]
 
 
+async def test_a_stop_does_not_touch_what_was_said_after_it(tmp_path):
+    gate = Gate(says("never"))
+    platform = Platform()
+    async with running(tmp_path, platform, Scripted(gate, says("after"))) as bot:
+        await bot.orchestrator.receive(message(1))
+        await gate.began.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bot.orchestrator.receive, message(2, "/stop"))
+            await anyio.sleep(0)
+            tasks.start_soon(bot.orchestrator.receive, message(3))
+        await platform.settled("m1", "m2", "m3")
+    assert platform.outcomes["m3"] == "answered"
+    assert "after" in platform.texts
+
+
 async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
     began, end = anyio.Event(), anyio.Event()
 
