@@ -1,7 +1,7 @@
 """The loop: ask the model, run its tools, until it answers.
 
 Every step is checkpointed before the next, so a turn that is cut short goes on where it stopped instead of paying for
-its steps again. The rules come from the field: see `briefs/llm.md` section 5 for where each was learned.
+its steps again. A call is on disk before its tool runs, a result before the next call.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def utc_now() -> datetime:
 
 
 def _text(path: Path) -> str:
-    """Return a file of the admin's; a missing one is silently empty (design section 4)."""
+    """Return a file of the admin's; a missing one is silently empty."""
     return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 

@@ -9,31 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import anyio
-
 from .disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from .errors import StoreUnavailable
+from .group import Batch, GroupWriter
 from .lines import encode, read_line, scan
-from .model import Edited, Incoming, message_key
+from .model import Edited, Incoming, ThreadId, message_key
 from .records import Ledger, Owed, Received, Record, record_adapter
 
 log = logging.getLogger(__name__)
 
 COMPACT_ABOVE = 16_000_000
 """Bytes appended since the last compaction before the next: read back in well under a second."""
-
-
-@dataclass(slots=True)
-class _Batch:
-    lines: list[bytes] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    done: anyio.Event = field(default_factory=anyio.Event)
-    error: OSError | None = None
 
 
 class Journal:
@@ -44,9 +34,9 @@ class Journal:
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None
         self._grown = 0
-        self._batch = self._writing = _Batch()
-        self._wake = anyio.Event()
-        self._receiving: dict[str, _Batch] = {}
+        self._group = GroupWriter(self._commit)
+        self._receiving: dict[str, Batch[tuple[bytes, Record]]] = {}
+        self._route: Callable[[Owed], None]
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
@@ -88,8 +78,7 @@ class Journal:
         """
         if await self.knows(incoming.key):
             return False
-        self._receiving[incoming.key] = self._batch
-        self._batch.keys.append(incoming.key)
+        self._receiving[incoming.key] = self._group.filling
         await self.append(_received(incoming))
         return True
 
@@ -105,55 +94,41 @@ class Journal:
 
     async def append(self, *records: Record) -> None:
         """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
-        batch = self._batch
         at = self._now().isoformat(timespec="milliseconds")
         for record in records:
             self.ledger.seq += 1
             record.seq, record.at = self.ledger.seq, at
-            batch.records.append(record)
-            batch.lines.append(encode(record_adapter(), record))
-        self._wake.set()
-        await self._durable(batch)
+        await self._durable(
+            self._group.put(*[(encode(record_adapter(), record), record) for record in records])
+        )
 
     async def run(self, route: Callable[[Owed], None]) -> None:
-        """Write batches until cancelled, and *route* each message once it is durable, in the file's order."""
+        """Write until cancelled, and *route* each message once it is durable, in the file's order."""
+        self._route = route
+        await self._group.run()
+
+    async def _commit(self, batch: list[tuple[bytes, Record]]) -> None:
         try:
-            while True:
-                await self._wake.wait()
-                self._wake = anyio.Event()
-                batch = self._writing = self._batch
-                self._batch = _Batch()
-                try:
-                    await self._offload(self._write, b"".join(batch.lines))
-                except OSError as error:
-                    log.warning("journal write failed: %s", error)
-                    batch.error = error
-                else:
-                    for record in batch.records:
-                        self._take_in(record, route)
-                for key in batch.keys:
-                    del self._receiving[key]
-                batch.done.set()
+            await self._offload(self._write, b"".join(line for line, _ in batch))
+            for _, record in batch:
+                self._take_in(record)
         finally:
-            self._close()
+            for _, record in batch:
+                if isinstance(record, Received):
+                    self._receiving.pop(
+                        message_key(ThreadId.parse(record.thread_id), record.message_id), None
+                    )
 
-    def _close(self) -> None:
-        """Wake whoever still waits, shielded even: nobody writes any more."""
-        for batch in (self._writing, self._batch):
-            if not batch.done.is_set():
-                batch.error = OSError("the journal is closed")
-                batch.done.set()
-
-    async def _durable(self, batch: _Batch) -> None:
+    async def _durable(self, batch: Batch[tuple[bytes, Record]]) -> None:
         await batch.done.wait()
         if batch.error is not None:
             raise StoreUnavailable(f"journal: {batch.error}") from batch.error
 
-    def _take_in(self, record: Record, route: Callable[[Owed], None]) -> None:
+    def _take_in(self, record: Record) -> None:
         waiting = len(self.ledger.owed)
         self.ledger.apply(record)
         if len(self.ledger.owed) > waiting:
-            route(next(reversed(self.ledger.owed.values())))
+            self._route(next(reversed(self.ledger.owed.values())))
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._grown > COMPACT_ABOVE:
@@ -162,7 +137,8 @@ class Journal:
         try:
             write_all(self._file, data)
             self._file.fsync()
-        except OSError:
+        except OSError as error:
+            log.warning("journal write failed: %s", error)
             self._abandon()
             raise
         self._grown += len(data)

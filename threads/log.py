@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import anyio
 from pydantic import TypeAdapter
 
 from .disk import Disk, Offload, read_or_empty, write_all
 from .errors import NewerSchema
+from .group import GroupWriter
 from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,8 @@ def entry_adapter() -> TypeAdapter[Entry]:
     return TypeAdapter(Entry)
 
 
-@dataclass(slots=True)
-class _Batch:
-    work: list[tuple[Path, dict[str, bytes]]] = field(default_factory=list)
-    done: anyio.Event = field(default_factory=anyio.Event)
+Work = tuple[Path, dict[str, bytes]]
+"""A log, and the lines for it by message; under ``""`` they are written whatever is there."""
 
 
 class Log:
@@ -63,8 +61,8 @@ class Log:
 
     def __init__(self, disk: Disk, *, offload: Offload) -> None:
         self._disk, self._offload = disk, offload
-        self._batch = _Batch()
-        self._wake = anyio.Event()
+        self._group = GroupWriter(self._commit)
+        self._kept: list[Work] = []
 
     async def append(self, folder: Path, entries: list[Entry]) -> None:
         """Return when the entries were handed to the kernel.
@@ -78,31 +76,19 @@ class Log:
         await self._hand_over(folder, {message_id: _encode(lines) for message_id, lines in settled.items()})
 
     async def run(self) -> None:
-        """Write batches until cancelled."""
-        batch = self._batch
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake = anyio.Event()
-                batch, self._batch = self._batch, _Batch()
-                refused = await self._offload(self._write, batch.work)
-                if refused:
-                    dropped = max(0, len(refused) - KEPT)
-                    log.warning("log entries kept: %d, dropped: %d", len(refused) - dropped, dropped)
-                    self._batch.work[:0] = refused[dropped:]
-                batch.done.set()
-        finally:
-            # The next start mends what is not written; whoever still waits must not wait for ever.
-            batch.done.set()
-            self._batch.done.set()
+        """Write until cancelled; the next start mends what was not written."""
+        await self._group.run()
 
     async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> None:
-        batch = self._batch
-        batch.work.append((folder / "log.jsonl", lines))
-        self._wake.set()
-        await batch.done.wait()
+        await self._group.put((folder / "log.jsonl", lines)).done.wait()
 
-    def _write(self, work: list[tuple[Path, dict[str, bytes]]]) -> list[tuple[Path, dict[str, bytes]]]:
+    async def _commit(self, work: list[Work]) -> None:
+        refused = await self._offload(self._write, [*self._kept, *work])
+        self._kept = refused[-KEPT:]
+        if refused:
+            log.warning("log entries kept: %d, dropped: %d", len(self._kept), len(refused) - len(self._kept))
+
+    def _write(self, work: list[Work]) -> list[Work]:
         refused = []
         for path, lines in work:
             try:

@@ -21,7 +21,7 @@ from .lines import SCHEMA_VERSION
 from .model import Author, Incoming, Outcome, OutgoingKind, ThreadId, message_key
 
 DEDUPE_WINDOW = timedelta(hours=1)
-"""Redelivery after six minutes has been seen in the field; one hour is the design's floor."""
+"""Redelivery after six minutes has been seen in the field; one hour is the floor."""
 
 DEDUPE_AT_LEAST = 20_000
 """How many ids are kept however old they are: about 10 MB."""
