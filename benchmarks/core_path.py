@@ -30,6 +30,7 @@ LIMIT = 600
 CORE = (
     "bot/orchestrator.py",
     "threads/journal.py",
+    "threads/group.py",
     "threads/registry.py",
     "threads/mailbox.py",
     "threads/actor.py",
@@ -82,6 +83,7 @@ def functions_of_one_message() -> dict[CodeType, int]:
         platform = Platform()
         with tempfile.TemporaryDirectory() as data:
             async with running(Path(data), platform, _ToolThenText()) as bot:
+                await anyio.wait_all_tasks_blocked()  # what a start does is over
                 recording = True
                 await bot.orchestrator.receive(message())
                 await platform.settled("m1")

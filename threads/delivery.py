@@ -21,7 +21,7 @@ from . import wording
 from .errors import PostFailed, StoreUnavailable
 from .journal import Journal
 from .lines import scrub
-from .log import Entry, Log
+from .log import Entry, Log, told
 from .model import Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
 from .records import Intent, Owed, Settled
 
@@ -186,27 +186,6 @@ class Delivery:
         at = self._now().isoformat(timespec="milliseconds")
         await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
         self.show(owed, TurnSettled(end.outcome))
-
-
-def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
-    """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
-    received, intent, message_id = owed.received, owed.intent, owed.received.message_id
-    author, text = received.author.id, received.text
-    asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
-    ended = Entry(
-        at=at,
-        kind="settled",
-        message_id=message_id,
-        outcome=end.outcome,
-        by=end.by,
-        code=intent.code if intent else "",
-        correlation_id=owed.started.correlation_id if owed.started else "",
-    )
-    if intent is None:
-        return [asked, ended]
-    posted = owed.platform_id
-    said = Entry(at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=posted)
-    return [asked, said, ended]
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

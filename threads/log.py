@@ -19,6 +19,7 @@ from .disk import Disk, Offload, read_or_empty, write_all
 from .errors import NewerSchema
 from .group import GroupWriter
 from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
+from .records import Owed, Settled
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,27 @@ class Log:
         """Return the messages that the end of a log shows as settled: what may be missing is recent."""
         found = readable(self._disk.tail(path, MENDED_BYTES))
         return {entry.message_id for entry in found if entry.kind == "settled"}
+
+
+def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
+    """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
+    received, intent, message_id = owed.received, owed.intent, owed.received.message_id
+    author, text = received.author.id, received.text
+    asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
+    ended = Entry(
+        at=at,
+        kind="settled",
+        message_id=message_id,
+        outcome=end.outcome,
+        by=end.by,
+        code=intent.code if intent else "",
+        correlation_id=owed.started.correlation_id if owed.started else "",
+    )
+    if intent is None:
+        return [asked, ended]
+    posted = owed.platform_id
+    said = Entry(at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=posted)
+    return [asked, said, ended]
 
 
 def _encode(entries: list[Entry]) -> bytes:
