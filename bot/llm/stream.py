@@ -128,7 +128,12 @@ class Call(Generic[Event]):
             # The edge to foreign code: SDKs raise their own classes, raw httpx2 ones and plain ValueErrors.
             failure = classify(error, self.now() if self.now else None)
             self._note(failure)
-            raise failure from error
+            try:
+                raise failure from error
+            finally:
+                del (
+                    failure
+                )  # or it and this frame keep each other, and all of the broken stream, until a collection
 
     def _note(self, error: BotError) -> None:
         usage = self.reader.usage
