@@ -124,7 +124,7 @@ class Call(Generic[Event]):
         except BotError as error:
             self._note(error)
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # The edge to foreign code: SDKs raise their own classes, raw httpx2 ones and plain ValueErrors.
             failure = classify(error, self.now() if self.now else None)
             self._note(failure)
