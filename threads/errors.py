@@ -48,12 +48,6 @@ class StoreUnavailable(BotError):
     retryable = True
 
 
-class ContextCorrupt(BotError):
-    """Nothing of a context file can be used."""
-
-    code = "context_corrupt"
-
-
 class NewerSchema(BotError):
     """A file was written by a newer version of the program; it is left untouched."""
 
