@@ -5,12 +5,11 @@ is a `Fault`, matched against ``RULES`` from the top; the first rule that fits d
 billing -> context -> policy -> model -> payment in words -> auth -> what the status says. A provider may say it in
 any of three places (status, machine code, text), also inside a stream whose status was 200. Its words stay in
 ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
-without codes were gathered from public issue trackers.
+without codes were gathered from public issue trackers. What an SDK *returned* is judged in `bot.llm.returned`.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from bot.errors import (
     PaymentRequired,
     ProviderError,
     RateLimited,
+    ThinkingRejected,
     Unauthorized,
     UnknownFailure,
 )
@@ -35,8 +35,14 @@ from bot.errors import (
 MAX_TEXT = 2000
 """Characters of a provider's words kept for the operator: an HTML page of a proxy is not worth more."""
 
+MAX_READ = 5000
+"""Characters of them that are searched for what they mean: no pattern may take long over a flood."""
+
 LOADING_SECONDS = 5.0
 """A local server that answers "Loading model" is worth asking again this soon."""
+
+MAX_RETRY_AFTER = 32 * 86400.0
+"""Seconds: no limit of any provider lasts longer than a month, so a longer wait is a slip of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ _OVERFLOW = _any(
     r"exceed context limit",  # Anthropic, input and max_tokens together
     r"input is too long for requested model",  # Bedrock
     r"exceeds the context window",  # OpenAI
-    r"maximum context length",  # vLLM, OpenRouter, Mistral
+    r"maximum context length",  # vLLM, OpenRouter, Mistral, DeepSeek
     r"input token count.*exceeds the maximum",  # Gemini
     r"maximum prompt length is \d",  # xAI
     r"reduce the length of the messages",  # Groq
@@ -82,12 +88,24 @@ _OVERFLOW = _any(
     r"token count.*exceeds the limit of \d",  # Copilot
     r"context window exceeds limit",  # MiniMax
     r"exceeded model token limit",  # Kimi
-    r"exceeded max context length",  # Ollama
+    r"exceeded (max )?context length",  # Ollama
     r"context[_ ]length[_ ]exceeded",
-    r"too many tokens",
+    r"model_context_window_exceeded",  # Z.ai
+    r"too many tokens(?!,? (?:per|please wait))",  # But not where tokens a minute are meant.
     r"token limit exceeded",
     r"^error code: 400$",  # Cerebras: no body at all
 )
+
+_THINKING = _any(
+    r"bound to a different (conversation|model)",
+    r"invalid `?signature`? in `?thinking`? block",
+    r"`?thinking`? (or `?redacted_thinking`? )?blocks.{0,80}cannot be modified",
+    r"expected `?thinking`? or `?redacted_thinking`?",
+    r"encrypted content.{0,2000}could not be (verified|decrypted|parsed)",
+    r"item '?rs_\w+'? of type '?reasoning'? was provided without",
+    r"provided without its required '?reasoning'? item",
+)
+"""How reasoning that is sent back is refused: Anthropic's four ways, then OpenAI's."""
 
 RULES = (
     Rule(
@@ -106,7 +124,7 @@ RULES = (
         codes=_any("context_length_exceeded|exceed_context_size_error|request_too_large"),
         statuses=frozenset({413}),
     ),
-    Rule(ContextOverflow, statuses=frozenset({400, 422, None}), words=_OVERFLOW),
+    Rule(ContextOverflow, statuses=frozenset({400, 422, 500, None}), words=_OVERFLOW),
     Rule(
         ContentPolicy,
         codes=_any(
@@ -120,6 +138,9 @@ RULES = (
         words=_any(r"\bmodel: ?\S", r"\bmodel\b.{0,200}\b(not found|does not exist)"),
     ),
     Rule(ModelNotFound, statuses=frozenset({400}), words=_any(r"\bmodel\b.{0,200}\bdoes not exist")),
+    Rule(
+        ThinkingRejected, codes=_any("invalid_encrypted_content"), statuses=frozenset({400}), words=_THINKING
+    ),
     Rule(
         PaymentRequired,
         statuses=frozenset({400, 403, 429, None}),
@@ -141,7 +162,7 @@ RULES = (
         codes=_any("rate_limit_error|rate_limit_exceeded|ramp_limit_exceeded|slow_down"),
         statuses=frozenset({429}),
     ),
-    Rule(ModelTimeout, codes=_any("timeout_error"), statuses=frozenset({408, 504})),
+    Rule(ModelTimeout, codes=_any("timeout_error|vector_store_timeout"), statuses=frozenset({408, 504})),
     Rule(
         ModelUnavailable,
         codes=_any("overloaded_error|api_error|server_error|server_is_overloaded|conflict_error"),
@@ -149,7 +170,10 @@ RULES = (
     ),
     Rule(
         BadRequest,
-        codes=_any("invalid_request_error|not_found_error"),
+        codes=_any(
+            r"not_found_error|data_residency_mismatch",
+            r"(invalid|unsupported|unknown|missing|empty|failed_to_download|image)_\w+",
+        ),
         statuses=frozenset(range(300, 500)),
     ),
 )
@@ -161,7 +185,15 @@ RAISED: tuple[tuple[frozenset[str], type[ProviderError]], ...] = (
     (frozenset({"APITimeoutError", "TimeoutException", "TimeoutError"}), ModelTimeout),
     (frozenset({"APIConnectionError", "TransportError", "OSError"}), ModelConnection),
     (
-        frozenset({"JSONDecodeError", "UnicodeDecodeError", "DecodingError", "APIResponseValidationError"}),
+        frozenset(
+            {
+                "JSONDecodeError",
+                "RecursionError",
+                "UnicodeDecodeError",
+                "DecodingError",
+                "APIResponseValidationError",
+            }
+        ),
         ModelUnavailable,
     ),
 )
@@ -175,6 +207,8 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
     """
     if isinstance(error, ProviderError):
         return error
+    if isinstance(error.__cause__, ProviderError):
+        return error.__cause__  # Raised by our own guard below the SDK, see `bot.llm.bounded`.
     names = {kind.__name__ for raised in (error, error.__cause__) for kind in type(raised).__mro__}
     kind = next((kind for known, kind in RAISED if names & known), None)
     if kind is None and "APIError" in names:
@@ -191,25 +225,36 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     status = _status(fault.status, codes)
     if status == 499:
         # "Client closed request": we were told that we hung up, which is nobody's failure.
-        return _final(_local(ModelConnection(_shorten(fault.text), status=status)))
-    kind = next((rule.error for rule in RULES if rule.fits(status, codes, fault.text)), UnknownFailure)
+        return _final(_local(ModelConnection(shorten(fault.text), status=status)))
+    words = fault.text[:MAX_READ]
+    kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
     failure = kind(
-        _shorten(fault.text),
+        shorten(fault.text),
         status=fault.status,
         retry_after=_retry_after(fault, now),
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
-    return _final(failure) if fault.headers.get("x-should-retry") == "false" else failure
+    return _final(failure) if fault.headers.get("x-should-retry", "").lower() == "false" else failure
 
 
 def _fault_of(error: Exception) -> Fault:
     response = getattr(error, "response", None)
+    body = getattr(error, "body", None)
     return Fault(
-        text=str(error),
-        body=getattr(error, "body", None),
+        text=_text_of(error, body),
+        body=body,
         status=getattr(error, "status_code", None),
         headers=dict(response.headers) if response is not None else {},
     )
+
+
+def _text_of(error: Exception, body: object) -> str:
+    """Return all that was said: the OpenAI SDK leaves out of its text whatever stands in no field "message"."""
+    text = str(error)
+    said = body.get("message") if isinstance(body, Mapping) else body
+    if not body or (isinstance(said, str) and said in text) or str(body) in text:
+        return text
+    return f"{text} - {body}"
 
 
 def _codes(body: object) -> Iterator[str]:
@@ -225,25 +270,29 @@ def _codes(body: object) -> Iterator[str]:
         yield from _codes(body.get(key))
 
 
+IMPLIED = {"invalid_request_error": 400, "not_found_error": 404}
+"""The statuses that Anthropic's words stand for, where an event of a stream can have none."""
+
+
 def _status(status: int | None, codes: frozenset[str]) -> int | None:
     """Return the status that counts: a stream began with 200 whatever came later, and some servers name one."""
     if status is not None and status >= 300:
         return status
-    return next((int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)), None)
+    named = (int(code) for code in codes if re.fullmatch(r"[45]\d\d", code))
+    return next(named, None) or next((IMPLIED[code] for code in codes if code in IMPLIED), None)
 
 
 def _retry_after(fault: Fault, now: datetime | None) -> float | None:
-    """Return the seconds a provider asks us to wait, from its header or its words."""
+    """Return the seconds a provider asks us to wait, from its header or its words; what is no number says nothing."""
     headers = fault.headers
     now = _date(headers.get("date", "")) or now  # The provider's own clock: no skew between two machines.
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = _number(headers.get(name, ""))
-        if value is not None:
-            return max(0.0, value / unit)
-    until = _date(headers.get("retry-after", "")) or _regained(fault.text)
+        if re.fullmatch(r"\d+(\.\d*)?", value := headers.get(name, "").strip()):
+            return min(float(value) / unit, MAX_RETRY_AFTER)
+    until = _date(headers.get("retry-after", "")) or _regained(fault.text[:MAX_READ])
     if until and now:
-        return max(0.0, (until - now).total_seconds())
-    return LOADING_SECONDS if "loading model" in fault.text.lower() else None
+        return min(max(0.0, (until - now).total_seconds()), MAX_RETRY_AFTER)
+    return LOADING_SECONDS if "loading model" in fault.text[:MAX_READ].lower() else None
 
 
 def _regained(text: str) -> datetime | None:
@@ -257,18 +306,10 @@ def _regained(text: str) -> datetime | None:
         return None
 
 
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _date(text: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
@@ -286,8 +327,9 @@ def _final(failure: ProviderError) -> ProviderError:
 
 def _describe(error: Exception) -> str:
     causes = "" if error.__cause__ is None else f" ({type(error.__cause__).__name__}: {error.__cause__})"
-    return _shorten(f"{type(error).__name__}: {error}{causes}")
+    return shorten(f"{type(error).__name__}: {error}{causes}")
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """Cut *text* to what is worth keeping for the operator."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text)} characters)"

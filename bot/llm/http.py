@@ -2,7 +2,7 @@
 
 Environment proxies and certificates are honoured, because a company network may offer no other way out; loopback
 never goes through a proxy, because a local model server is not behind one. Redirects are not followed: what is
-said in a chat goes to the configured host and to no other.
+said in a chat goes to the configured host and to no other. No body is read without a bound, see `bot.llm.bounded`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import anyio
+
 if TYPE_CHECKING:
     import httpx2
 
     from bot.llm.stream import StreamTimeouts
 
+CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
@@ -35,7 +38,8 @@ class SharedHttp:
         """Close all connections; a later call would make a new client."""
         client, self._client = self._client, None
         if client is not None:
-            await client.aclose()
+            with anyio.move_on_after(CLOSE_WITHIN_S, shield=True):
+                await client.aclose()
 
 
 def open_http() -> httpx2.AsyncClient:
@@ -45,10 +49,14 @@ def open_http() -> httpx2.AsyncClient:
     """
     import httpx2  # noqa: PLC0415
 
+    from bot.llm.bounded import bound  # noqa: PLC0415
+
     return httpx2.AsyncClient(
         limits=httpx2.Limits(max_connections=2000, max_keepalive_connections=200, keepalive_expiry=120),
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),
         follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
 

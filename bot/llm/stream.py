@@ -1,28 +1,33 @@
-"""How an answer is read: a delta at a time, within its time limits, and every failure typed.
+"""How an answer is read: a delta at a time, within its limits, counted, and every failure typed.
 
 Silence means no *content*: pings and keep-alives keep a socket busy for ever and say nothing about the model.
 
-| while                                                       | silence may last |
+| while                                                           | silence may last |
+| no connection is made yet                                       | ``connect``, see `bot.llm.http` |
 | no visible text is being written: prompt, thinking, a tool call | ``first_content`` |
-| visible text is being written                               | ``idle``         |
-| in any case, the whole call                                 | ``total``        |
+| visible text is being written                                   | ``idle``         |
+| the listener has a delta                                        | for ever: its time is not the model's |
+| in any case, the whole call less the listener's time            | ``total``        |
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import anyio
 
-from bot.errors import ModelTimeout, ModelUnavailable, ProviderError
-from bot.llm.classify import Fault, classify, failure_of
-from bot.llm.model import Completion, Usage
+from bot.errors import ModelTimeout, ModelUnavailable, OutputInvalid, ProviderError
+from bot.llm.classify import classify
+from bot.llm.model import Completion, Usage, unmetered
+from bot.llm.returned import failure_in
 from threads.errors import BotError
-from threads.model import OnEvent, TextDelta
+from threads.model import OnEvent, TextDelta, ThinkingDelta
 
 if TYPE_CHECKING:
     import httpx2
@@ -30,6 +35,15 @@ if TYPE_CHECKING:
 Event = TypeVar("Event")
 Event_contra = TypeVar("Event_contra", contravariant=True)
 Event_co = TypeVar("Event_co", covariant=True)
+
+MAX_CONTENT = 4_000_000
+"""Characters of one answer, thinking and arguments included: some eight times what a model may write today."""
+
+MAX_PAGE = 1_000_000
+"""Bytes read of a body that is no event stream, to see what it says."""
+
+CHARACTERS_PER_TOKEN = 3
+"""Fewer than in any common text, so that what nobody counted is rather counted too high."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,17 @@ class StreamTimeouts:
     first_content: float = 300
     idle: float = 60
     total: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """Content that is shown to nobody, such as a call's arguments; ``length`` in characters."""
+
+    length: int
+
+
+Content = str | ThinkingDelta | Unseen
+"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `Unseen` too."""
 
 
 class Reader(Protocol[Event_contra]):
@@ -55,8 +80,8 @@ class Reader(Protocol[Event_contra]):
         """What the provider has counted so far, also when the answer never gets whole."""
         ...
 
-    def feed(self, event: Event_contra) -> str | None:
-        """Take an event; return the visible text it adds, or None if it carries no content at all."""
+    def feed(self, event: Event_contra) -> Content | None:
+        """Take an event; return the content it adds, or None if it carries none at all."""
         ...
 
     def finish(self) -> Completion:
@@ -76,9 +101,48 @@ class EventStream(Protocol[Event_co]):
 Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream[Event]]]]
 
 
+@dataclass(slots=True)
+class _Count:
+    """What has come so far: events, characters of content, and the usage that the meter was told of."""
+
+    meter: Callable[[Usage], None]
+    began: bool = False
+    length: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def take(self, content: Content | None, usage: Usage) -> None:
+        self.began = True
+        match content:
+            case str():
+                self.length += len(content)
+            case ThinkingDelta(text):
+                self.length += len(text)
+            case Unseen(length):
+                self.length += length
+        self.tell(usage)
+        if self.length > MAX_CONTENT:
+            raise OutputInvalid(f"given up: the answer is longer than {MAX_CONTENT} characters")
+
+    def tell(self, usage: Usage) -> None:
+        if usage != self.usage:
+            self.usage = usage
+            self.meter(usage)
+
+    def cut_off(self, usage: Usage) -> Usage | None:
+        """Count an answer that did not get whole: at least what was streamed. None when nothing ever came.
+
+        A prompt of 0 is one that the provider had not counted yet: OpenAI's do so at the very end.
+        """
+        if not self.began and usage == Usage():
+            return None
+        streamed = math.ceil(self.length / CHARACTERS_PER_TOKEN)
+        self.tell(replace(usage, output=max(usage.output, streamed)))
+        return self.usage
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Event]):
-    """One request to one model: opens the stream, drives the reader, tells the listener."""
+    """One request to one model: opens the stream, drives the reader, tells the listener and the meter."""
 
     provider: str
     model: str
@@ -86,65 +150,69 @@ class Call(Generic[Event]):
     reader: Reader[Event]
     timeouts: StreamTimeouts
     now: Callable[[], datetime] | None = None
+    meter: Callable[[Usage], None] = unmetered
 
     async def answer(self, on_event: OnEvent) -> Completion:
         """Return the whole answer; raises `ProviderError`, and whatever *on_event* raises, unchanged."""
+        count = _Count(self.meter)
+        try:
+            return await self._answer(on_event, count)
+        except BaseException as error:
+            # Also when cancelled: what was streamed by then is paid for.
+            usage = count.cut_off(self.reader.usage)
+            if isinstance(error, ProviderError):
+                error.usage = usage
+            raise
+
+    async def _answer(self, on_event: OnEvent, count: _Count) -> Completion:
         began = anyio.current_time()
-        with anyio.CancelScope(
-            deadline=began + min(self.timeouts.first_content, self.timeouts.total)
-        ) as scope:
-            async with aclosing(self._deltas(scope, began + self.timeouts.total)) as deltas:
-                async for text in deltas:
-                    await on_event(TextDelta(text))
+        first = min(self.timeouts.first_content, self.timeouts.total)
+        with anyio.CancelScope(deadline=began + first) as scope:
+            async with aclosing(self._deltas(scope, count)) as deltas:
+                async for delta in deltas:
+                    await on_event(delta)
             with self._typed():
                 return self.reader.finish()
         with self._typed():
             waited = anyio.current_time() - began
             raise ModelTimeout(f"no content for too long, given up after {waited:.1f} s")
 
-    async def _deltas(self, scope: anyio.CancelScope, end: float) -> AsyncGenerator[str, None]:
+    async def _deltas(
+        self, scope: anyio.CancelScope, count: _Count
+    ) -> AsyncGenerator[TextDelta | ThinkingDelta, None]:
+        end = anyio.current_time() + self.timeouts.total
         with self._typed():
             async with await self.open() as stream:
                 await _expect_events(stream.response)
                 async for event in stream:
-                    text = self.reader.feed(event)
-                    if text is None:
+                    content = self.reader.feed(event)
+                    count.take(content, self.reader.usage)
+                    if content is None:
                         continue
-                    if text:
-                        scope.deadline = end  # The listener's time is not the model's silence.
-                        yield text
+                    if content and not isinstance(content, Unseen):
+                        scope.deadline, shown_at = math.inf, anyio.current_time()
+                        yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
+                        end += anyio.current_time() - shown_at
                     patience = self.timeouts.idle if self.reader.writing else self.timeouts.first_content
                     scope.deadline = min(end, anyio.current_time() + patience)
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
-        """Let only `BotError` out, with the model's name and the tokens already paid for in its fields."""
+        """Let only `BotError` out, with the model's name in its fields."""
         try:
             yield
         except BotError as error:
-            self._note(error)
+            error.fields |= {"provider": self.provider, "model": self.model}
             raise
         except Exception as error:  # noqa: BLE001
             # The edge to foreign code: SDKs raise their own classes, raw httpx2 ones and plain ValueErrors.
             failure = classify(error, self.now() if self.now else None)
-            self._note(failure)
+            failure.fields |= {"provider": self.provider, "model": self.model}
             try:
                 raise failure from error
             finally:
-                del (
-                    failure
-                )  # or it and this frame keep each other, and all of the broken stream, until a collection
-
-    def _note(self, error: BotError) -> None:
-        usage = self.reader.usage
-        error.fields |= {"provider": self.provider, "model": self.model}
-        if isinstance(error, ProviderError) and usage != Usage():
-            error.fields |= {
-                "input_tokens": usage.input,
-                "output_tokens": usage.output,
-                "cache_read_tokens": usage.cache_read,
-                "cache_write_tokens": usage.cache_write,
-            }
+                # Or it and this frame keep each other, and all of the broken stream, until a collection.
+                del failure
 
 
 async def _expect_events(response: httpx2.Response) -> None:
@@ -152,8 +220,11 @@ async def _expect_events(response: httpx2.Response) -> None:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("text/html", "application/json"):
         return
-    await response.aread()
-    body = response.json() if kind == "application/json" else None
-    if isinstance(body, dict) and body.get("error"):
-        raise failure_of(Fault(response.text, body, headers=dict(response.headers)))
-    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {response.text[:200]}")
+    page = b""
+    async for piece in response.aiter_bytes():
+        page = (page + piece)[:MAX_PAGE]
+        if len(page) == MAX_PAGE:
+            break
+    if kind == "application/json" and (failure := failure_in(json.loads(page), dict(response.headers))):
+        raise failure
+    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")

@@ -5,6 +5,7 @@ A reply is a head and steps: bytes to send, or a fault. Requests are kept in ``r
 """
 
 import json
+import math
 import socket
 import struct
 from collections.abc import Callable, Iterable, Sequence
@@ -40,13 +41,21 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Flood:
+    """Send *data* without a pause, *times* times or until the client hangs up; what got out is in ``sent``."""
+
+    data: bytes
+    times: float = math.inf
+
+
+@dataclass(frozen=True)
 class Garbage:
     """Bytes in place of a status line."""
 
     data: bytes = b"\x00\xff not http\r\n\r\n"
 
 
-Step = bytes | Cut | Stall | Wait | Garbage
+Step = bytes | Cut | Stall | Wait | Flood | Garbage
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ class FakeHttp:
     """How many sockets were ever opened."""
     hung_up: int = 0
     """How many answers the client did not wait for."""
+    sent: int = 0
+    """Bytes of floods that got out, those in the sockets' buffers included."""
 
     @property
     def base_url(self) -> str:
@@ -160,6 +171,12 @@ class FakeHttp:
                 return False
             case Wait(event):
                 await event.wait()
+            case Flood(data, times):
+                framed, count = frame(data), 0
+                while count < times:
+                    await stream.send(framed)
+                    self.sent += len(framed)
+                    count += 1
             case Stall(noise, every):
                 await _until_hung_up(stream, frame(noise) if noise else b"", every)
                 self.hung_up += 1

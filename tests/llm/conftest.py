@@ -5,7 +5,7 @@ import pytest
 
 from bot.llm.http import SharedHttp
 from bot.llm.model import Request
-from threads.model import Message, Text, TextDelta, TurnEvent
+from threads.model import Message, Text, TextDelta, ThinkingDelta, TurnEvent
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,11 @@ class Listener:
     """Keeps what it hears."""
 
     heard: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
 
     async def __call__(self, event: TurnEvent) -> None:
-        assert isinstance(event, TextDelta)
-        self.heard.append(event.text)
+        assert isinstance(event, TextDelta | ThinkingDelta)
+        (self.heard if isinstance(event, TextDelta) else self.thoughts).append(event.text)
 
     @property
     def text(self) -> str:
