@@ -5,12 +5,14 @@ The hierarchy starts in `threads.errors`; the sentences that a person may read a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.llm.model import Usage
 from threads.errors import BotError, Code
-from threads.wording import FRIENDLY, UNKNOWN, code_of, first_cause
+from threads.wording import PRICE_UNKNOWN, code_of, first_cause, friendly
 
 
 class ConfigInvalid(BotError):
@@ -20,7 +22,12 @@ class ConfigInvalid(BotError):
 
 
 class ProviderError(BotError):
-    """A model call failed. ``retry_after`` is the provider's own word, in seconds."""
+    """A model call failed. ``retry_after`` is the provider's own word, in seconds.
+
+    ``usage`` is what the provider had counted by then: None when it never began to answer.
+    """
+
+    usage: Usage | None = None
 
     def __init__(
         self,
@@ -86,6 +93,10 @@ class BadRequest(ProviderError):
     code = "bad_request"
 
 
+class ThinkingRejected(BadRequest):
+    """The provider refuses reasoning of its own that is sent back: without it the same request will do."""
+
+
 class ContentPolicy(ProviderError):
     code = "content_policy"
 
@@ -100,6 +111,44 @@ class OutputInvalid(ProviderError):
     """The model answered, but with nothing that can be shown."""
 
     code = "output_invalid"
+
+
+class CapabilityMissing(BotError):
+    """A model cannot do what the thread needs; ``str(error)`` names what is missing, for people too."""
+
+    def __init__(self, code: Code, message: str, **fields: str | float | None) -> None:
+        super().__init__(message, **fields)
+        self.code = code
+
+
+class AllProvidersFailed(ProviderError):
+    """No candidate could answer. Its code is that of the last failure; ``chain`` tells what each one said."""
+
+    def __init__(self, last: ProviderError, chain: Sequence[tuple[str, ProviderError]]) -> None:
+        super().__init__(
+            "; ".join(f"{model}: {error.code}: {error}" for model, error in chain),
+            retry_after=last.retry_after,
+        )
+        self.code = last.code
+        self.chain = tuple(chain)
+        self.fields["chain"] = "; ".join(f"{model}: {error.code}" for model, error in chain)
+
+
+class BudgetExceeded(BotError):
+    """A call could cost more than is left. Amounts in USD; ``scopes`` are the limits that stand in its way."""
+
+    code = "budget_exceeded"
+
+    def __init__(self, message: str, *, scopes: Sequence[str] = (), needed_usd: float = 0.0) -> None:
+        super().__init__(message, needed_usd=needed_usd, scopes=", ".join(scopes) or None)
+        self.scopes = tuple(scopes)
+        self.needed_usd = needed_usd
+
+
+class PriceUnknown(BudgetExceeded):
+    """What a call would cost is not known, and a hard budget allows no guess."""
+
+    friendly = PRICE_UNKNOWN
 
 
 class ToolError(BotError):
@@ -160,7 +209,7 @@ def report(error: BaseException, correlation_id: str, now: datetime, **context: 
         message=f"{type(cause).__name__}: {cause}",
         recoverable=isinstance(cause, BotError) and cause.retryable,
         context={**fields, **context},
-        suggestion=FRIENDLY.get(code_of(error), UNKNOWN),
+        suggestion=friendly(error),
         timestamp=now.isoformat(timespec="milliseconds"),
         correlation_id=correlation_id,
     )

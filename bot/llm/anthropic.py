@@ -5,7 +5,7 @@ The reader takes the raw events: the SDK's own accumulator turns tool arguments 
 | event               | becomes |
 | message_start       | usage |
 | content_block_start | an open block; what is neither text nor a call is kept as it came, to be sent back |
-| content_block_delta | more of that block; text is shown at once |
+| content_block_delta | more of that block; text and readable thinking are told at once |
 | content_block_stop  | the text, if it was one, pauses |
 | message_delta       | stop reason, usage |
 | message_stop        | whole: without it the answer does not count |
@@ -13,77 +13,132 @@ The reader takes the raw events: the SDK's own accumulator turns tool arguments 
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
 from bot.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.llm.model import Completion, Request, Stop, ToolSpec, Usage
-from bot.llm.sdk import SdkModel
-from bot.llm.wire import fit, scrub, scrub_json, tool_call
-from threads.model import Block, Message, Text, Thinking, ToolCall, ToolResult
+from bot.llm.returned import OVERFLOW
+from bot.llm.sdk import ClientSettings, JsonEvent, SdkModel
+from bot.llm.stream import Content, Unseen
+from bot.llm.wire import completion, fit, scrub, scrub_json, tool_call
+from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
     from anthropic.types import (
         ContentBlockParam,
-        MessageDeltaUsage,
+        JSONOutputFormatParam,
         MessageParam,
-        RawContentBlockDelta,
-        RawMessageStreamEvent,
+        TextBlockParam,
         ToolParam,
     )
-    from anthropic.types import Usage as StartUsage
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What a tool call's id may be; anything else is a 400 (the API's own pattern)."""
 
+ADAPTIVE = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-(\d+)(?:[-.](\d{1,2})(?!\d))?")
+"""Names of the models that know adaptive thinking, from version 4.6 on."""
 
-class AnthropicModel(SdkModel["AsyncAnthropic", "RawMessageStreamEvent"]):
+Lifetime = Literal["5m", "1h"]
+
+
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
     """One Claude model."""
 
-    def _build(self, api_key: str) -> AsyncAnthropic:
+    def _make(self, settings: ClientSettings) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic  # noqa: PLC0415
 
-        from bot.llm.http import socket_timeout  # noqa: PLC0415
+        return AsyncAnthropic(**settings, open_telemetry=False)
 
-        return AsyncAnthropic(
-            api_key=api_key,
-            base_url=self._base_url,
-            http_client=self._http(),
-            timeout=socket_timeout(self._timeouts),
-            max_retries=0,
-            open_telemetry=False,
+    async def _post(self, client: AsyncAnthropic, body: dict[str, object]) -> AsyncStream[JsonEvent]:
+        from anthropic import AsyncStream  # noqa: PLC0415
+
+        stream: AsyncStream[Any] = await client.post(
+            "/v1/messages", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
         )
+        return stream
 
-    async def _open(self, client: AsyncAnthropic, request: Request) -> AsyncStream[RawMessageStreamEvent]:
-        from anthropic import omit  # noqa: PLC0415
-
-        return await client.messages.create(
-            model=self._model,
-            max_tokens=request.max_tokens,
-            system=scrub(request.system) or omit,
-            messages=to_wire(request.messages, self.name),
-            tools=tools_to_wire(request.tools) or omit,
-            # Without a key the call is one of a kind: writing its prompt to the cache would only cost.
-            cache_control={"type": "ephemeral"} if request.cache_key else omit,
-            stream=True,
-        )
+    def _body(self, request: Request) -> dict[str, object]:
+        # Without a key the call is one of a kind: writing its prompt to the cache would only cost.
+        cached = bool(request.cache_key)
+        body: dict[str, object] = {"model": self._model, "max_tokens": request.max_tokens, "stream": True}
+        if thinks(self._model):
+            body["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if output := _format(request.output_schema):
+            body["output_config"] = {"format": output}
+        if request.tools:
+            body["tools"] = tools_to_wire(request.tools)
+            if request.tool_choice == "none":
+                body["tool_choice"] = {"type": "none"}
+        if request.system.strip():
+            body["system"] = system_to_wire(request.system, cached=cached)
+        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self._vision)
+        return body
 
     def _reader(self) -> MessagesReader:
         return MessagesReader(self.name)
 
 
-def to_wire(messages: Sequence[Message], model: str) -> list[MessageParam]:
-    """Return the conversation in the form of the Messages API."""
-    wire = [
-        {"role": message.role, "content": [_block_to_wire(block) for block in message.blocks]}
-        for message in fit(messages, model, IDS)
-    ]
+def thinks(model: str) -> bool:
+    """Say whether *model* takes ``thinking: adaptive``; others refuse it, or are not Anthropic's."""
+    found = ADAPTIVE.search(model)
+    return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
+
+
+def system_to_wire(system: str, *, cached: bool) -> list[TextBlockParam]:
+    block: TextBlockParam = {"type": "text", "text": scrub(system)}
+    if cached:
+        block["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    return [block]
+
+
+def to_wire(
+    messages: Sequence[Message], model: str, *, cached: bool = False, vision: bool = True
+) -> list[MessageParam]:
+    """Return the conversation in the form of the Messages API, marked for the cache if *cached*."""
+    fitted = fit(messages, model, IDS, vision=vision)
+    lifetimes = marks(fitted) if cached else {}
+    wire = []
+    for place, message in enumerate(fitted):
+        content: list[Mapping[str, object]] = [_block_to_wire(block) for block in message.blocks]
+        if lifetime := lifetimes.get(place):
+            content[-1] = {**content[-1], "cache_control": {"type": "ephemeral", "ttl": lifetime}}
+        wire.append({"role": message.role, "content": content})
     return cast("list[MessageParam]", wire)
+
+
+def marks(messages: Sequence[Message]) -> dict[int, Lifetime]:
+    """Return which user entries end a cached prefix, and for how long it is kept; three at most, 1 h first.
+
+    What people said, the newest and the one before it, is kept for the slow pace of a chat. Inside a tool loop the
+    newest results are kept for its quick one, and those before them take the place of the older person: the
+    provider finds a prefix again at a mark, or at most 20 blocks before one.
+    """
+    users = [place for place, message in enumerate(messages) if message.role == "user"]
+    people = [
+        place for place in users if not all(isinstance(block, ToolResult) for block in messages[place].blocks)
+    ]
+    since = users[users.index(people[-1]) + 1 :] if people else users
+    loop: dict[int, Lifetime] = dict.fromkeys(since[-2:], "5m")
+    return {**dict.fromkeys(people[-1:] if len(loop) == 2 else people[-2:], "1h"), **loop}
+
+
+def _format(schema: dict[str, JsonValue] | None) -> JSONOutputFormatParam | None:
+    """Return the hint at an answer's form, or none where the API has no words for it: the answer is judged anyway."""
+    from anthropic import transform_schema  # noqa: PLC0415
+
+    if schema is None:
+        return None
+    try:
+        return {"type": "json_schema", "schema": transform_schema(schema)}
+    except (TypeError, ValueError):
+        return None
 
 
 def _block_to_wire(block: Block) -> ContentBlockParam:
@@ -94,8 +149,12 @@ def _block_to_wire(block: Block) -> ContentBlockParam:
             return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
         case ToolResult(call_id, content, is_error):
             return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
-        case Thinking():
-            return cast("ContentBlockParam", block.raw)
+        case Image(_, media_type, data):
+            encoded = base64.b64encode(data).decode()
+            source = {"type": "base64", "media_type": media_type, "data": encoded}
+            return cast("ContentBlockParam", {"type": "image", "source": source})
+        case Thinking(raw=raw):
+            return cast("ContentBlockParam", raw)
         case _:
             assert_never(block)
 
@@ -115,6 +174,16 @@ class _Open:
     parts: list[str] = field(default_factory=list)
 
 
+_STOPS: dict[str, Stop] = {"max_tokens": "length", "pause_turn": "pause"}
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "ephemeral_1h_input_tokens",
+)
+
+
 class MessagesReader:
     """The state machine of the table above: pure, one answer long."""
 
@@ -126,93 +195,73 @@ class MessagesReader:
         self._refusal = ""
         self._whole = False
         self.writing = False
+        self.usage = Usage()
 
-    @property
-    def usage(self) -> Usage:
-        count = self._counts.get
-        return Usage(
-            input=count("input_tokens", 0),
-            output=count("output_tokens", 0),
-            cache_read=count("cache_read_input_tokens", 0),
-            cache_write=count("cache_creation_input_tokens", 0),
-        )
-
-    def feed(self, event: RawMessageStreamEvent) -> str | None:
-        match event.type:
+    def feed(self, event: JsonEvent) -> Content | None:
+        match event["type"]:
             case "content_block_delta":
-                return self._extend(self._blocks[event.index], event.delta)
+                return self._extend(self._blocks[event["index"]], event["delta"])
             case "content_block_start":
-                block = event.content_block
-                self._blocks[event.index] = _Open(cast("dict[str, JsonValue]", block.to_dict(mode="json")))
-                return self._show(block.text) if block.type == "text" else ""
+                block = event["content_block"]
+                self._blocks[event["index"]] = _Open(block)
+                return self._show(block["text"]) if block["type"] == "text" else Unseen(0)
             case "content_block_stop":
                 self.writing = False
-                return ""
+                return Unseen(0)
             case "message_start":
-                self._count(event.message.usage)
+                self._count(event["message"].get("usage"))
             case "message_delta":
-                self._stop = event.delta.stop_reason
-                if details := event.delta.stop_details:
-                    self._refusal = details.category or ""
-                self._count(event.usage)
+                delta = event["delta"]
+                self._stop = delta.get("stop_reason")
+                self._refusal = (delta.get("stop_details") or {}).get("category") or ""
+                self._count(event.get("usage"))
             case "message_stop":
                 self._whole = True
         return None
 
-    def _extend(self, block: _Open, delta: RawContentBlockDelta) -> str | None:
-        match delta.type:
+    def _extend(self, block: _Open, delta: JsonEvent) -> Content | None:
+        match delta["type"]:
             case "text_delta":
-                block.parts.append(delta.text)
-                return self._show(delta.text)
+                block.parts.append(delta["text"])
+                return self._show(delta["text"])
             case "input_json_delta":
-                block.parts.append(delta.partial_json)
-                return "" if delta.partial_json else None
+                block.parts.append(delta["partial_json"])
+                return Unseen(len(delta["partial_json"])) if delta["partial_json"] else None
             case "thinking_delta":
-                block.parts.append(delta.thinking)
-                return "" if delta.thinking else None
+                block.parts.append(delta["thinking"])
+                return ThinkingDelta(scrub(delta["thinking"])) if delta["thinking"] else None
             case "signature_delta":
-                block.raw["signature"] = delta.signature
-                return ""
-            case "citations_delta":
-                return ""
+                block.raw["signature"] = delta["signature"]
+                return Unseen(len(delta["signature"]))
+        return Unseen(0)
 
     def _show(self, text: str) -> str | None:
         self.writing = self.writing or bool(text)
         return scrub(text) or None
 
-    def _count(self, usage: StartUsage | MessageDeltaUsage) -> None:
+    def _count(self, usage: JsonEvent | None) -> None:
         """Later counts replace earlier ones, but a null says nothing."""
-        for name in (
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-        ):
-            if (count := getattr(usage, name, None)) is not None:
-                self._counts[name] = count
+        given = usage or {}
+        for counts in (given, given.get("cache_creation") or {}):
+            self._counts |= {name: counts[name] for name in _COUNTS if counts.get(name) is not None}
+        count_of = self._counts.get
+        self.usage = Usage(
+            input=count_of("input_tokens", 0),
+            output=count_of("output_tokens", 0),
+            cache_read=count_of("cache_read_input_tokens", 0),
+            cache_write=count_of("cache_creation_input_tokens", 0),
+            cache_write_1h=count_of("ephemeral_1h_input_tokens", 0),
+        )
 
     def finish(self) -> Completion:
         if not self._whole or self._stop is None:
             raise ModelUnavailable("the stream ended without its message_stop")
         if self._stop == "refusal":
             raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
-        if self._stop == "model_context_window_exceeded":
+        if self._stop == OVERFLOW:
             raise ContextOverflow("the context window was used up while answering")
         blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
-        blocks = [block for block in blocks if not isinstance(block, Text) or block.text]
-        stop: Stop
-        match self._stop:
-            case "max_tokens":
-                # A call may have been cut off here, and what is left of it may still parse: none of them is run.
-                blocks = [block for block in blocks if not isinstance(block, ToolCall)]
-                stop = "length"
-            case "pause_turn":
-                stop = "pause"
-            case _:
-                stop = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end"
-        if not blocks and stop != "length":
-            raise ModelUnavailable(f"an empty answer, stop reason {self._stop}")
-        return Completion(Message("assistant", tuple(blocks), model=self._model), self.usage, stop)
+        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))
 
     def _close(self, block: _Open) -> Block:
         raw, written = block.raw, "".join(block.parts)

@@ -1,14 +1,14 @@
-"""The one thing the agent knows about language models."""
+"""The one thing the agent knows about language models: values, and the Protocol of whatever completes a request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
-from threads.model import Message, OnEvent
+from threads.model import Message, OnEvent, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +22,56 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call. The prompt is ``input`` (uncached) + ``cache_read`` + ``cache_write``.
+
+    ``cache_write_1h`` is the part of ``cache_write`` that is kept for an hour, which some providers charge more for.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+
+    @property
+    def prompt(self) -> int:
+        return self.input + self.cache_read + self.cache_write
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.cache_write_1h + other.cache_write_1h,
+        )
+
+
+def unmetered(usage: Usage) -> None:
+    """Count nothing: the meter of a request that nobody pays for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls."""
+    """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls.
+
+    ``tool_choice`` "none" keeps the tools in the prompt, and so in the cached prefix, but forbids their use.
+    ``output_schema`` is a JSON Schema that the answer's text should follow. ``meter`` is told the usage so far
+    whenever the provider reports it, so that a call that is cut off is counted too. ``last_resort`` is false when
+    another model can be asked instead: then an open circuit is a failure at once, not a wait.
+    """
 
     system: str
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     max_tokens: int = 8192
     cache_key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call. The prompt is ``input`` (uncached) + ``cache_read`` + ``cache_write``."""
-
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
+    tool_choice: Literal["auto", "none"] = "auto"
+    output_schema: dict[str, JsonValue] | None = None
+    temperature: float | None = None
+    meter: Callable[[Usage], None] = unmetered
+    last_resort: bool = True
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]
@@ -69,3 +101,48 @@ class Model(Protocol):
         An adapter translates and classifies; it never retries, waits or logs. A wrapper may do one of these.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of a model before it is asked. ``context_window`` is in tokens; None is unknown."""
+
+    name: str
+    tools: bool = True
+    vision: bool = True
+    streaming: bool = True
+    context_window: int | None = None
+
+
+class KnownModel(Model, Protocol):
+    """A model of which something is known before it is asked."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What the model that is asked next can do."""
+        ...
+
+
+class TurnModel(KnownModel, Protocol):
+    """The model of one turn: it knows which candidate answers, and what the turn has used."""
+
+    @property
+    def usage(self) -> Usage:
+        """All calls of this turn together, failed ones included."""
+        ...
+
+    @property
+    def spent_usd(self) -> float | None:
+        """What they cost; None when a price is not known."""
+        ...
+
+
+class Models(Protocol):
+    """Where turns get their model from."""
+
+    @property
+    def name(self) -> str:
+        """The model that is asked when a thread has chosen none: ``provider/model``."""
+        ...
+
+    async def for_turn(self, turn: Turn) -> TurnModel: ...

@@ -103,7 +103,8 @@ def _reply(text: str, request: Request) -> Text | ToolCall:
 
 def _use(intent: str, rest: str, request: Request) -> Text | ToolCall:
     tool, names = INTENTS[intent]
-    spec = next((spec for spec in request.tools if spec.name == tool), None)
+    allowed = request.tools if request.tool_choice == "auto" else ()
+    spec = next((spec for spec in allowed if spec.name == tool), None)
     if spec is None:
         return Text(f"I have no tool `{tool}` here, so I cannot do that. {WHAT}")
     if tool == "list_files" and rest in FILES:

@@ -2,7 +2,7 @@
 
 | in a chunk          | becomes |
 | delta.content       | text, shown at once |
-| delta.reasoning…    | thinking, sent back under the very name it came by |
+| delta.reasoning…    | thinking, told at once, and sent back under the very name it came by |
 | delta.tool_calls    | more of a call |
 | delta.refusal       | the reason of a refusal |
 | finish_reason       | whole: without it the answer does not count |
@@ -15,26 +15,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.errors import ContentPolicy, ModelUnavailable
+from bot.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.llm.classify import Fault, failure_of
-from bot.llm.model import Completion, Request, Stop, ToolSpec, Usage
-from bot.llm.sdk import SdkModel
-from bot.llm.wire import dump_json, fit, scrub, tool_call
-from threads.model import Block, Message, Text, Thinking, ToolCall
+from bot.llm.model import Completion, Request, ToolSpec, Usage
+from bot.llm.openai_sdk import OpenAIModel
+from bot.llm.returned import BROKEN_OFF, OVERFLOW
+from bot.llm.sdk import JsonEvent
+from bot.llm.stream import Content, Unseen
+from bot.llm.wire import completion, data_url, dump_json, fit, scrub, tool_call
+from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
-    from openai.types import CompletionUsage
-    from openai.types.chat import (
-        ChatCompletionChunk,
-        ChatCompletionFunctionToolParam,
-        ChatCompletionMessageParam,
-    )
-    from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """What a call's id may be: the API refuses more than 40 characters."""
@@ -42,55 +39,50 @@ IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 """The names under which servers stream thinking; the API itself has none."""
 
-BROKEN_OFF = ("error", "abort", "network_error", "insufficient_system_resource")
-"""Finish reasons of OpenRouter, vLLM, Z.ai and DeepSeek for an answer that failed midway."""
 
-
-class OpenAIChatModel(SdkModel["AsyncOpenAI", "ChatCompletionChunk"]):
+class OpenAIChatModel(OpenAIModel):
     """One model of an OpenAI-compatible server; without a key a placeholder is sent, as the SDK wants one."""
 
+    path = "/chat/completions"
     no_key = "none"
 
-    def _build(self, api_key: str) -> AsyncOpenAI:
-        from openai import AsyncOpenAI  # noqa: PLC0415
-
-        from bot.llm.http import socket_timeout  # noqa: PLC0415
-
-        return AsyncOpenAI(
-            api_key=api_key,
-            base_url=self._base_url,
-            http_client=self._http(),
-            timeout=socket_timeout(self._timeouts),
-            max_retries=0,
-        )
-
-    async def _open(self, client: AsyncOpenAI, request: Request) -> AsyncStream[ChatCompletionChunk]:
-        from openai import omit  # noqa: PLC0415
-
-        return await client.chat.completions.create(
-            model=self._model,
-            max_tokens=request.max_tokens,
-            messages=to_wire(request.system, request.messages, self.name),
-            tools=tools_to_wire(request.tools) or omit,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
+    def _body(self, request: Request) -> dict[str, object]:
+        body: dict[str, object] = {
+            "model": self._model,
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if (schema := request.output_schema) is not None:
+            form = {"name": "answer", "schema": schema, "strict": False}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if request.tools:
+            body["tools"] = tools_to_wire(request.tools)
+            if request.tool_choice == "none":
+                body["tool_choice"] = "none"
+        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self._vision)
+        return body
 
     def _reader(self) -> ChatReader:
         return ChatReader(self.name)
 
 
-def to_wire(system: str, messages: Sequence[Message], model: str) -> list[ChatCompletionMessageParam]:
+def to_wire(
+    system: str, messages: Sequence[Message], model: str, *, vision: bool = True
+) -> list[ChatCompletionMessageParam]:
     """Return the conversation in the form of Chat Completions: results are messages of their own."""
     wire: list[dict[str, object]] = [{"role": "system", "content": scrub(system)}] if system.strip() else []
-    for message in fit(messages, model, IDS):
+    for message in fit(messages, model, IDS, vision=vision):
         wire += [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
             for result in message.results
         ]
         said: dict[str, object] = {}
-        if text := "\n\n".join(block.text for block in message.blocks if isinstance(block, Text)):
-            said["content"] = text
+        if parts := _parts(message.blocks):
+            # Text alone is a string, as servers that know no parts want it.
+            said["content"] = parts if len(parts) > 1 or "text" not in parts[0] else parts[0]["text"]
         for block in message.blocks:
             if isinstance(block, Thinking):
                 said |= block.raw
@@ -99,6 +91,23 @@ def to_wire(system: str, messages: Sequence[Message], model: str) -> list[ChatCo
         if said:
             wire.append({"role": message.role, **said})
     return cast("list[ChatCompletionMessageParam]", wire)
+
+
+def _parts(blocks: Sequence[Block]) -> list[dict[str, object]]:
+    """Return texts, those beside each other as one, and pictures."""
+    parts: list[dict[str, object]] = []
+    seen = (block for block in blocks if isinstance(block, Text | Image))
+    for kind, some in groupby(seen, key=lambda block: block.type):
+        match kind:
+            case "text":
+                text = "\n\n".join(block.text for block in some if isinstance(block, Text))
+                parts.append({"type": "text", "text": text})
+            case "image":
+                pictures = [data_url(block) for block in some if isinstance(block, Image)]
+                parts += [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
+            case _:
+                assert_never(kind)
+    return parts
 
 
 def _call_to_wire(call: ToolCall) -> dict[str, object]:
@@ -141,62 +150,65 @@ class ChatReader:
         self.writing = False
         self.usage = Usage()
 
-    def feed(self, event: ChatCompletionChunk) -> str | None:
-        if event.usage:
-            self.usage = usage_of(event.usage)
-        if error := (event.model_extra or {}).get("error"):
+    def feed(self, event: JsonEvent) -> Content | None:
+        if usage := event.get("usage"):
+            self.usage = usage_of(usage)
+        if error := event.get("error"):
             raise failure_of(Fault(str(error), {"error": error}))
-        if not event.choices:
+        if not (choices := event.get("choices")):
             return None
-        choice = event.choices[0]
-        self._reason = choice.finish_reason or self._reason
-        return self._extend(choice.delta) if choice.delta else None
+        self._reason = choices[0].get("finish_reason") or self._reason
+        return self._extend(choices[0].get("delta") or {})
 
-    def _extend(self, delta: ChoiceDelta) -> str | None:
-        alive = False
-        extra = delta.model_extra or {}
-        if name := next((name for name in REASONING if extra.get(name)), None):
-            self._thinking.setdefault(name, []).append(str(extra[name]))
-            alive = True
-        if delta.refusal:
-            self._refusal += delta.refusal
-            alive = True
-        for call in delta.tool_calls or ():
-            self._extend_call(call)
+    def _extend(self, delta: JsonEvent) -> Content | None:
+        refusal = delta.get("refusal") or ""
+        self._refusal += refusal
+        unseen = len(refusal)
+        for call in delta.get("tool_calls") or ():
+            unseen += self._extend_call(call)
             self.writing = False
-            alive = True
-        if not delta.content:
-            return "" if alive else None
-        self._text.append(delta.content)
+        thought = self._think(delta)
+        if not (text := delta.get("content")):
+            return ThinkingDelta(scrub(thought)) if thought else Unseen(unseen) if unseen else None
+        self._text.append(text)
         self.writing = True
-        return scrub(delta.content)
+        return scrub(text)
 
-    def _extend_call(self, delta: ChoiceDeltaToolCall) -> None:
-        """Add to the call it belongs to; some servers give all calls of an answer the index 0, or none at all."""
-        index = delta.index or 0
+    def _think(self, delta: JsonEvent) -> str:
+        name = next((name for name in REASONING if delta.get(name)), None)
+        if name is None:
+            return ""
+        thought = str(delta[name])
+        self._thinking.setdefault(name, []).append(thought)
+        return thought
+
+    def _extend_call(self, delta: JsonEvent) -> int:
+        """Add to the call it belongs to; some servers give all calls of an answer the index 0, or none at all.
+
+        Returns how many characters, at least 1: the call itself is a sign of life.
+        """
+        index, call_id = delta.get("index") or 0, delta.get("id") or ""
         call = next((call for call in reversed(self._calls) if call.index == index), None)
-        if call is None or (delta.id and call.id and delta.id != call.id):
+        if call is None or (call_id and call.id and call_id != call.id):
             call = _OpenCall(index)
             self._calls.append(call)
-        call.id = delta.id or call.id
-        if delta.function:
-            call.name += delta.function.name or ""
-            call.parts.append(delta.function.arguments or "")
+        call.id = call_id or call.id
+        function = delta.get("function") or {}
+        name, arguments = function.get("name") or "", function.get("arguments") or ""
+        call.name += name
+        call.parts.append(arguments)
+        return max(1, len(name) + len(arguments))
 
     def finish(self) -> Completion:
         if self._reason is None or self._reason in BROKEN_OFF:
             raise ModelUnavailable(f"the stream ended without its finish_reason ({self._reason or 'none'})")
         if self._refusal or self._reason == "content_filter":
             raise ContentPolicy(f"refused: {self._refusal or 'content filter'}")
-        blocks = list(self._close())
-        stop: Stop = "tool_calls" if any(isinstance(block, ToolCall) for block in blocks) else "end"
-        if self._reason == "length":
-            # A call may have been cut off here, and what is left of it may still parse: none of them is run.
-            blocks = [block for block in blocks if not isinstance(block, ToolCall)]
-            stop = "length"
-        if not blocks and stop != "length":
-            raise ModelUnavailable(f"an empty answer, finish reason {self._reason}")
-        return Completion(Message("assistant", tuple(blocks), model=self._model), self.usage, stop)
+        if self._reason == OVERFLOW:
+            raise ContextOverflow("the context window was used up while answering")
+        return completion(
+            self._model, self._close(), self.usage, "length" if self._reason == "length" else "end"
+        )
 
     def _close(self) -> Iterator[Block]:
         for name, parts in self._thinking.items():
@@ -209,14 +221,13 @@ class ChatReader:
             yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
 
 
-def usage_of(usage: CompletionUsage) -> Usage:
+def usage_of(usage: JsonEvent) -> Usage:
     """Return the counts; the API's prompt includes what was read from and written to the cache."""
-    details = usage.prompt_tokens_details
-    read = (details.cached_tokens if details else None) or 0
-    write = (details.cache_write_tokens if details else None) or 0
+    details = usage.get("prompt_tokens_details") or {}
+    read, write = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
     return Usage(
-        input=max(0, (usage.prompt_tokens or 0) - read - write),
-        output=usage.completion_tokens or 0,
+        input=max(0, (usage.get("prompt_tokens") or 0) - read - write),
+        output=usage.get("completion_tokens") or 0,
         cache_read=read,
         cache_write=write,
     )

@@ -6,6 +6,7 @@ wire form of the shorter one, byte for byte: the providers' prompt caches live o
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections import defaultdict, deque
@@ -15,34 +16,52 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from threads.model import Block, Message, Text, Thinking, ToolCall, ToolResult
+from bot.errors import ModelUnavailable
+from bot.llm.model import Completion, Stop, Usage
+from threads.model import Block, Image, Message, Text, Thinking, ToolCall, ToolResult
 
 EMPTY = "(empty)"
 """Stands where there is nothing to send: providers refuse blank text, and a turn cannot be left out."""
 
+PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The media types that every provider takes."""
+
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+"""What no tool's name may hold: a model that made one up would poison its thread."""
+
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning", None)
 
 
-def fit(messages: Sequence[Message], model: str, ids: re.Pattern[str]) -> list[Message]:
+def fit(
+    messages: Sequence[Message], model: str, ids: re.Pattern[str], *, vision: bool = True
+) -> list[Message]:
     """Return the conversation as *model* may be sent it; roles alternate, every text is non-blank Unicode.
 
     Results stand before texts in a user entry; thinking is only what *model* itself wrote; call ids match *ids*
-    and are unique, the same for a call and its result. Expects that ``repair`` ran: each call has its result.
+    and are unique, the same for a call and its result; pictures are at hand and of people, or words in their place.
+    Expects that ``repair`` ran: each call has its result.
     """
-    cleaned = (replace(message, blocks=tuple(_clean(message, model))) for message in messages)
-    kept = (message for message in _rename(cleaned, ids) if message.blocks or message.role == "user")
+    cleaned = (replace(message, blocks=tuple(_clean(message, model, vision))) for message in messages)
+    named = (_filled(message) for message in _rename(cleaned, ids))
+    kept = (message for message in named if message.blocks)
     return [_join(entries) for _, entries in groupby(kept, key=lambda message: message.role)]
+
+
+def _filled(message: Message) -> Message:
+    """Give a user entry with nothing to send its words by itself, whatever may join it later."""
+    if message.blocks or message.role == "assistant":
+        return message
+    return replace(message, blocks=(Text(EMPTY),))
 
 
 def _join(entries: Iterable[Message]) -> Message:
     entries = list(entries)
     blocks = [block for entry in entries for block in entry.blocks]
-    if entries[0].role == "user":
-        blocks.sort(key=lambda block: not isinstance(block, ToolResult))
-    return Message(entries[0].role, tuple(blocks) or (Text(EMPTY),))
+    blocks.sort(key=lambda block: not isinstance(block, ToolResult))
+    return Message(entries[0].role, tuple(blocks))
 
 
-def _clean(message: Message, model: str) -> Iterator[Block]:
+def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
     blocks = [block for block in message.blocks if _may_be_sent(block, model)]
     while blocks and isinstance(last := blocks[-1], Thinking) and last.raw.get("type") in _THOUGHTS:
         blocks.pop()  # Providers refuse reasoning that nothing follows, as a cut-off answer leaves it.
@@ -53,7 +72,12 @@ def _clean(message: Message, model: str) -> Iterator[Block]:
             case ToolResult(_, content):
                 yield replace(block, content=scrub(content) if content.strip() else EMPTY)
             case ToolCall(_, name, arguments):
-                yield replace(block, name=scrub(name), arguments=scrub_json(arguments))
+                yield replace(
+                    block, name=_NO_NAME.sub("_", name)[:64] or "_", arguments=scrub_json(arguments)
+                )
+            case Image(file, media_type, data):
+                seen = vision and data and media_type in PICTURES and message.role == "user"
+                yield block if seen else Text(scrub(f"(a picture that cannot be shown here: {file})"))
             case Thinking():
                 yield block
 
@@ -92,6 +116,21 @@ def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Messa
         yield replace(message, blocks=tuple(blocks))
 
 
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
+
+
+def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) -> Completion:
+    """Return a whole answer. *stop* is "end" also for an answer with calls; raises when there is nothing in it."""
+    # Under "length" a call may have been cut off, and what is left of it may still parse: none of them is run.
+    unwanted = (ToolCall,) if stop == "length" else ()
+    kept = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
+    if not kept and stop != "length":
+        raise ModelUnavailable("an empty answer")
+    message = Message("assistant", kept, model=model)
+    return Completion(message, usage, "tool_calls" if stop == "end" and message.calls else stop)
+
+
 def scrub(text: str) -> str:
     """Join surrogate pairs and replace lone halves, which no provider, file or platform can take."""
     try:
@@ -116,6 +155,12 @@ def dump_json(value: dict[str, JsonValue]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def load_json(text: str) -> JsonValue:
+    """Read JSON strictly; raises ValueError, also for numbers that are none, or RecursionError."""
+    value: JsonValue = json.loads(text, parse_constant=_refuse)
+    return value
+
+
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
@@ -123,7 +168,7 @@ def _refuse(constant: str) -> None:
 def tool_call(call_id: str, name: str, raw: str) -> ToolCall:
     """Read a call's arguments, strictly and once. Blank means none; no JSON object means ``malformed``."""
     try:
-        arguments = json.loads(raw, parse_constant=_refuse) if raw.strip() else {}
+        arguments = load_json(raw) if raw.strip() else {}
     except (ValueError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):

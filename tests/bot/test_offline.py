@@ -157,6 +157,15 @@ def test_it_says_how_to_connect_a_real_model(text: str) -> None:
         assert word in asked(text).text
 
 
+async def test_it_uses_no_tool_when_none_may_be_used() -> None:
+    async def unheard(event: TurnEvent) -> None: ...
+
+    request = Request("", [user("list")], TOOLS, tool_choice="none")
+    completion = await OfflineModel().complete(request, unheard)
+    assert completion.stop == "end"
+    assert "no tool" in completion.message.text
+
+
 async def test_it_streams_words_that_add_up_to_the_answer() -> None:
     events: list[TurnEvent] = []
 

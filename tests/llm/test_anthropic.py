@@ -1,3 +1,4 @@
+import gc
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from bot.errors import (
     RateLimited,
     UnknownFailure,
 )
-from bot.llm.anthropic import AnthropicModel
+from bot.llm.anthropic import AnthropicModel, thinks
 from bot.llm.http import SharedHttp
 from bot.llm.model import ToolSpec, Usage
 from bot.llm.stream import StreamTimeouts
@@ -40,6 +41,7 @@ from threads.model import Message, Thinking, ToolCall, ToolResult
 pytestmark = pytest.mark.anyio
 
 HELLO = answer(Text("Hello, world"))
+HOUR = {"type": "ephemeral", "ttl": "1h"}
 SHOWN = 5
 """Steps of `HELLO` up to the second of its three text deltas."""
 
@@ -72,9 +74,8 @@ async def test_the_request_carries_system_tools_and_the_cache_marker(http, liste
         "model": "claude-fake",
         "max_tokens": 99,
         "stream": True,
-        "system": "Be brief.",
-        "cache_control": {"type": "ephemeral"},
-        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": HOUR}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": HOUR}]}],
         "tools": [{"name": "look", "description": "Looks.", "input_schema": tool.parameters}],
     }
 
@@ -82,7 +83,7 @@ async def test_the_request_carries_system_tools_and_the_cache_marker(http, liste
 async def test_a_call_without_a_cache_key_writes_no_cache(http, listener):
     async with FakeAnthropic([HELLO]) as fake:
         await claude(fake, http).complete(ask(), listener)
-    assert "cache_control" not in fake.requests[0].json
+    assert "cache_control" not in str(fake.requests[0].json)
 
 
 async def test_a_tool_call_and_its_result_go_back_as_the_api_wants_them(http, listener):
@@ -132,6 +133,66 @@ async def test_thinking_goes_back_only_to_the_model_that_wrote_it(http, listener
     thinking = {"type": "thinking", "thinking": "", "signature": "only a signature"}
     assert same == [thinking, redacted, {"type": "text", "text": "Hi."}]
     assert other == [{"type": "text", "text": "Hi."}]
+
+
+async def test_readable_thinking_is_told_and_empty_thinking_is_not(http, listener):
+    async with FakeAnthropic([answer(Think("hm so"), Think(""), Text("Hi."))]) as fake:
+        await claude(fake, http).complete(ask(), listener)
+    assert listener.thoughts == ["hm ", "so"]
+    assert listener.text == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    {
+        "claude-opus-4-6": True,
+        "claude-sonnet-4.6": True,
+        "claude-opus-5-5": True,
+        "claude-fable-5-1": True,
+        "claude-mythos-5": True,
+        "claude-haiku-10-1-20270101": True,
+        "anthropic.claude-opus-5-5-v1:0": True,
+        "claude-sonnet-4-5-20250929": False,
+        "claude-sonnet-4-20250514": False,
+        "claude-3-7-sonnet-latest": False,
+        "qwen3-coder": False,
+    }.items(),
+)
+def test_only_a_model_that_knows_adaptive_thinking_is_asked_for_it(model, asked):
+    assert thinks(model) is asked
+
+
+async def test_thinking_is_asked_for_in_words_that_may_be_shown(http, listener):
+    async with FakeAnthropic([HELLO] * 2) as fake:
+        await claude(fake, http, model="claude-opus-5-5").complete(ask(), listener)
+        await claude(fake, http, model="qwen3").complete(ask(), listener)
+    assert fake.requests[0].json["thinking"] == {"type": "adaptive", "display": "summarized"}
+    assert "thinking" not in fake.requests[1].json
+
+
+async def test_forbidden_tools_stay_in_the_prompt_and_a_temperature_is_never_sent(http, listener):
+    tool = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+    async with FakeAnthropic([HELLO] * 2) as fake:
+        model = claude(fake, http)
+        await model.complete(ask(tools=[tool], tool_choice="none", temperature=0.5), listener)
+        await model.complete(ask(tool_choice="none"), listener)
+    first, second = (seen.json for seen in fake.requests)
+    assert (first["tool_choice"], first["tools"][0]["name"]) == ({"type": "none"}, "look")
+    assert "temperature" not in first
+    assert not {"tools", "tool_choice"} & set(second)
+
+
+async def test_a_schema_is_sent_as_far_as_the_api_has_words_for_it(http, listener):
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
+    async with FakeAnthropic([HELLO] * 2) as fake:
+        model = claude(fake, http)
+        await model.complete(ask(output_schema=schema), listener)
+        await model.complete(ask(output_schema={"not": {"type": "null"}}), listener)
+    sent = fake.requests[0].json["output_config"]["format"]
+    assert sent["type"] == "json_schema"
+    assert sent["schema"]["additionalProperties"] is False
+    assert "minimum" not in sent["schema"]["properties"]["n"]
+    assert "output_config" not in fake.requests[1].json
 
 
 @pytest.mark.parametrize("raw", ['{"a": ', "[1]", "7", '{"a": NaN}', "{} trailing", "[" * 5000])
@@ -188,18 +249,20 @@ async def test_nulls_do_not_erase_usage_and_later_counts_win(http, listener):
     assert done.usage == Usage(input=12, output=40)
 
 
+async def test_what_is_written_to_the_cache_for_an_hour_is_counted_apart(http, listener):
+    split = {"ephemeral_1h_input_tokens": 20, "ephemeral_5m_input_tokens": 3}
+    usage = {"input_tokens": 1, "cache_creation_input_tokens": 23, "cache_creation": split}
+    async with FakeAnthropic([answer(Text("x"), usage=usage)]) as fake:
+        done = await claude(fake, http).complete(ask(), listener)
+    assert done.usage == Usage(input=1, output=7, cache_write=23, cache_write_1h=20)
+
+
 async def test_a_failed_answer_reports_what_it_cost_and_whose_it_was(http, listener):
     async with FakeAnthropic([HELLO.keep(SHOWN)]) as fake:
         with pytest.raises(ModelUnavailable) as caught:
             await claude(fake, http).complete(ask(), listener)
-    assert caught.value.fields == {
-        "provider": "anthropic",
-        "model": "claude-fake",
-        "input_tokens": 10,
-        "output_tokens": 1,
-        "cache_read_tokens": 5,
-        "cache_write_tokens": 3,
-    }
+    assert caught.value.fields == {"provider": "anthropic", "model": "claude-fake"}
+    assert caught.value.usage == Usage(input=10, output=3, cache_read=5, cache_write=3)
 
 
 STREAM_FAULTS = {
@@ -405,6 +468,12 @@ async def test_trailing_thoughts_of_a_cut_off_answer_are_not_sent_back(http, lis
         await claude(fake, http).complete(ask(user("a"), cut_off, user("b")), listener)
     texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert fake.requests[0].json["messages"] == [{"role": "user", "content": texts}]
+
+
+async def test_the_first_call_leaves_the_garbage_collector_on(http, listener):
+    async with FakeAnthropic([HELLO]) as fake:
+        await claude(fake, http).complete(ask(), listener)
+    assert gc.isenabled()
 
 
 def test_importing_the_adapters_imports_no_sdk():

@@ -98,6 +98,65 @@ async def test_a_model_that_cannot_reason_is_not_asked_for_its_reasoning(http, l
     assert "include" not in fake.requests[0].json
 
 
+@both
+async def test_forbidden_tools_stay_in_the_prompt(http, listener, kind):
+    async with FakeOpenAI([hello(kind)] * 2) as fake:
+        model = gpt(kind, fake, http)
+        await model.complete(ask(tools=[TOOL], tool_choice="none"), listener)
+        await model.complete(ask(tool_choice="none"), listener)
+    first, second = (seen.json for seen in fake.requests)
+    assert first["tool_choice"] == "none"
+    assert len(first["tools"]) == 1
+    assert not {"tools", "tool_choice"} & set(second)
+
+
+@both
+@pytest.mark.parametrize("model", ["gpt-4o-mini", "gpt-6.1-sol"])
+async def test_a_temperature_goes_to_whoever_takes_one(http, listener, kind, model):
+    async with FakeOpenAI([hello(kind)] * 2) as fake:
+        await gpt(kind, fake, http, model=model).complete(ask(temperature=0.0), listener)
+        await gpt(kind, fake, http, model=model).complete(ask(), listener)
+    takes = kind is OpenAIChatModel or model == "gpt-4o-mini"
+    assert fake.requests[0].json.get("temperature") == (0.0 if takes else None)
+    assert "temperature" not in fake.requests[1].json
+
+
+@both
+async def test_a_schema_is_sent_as_a_hint(http, listener, kind):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    async with FakeOpenAI([hello(kind)]) as fake:
+        await gpt(kind, fake, http).complete(ask(output_schema=schema), listener)
+    sent, hint = fake.requests[0].json, {"name": "answer", "schema": schema, "strict": False}
+    if kind is OpenAIChatModel:
+        assert sent["response_format"] == {"type": "json_schema", "json_schema": hint}
+    else:
+        assert sent["text"] == {"format": {"type": "json_schema", **hint}}
+
+
+@both
+async def test_readable_thinking_is_told(http, listener, kind):
+    async with FakeOpenAI([ANSWERS[kind](Think("hm so"), Text("Hi."))]) as fake:
+        await gpt(kind, fake, http).complete(ask(), listener)
+    assert listener.thoughts == ["hm ", "so"]
+    assert listener.text == "Hi."
+
+
+async def test_the_phase_of_a_text_goes_back_to_its_model_alone(http, listener):
+    part = {"type": "output_text", "text": "Let me see.", "annotations": []}
+    said = {"id": "m", "type": "message", "role": "assistant", "phase": "commentary", "content": [part]}
+    reply = response_answer(Raw(said), Tool("c1", "look"))
+    async with FakeOpenAI([reply] + [hello(OpenAIResponsesModel)] * 2) as fake:
+        model, other = (gpt(OpenAIResponsesModel, fake, http, model=name) for name in ("gpt-a", "gpt-b"))
+        done = await model.complete(ask(), listener)
+        history = ask(user("hi"), done.message, Message("user", (ToolResult("c1", "ok"),)))
+        await model.complete(history, listener)
+        await other.complete(history, listener)
+    same, foreign = (seen.json["input"][1:3] for seen in fake.requests[1:])
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    assert same == [{"role": "assistant", "content": "Let me see.", "phase": "commentary"}, call]
+    assert foreign == [{"role": "assistant", "content": "Let me see."}, call]
+
+
 def test_a_long_cache_key_is_made_to_fit_and_stays_its_own():
     long = "slack:T1:C1:" + "1" * 80
     assert len(cache_key(long)) == 64
@@ -409,3 +468,11 @@ async def test_usage_inside_other_chunks_and_without_details_is_understood(http,
     async with FakeOpenAI([reply]) as fake:
         done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
     assert done.usage == Usage(input=4, output=2)
+
+
+@both
+async def test_what_is_sent_takes_no_walk_through_the_sdk_s_types(http, listener, monkeypatch, kind):
+    """It would take half a millisecond an item, on the event loop; see `SdkModel._post`."""
+    monkeypatch.setattr("openai._utils._transform._async_transform_recursive", None)
+    async with FakeOpenAI([hello(kind)]) as fake:
+        assert (await gpt(kind, fake, http).complete(ask(), listener)).stop == "end"

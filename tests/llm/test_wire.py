@@ -151,6 +151,11 @@ def test_a_result_without_its_call_is_not_sent():
     assert fit(stray, ME, anthropic.IDS) == [Message("user", (Text("hi"),))]
 
 
+def test_a_blank_turn_keeps_its_place_when_more_is_said():
+    entries = [Message("user", (Text(""),)), Message("user", (Text("hi"),))]
+    assert fit(entries, ME, anthropic.IDS) == [Message("user", (Text(EMPTY), Text("hi")))]
+
+
 @pytest.mark.parametrize(
     ("given_text", "clean"),
     [("plain", "plain"), ("\ud83d\ude00", "\U0001f600"), ("a\ud83d", "a\ufffd"), ("\ude00b", "\ufffdb")],
