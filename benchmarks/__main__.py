@@ -11,7 +11,18 @@ from pathlib import Path
 
 import click
 
-from benchmarks import isolation, latency, long_thread, memory, restart, startup, throughput
+from benchmarks import (
+    herd,
+    isolation,
+    latency,
+    long_thread,
+    memory,
+    prompt_cost,
+    restart,
+    startup,
+    streaming,
+    throughput,
+)
 from benchmarks.figures import Benchmark, Conditions, Report
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -22,6 +33,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "start-up": startup.measure,
     "restart": restart.measure,
     "isolation": isolation.measure,
+    "herd": herd.measure,
+    "prompt-cost": prompt_cost.measure,
+    "streaming": streaming.measure,
 }
 
 

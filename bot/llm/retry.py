@@ -5,19 +5,23 @@
     timeout, unavailable, connection             2, 4, 8 s, `max_retries` times; a local server: first at once
     unknown                                      once
     anything else                                never
+    rate_limited, and another model can be asked never
+    a wait that would pass the turn's deadline   never: the failure is worth more than a time-out
 
-`wait_after` is the policy; `Retrying` is the model that follows it. SDK retries are off: this is the one owner.
+`wait_after` is the policy; `Retrying` is the model that follows it, and tells the gate. SDK retries are off: this is
+the one owner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import anyio
 
 from bot.errors import ProviderError, RateLimited, UnknownFailure
+from threads.errors import Code
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 from .model import Completion, Model, Request
@@ -73,7 +77,29 @@ def wait_after(
     return wait
 
 
-_REASONS = {"rate_limited": "rate limited", "timeout": "no answer in time", "connection": "no connection"}
+TROUBLE = "the provider has trouble"
+_REASONS: dict[Code, str] = {
+    "rate_limited": "rate limited",
+    "timeout": "no answer in time",
+    "connection": "no connection",
+}
+
+
+def reason(error: ProviderError | None) -> str:
+    """Return in a few words, for people, why a call has to wait."""
+    return _REASONS.get(error.code, TROUBLE) if error else TROUBLE
+
+
+class RetryGate(Protocol):
+    """What is told of retries: the calls of all threads to a provider go through it."""
+
+    def hold(self, model: str, seconds: float, error: ProviderError) -> None:
+        """Note that a call to *model* failed with *error* and will be made again in so many seconds."""
+        ...
+
+    def exhausted(self, model: str, error: ProviderError) -> None:
+        """Note that a call to *model* was given up."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +109,7 @@ class Retrying:
     model: Model
     policy: RetryPolicy
     random: Callable[[], float]
+    gate: RetryGate | None = None
 
     @property
     def name(self) -> str:
@@ -95,13 +122,27 @@ class Retrying:
                 return await self.model.complete(request, on_event)
             except ProviderError as error:
                 failures += 1
-                wait = wait_after(error, failures, self.policy, self.random)
+                wait = self._wait_after(error, failures, request)
                 if wait is None:
+                    if self.gate is not None:
+                        self.gate.exhausted(self.name, error)
                     raise
-                limited = isinstance(error, RateLimited)
-                attempts = (self.policy.rate_limited if limited else self.policy.transient).retries
-                reason = _REASONS.get(error.code, "the provider has trouble")
+                if self.gate is not None:
+                    self.gate.hold(self.name, wait, error)
+                told = Waiting(reason(error), wait, failures, self._attempts(error))
+            back_at = anyio.current_time() + wait
             await on_event(TextReset())
-            await on_event(Waiting(reason, wait, failures, attempts))
-            await anyio.sleep(wait)
+            await on_event(told)
+            await anyio.sleep_until(back_at)
             await on_event(Resumed())
+
+    def _wait_after(self, error: ProviderError, failures: int, request: Request) -> float | None:
+        if isinstance(error, RateLimited) and not request.last_resort:
+            return None
+        wait = wait_after(error, failures, self.policy, self.random)
+        if wait is None or anyio.current_time() + wait >= anyio.current_effective_deadline():
+            return None
+        return wait
+
+    def _attempts(self, error: ProviderError) -> int:
+        return (self.policy.rate_limited if isinstance(error, RateLimited) else self.policy.transient).retries

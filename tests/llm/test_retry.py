@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random as rng
+from contextlib import suppress
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.errors import (
     BadRequest,
@@ -15,6 +18,7 @@ from bot.errors import (
     ModelTimeout,
     ModelUnavailable,
     PaymentRequired,
+    ProviderError,
     RateLimited,
     Unauthorized,
     UnknownFailure,
@@ -122,3 +126,95 @@ async def test_the_last_failure_is_the_one_that_is_raised():
     with pytest.raises(ModelUnavailable, match="3"):
         await Retrying(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
     assert len(scripted.requests) == 4
+
+
+class Gate:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def hold(self, model, seconds, error):
+        self.told.append(("hold", model, seconds, error.code))
+
+    def exhausted(self, model, error):
+        self.told.append(("exhausted", model, error.code))
+
+
+async def ignore(_):
+    pass
+
+
+async def test_the_gate_is_told_of_every_wait_and_of_the_end():
+    gate = Gate()
+    scripted = Scripted(RateLimited(), ModelTimeout(retry_after=20), Unauthorized())
+    with pytest.raises(Unauthorized):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+    assert gate.told == [
+        ("hold", "fake/one", 5, "rate_limited"),
+        ("hold", "fake/one", 21, "timeout"),
+        ("exhausted", "fake/one", "auth"),
+    ]
+
+
+async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_asked():
+    scripted, gate = Scripted(RateLimited(), says("too late")), Gate()
+    with pytest.raises(RateLimited):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(
+            Request("", (), last_resort=False), ignore
+        )
+    assert gate.told == [("exhausted", "fake/one", "rate_limited")]
+    assert anyio.current_time() == 1000
+    passing = Scripted(ModelTimeout(), says("ok"))
+    model = Retrying(passing, POLICY, lambda: 0.5)
+    assert (await model.complete(Request("", (), last_resort=False), ignore)).message.text == "ok"
+
+
+async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():
+    scripted, gate = Scripted(*[ModelTimeout(str(n)) for n in range(9)]), Gate()
+    with anyio.fail_after(6), pytest.raises(ModelTimeout, match="1"):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+    assert anyio.current_time() == 1002
+    assert gate.told[-1] == ("exhausted", "fake/one", "timeout")
+
+
+KINDS = st.sampled_from(
+    [ModelTimeout, ModelUnavailable, RateLimited, ModelConnection, UnknownFailure, BadRequest]
+)
+FAULTS = st.lists(st.tuples(KINDS, st.sampled_from([None, None, 1, 30, 500]), st.floats(0, 20)), max_size=12)
+
+
+@given(FAULTS, st.floats(0.1, 400), st.floats(0, 1), st.booleans())
+def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, deadline, luck, last_resort):
+    """Whatever goes wrong, a turn gets an answer or the provider's last failure while there is time to tell it."""
+    begun = []
+
+    class Faulty:
+        name = "fake/one"
+
+        async def complete(self, request, on_event):
+            begun.append(anyio.current_time())
+            if len(begun) > len(faults):
+                return says("ok")
+            kind, retry_after, seconds = faults[len(begun) - 1]
+            await anyio.sleep(seconds)
+            raise kind(retry_after=retry_after)
+
+    async def turn():
+        waiting = False
+
+        async def listen(event):
+            nonlocal waiting
+            waiting = isinstance(event, Waiting) or (waiting and not isinstance(event, Resumed))
+
+        with anyio.move_on_after(deadline) as scope:
+            model = Retrying(Faulty(), POLICY, lambda: luck)
+            with suppress(ProviderError):
+                await model.complete(Request("", (), last_resort=last_resort), listen)
+        assert not waiting, "the deadline fell into a wait of ours"
+        assert anyio.current_time() <= 1000 + deadline + 1e-6
+        assert all(at < 1000 + deadline for at in begun)
+        assert len(begun) <= 7
+        assert scope.cancel_called == (anyio.current_time() >= 1000 + deadline - 1e-6)
+
+    anyio.run(turn, backend_options={"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)})

@@ -1,0 +1,67 @@
+"""How much may be asked of a provider at once, and how much in a minute: a window and a token bucket, both pure."""
+
+from __future__ import annotations
+
+FIRST_WINDOW = 16
+NEARLY = 1e-3
+"""What a bucket may lack and still count as full enough: clocks and sums are not exact."""
+
+
+class Window:
+    """How many calls may be out at once, found out as TCP does.
+
+    A success widens it by one up to what held last time, and from there by one for each window of successes. A
+    failure for overload halves it, but the calls that were out together halve it once. After an outage it begins
+    with one call.
+    """
+
+    def __init__(self, widest: int) -> None:
+        self._widest = widest
+        self._size = float(min(FIRST_WINDOW, widest))
+        self._threshold = float(widest)
+        self.shrunk = 0
+        """How often it was halved: calls that went out under the same number were out together."""
+
+    @property
+    def size(self) -> int:
+        return int(self._size)
+
+    def widen(self) -> None:
+        step = 1.0 if self._size < self._threshold else 1.0 / self._size
+        self._size = min(self._widest, self._size + step)
+
+    def halve(self) -> None:
+        self._size = self._threshold = max(1.0, self._size / 2)
+        self.shrunk += 1
+
+    def restart(self) -> None:
+        if self._size > 1:
+            self._size, self._threshold = 1.0, self._size
+
+
+class Bucket:
+    """So much a minute, refilled all the time, with a tenth of a minute's worth in reserve.
+
+    What is larger than the bucket may go when it is full, and leaves a debt.
+    """
+
+    def __init__(self, per_minute: int) -> None:
+        self._rate = per_minute / 60
+        self._capacity = max(1.0, per_minute / 10)
+        self._level = self._capacity
+        self._at = 0.0
+
+    def ready_at(self, amount: float, now: float) -> float:
+        """Return when *amount* may be taken, *now* if at once."""
+        self._refill(now)
+        lacking = min(amount, self._capacity) - self._level
+        return now if lacking <= NEARLY else now + lacking / self._rate
+
+    def take(self, amount: float, now: float) -> None:
+        """Take *amount*, or give back if it is negative."""
+        self._refill(now)
+        self._level = min(self._capacity, self._level - amount)
+
+    def _refill(self, now: float) -> None:
+        self._level = min(self._capacity, self._level + max(0.0, now - self._at) * self._rate)
+        self._at = max(self._at, now)
