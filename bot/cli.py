@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import click
 
@@ -66,12 +67,15 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @_settings_option
 def check(settings_file: Path | None) -> None:
     """Check the settings and the secrets they refer to, without starting anything."""
+    from bot.app import unpriced
     from bot.settings import check_used
 
     loaded = _load(settings_file, None)
     faults = check_used(loaded.settings, os.environ, transports=True)
     if faults:
         _refuse("\n".join(faults))
+    for name in unpriced(loaded.settings):
+        click.echo(f"settings: prices: what {name} costs is not known, so a hard budget refuses it", err=True)
     click.echo("The settings are fine.")
 
 
@@ -137,6 +141,39 @@ def why(message: str, settings_file: Path | None, data: Path | None) -> None:
         )
     for line in story:
         click.echo(line)
+
+
+@main.command()
+@_settings_option
+@_data_option
+@click.option("--by", type=click.Choice(["day", "user", "thread", "model"]), default="day", show_default=True)
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), help="First day; by default 30 days ago. Days are UTC."
+)
+@click.option("--month", type=click.DateTime(["%Y-%m"]), help="One month in place of --since.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def usage(
+    settings_file: Path | None,
+    data: Path | None,
+    by: Literal["day", "user", "thread", "model"],
+    since: datetime | None,
+    month: datetime | None,
+    as_json: bool,
+) -> None:
+    """Tell what was spent on models; works beside a running bot."""
+    from bot import usage_report
+
+    if since and month:
+        raise click.UsageError("--since and --month cannot be used together")
+    folder = _load(settings_file, data).settings.data
+    try:
+        made = usage_report.report(folder, by, usage_report.period(since, month, datetime.now(UTC)))
+    except NewerSchema as error:
+        _refuse(str(error))
+    if as_json:
+        click.echo(usage_report.as_json(made))
+    else:
+        usage_report.show(made, sys.stdout)
 
 
 @main.group("dead-letters")

@@ -221,6 +221,7 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
         (f"fallback_models[{i}]", name)
         for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else [])
     ]
+    named += [(_path(("models", name)), name) for name in _object(document.get("models"))]
     for path, model in named:
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue

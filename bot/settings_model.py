@@ -19,6 +19,7 @@ WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
 PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
+CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
@@ -76,6 +77,7 @@ class Provider(Section):
     api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
     requests_per_minute: Count | None = Field(default=None, description="Null is no limit.")
     tokens_per_minute: Count | None = Field(default=None, description="Null is no limit.")
+    max_parallel: Count = Field(default=256, description="Calls at once; begun with few, widened by success.")
     model_map: dict[Name, Names] = Field(default_factory=dict, description="What to try after a model.")
 
 
@@ -136,6 +138,15 @@ class Price(Section):
     cache_write: Usd | None = Field(default=None, description="Prompt written to the cache.")
 
 
+class ModelFacts(Section):
+    """What a model can do, where it is not known or known wrongly."""
+
+    tools: bool | None = Field(default=None, description="It can call tools.")
+    vision: bool | None = Field(default=None, description="It can see images.")
+    streaming: bool | None = Field(default=None, description="It can stream its answer.")
+    context_window: Count | None = Field(default=None, description="Longest conversation, tokens.")
+
+
 class Breaker(Section):
     failure_threshold: Count = Field(default=1, description="Failed calls in a row that open the circuit.")
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
@@ -146,7 +157,9 @@ class Failover(Section):
 
 
 class Escalation(Section):
-    channel: Name | None = Field(default=None, description="Told when all models failed.")
+    channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
+        default=None, description='Told when all models failed: "slack:T1:C1".'
+    )
 
 
 class BudgetLimits(Section):
@@ -161,6 +174,10 @@ class Budget(Section):
     mode: Literal["soft", "hard"] = Field(default="hard", description="Soft warns, hard stops.")
     warning_threshold: Share = Field(default=0.8, description="Share of a limit at which it is said once.")
     limit_usd: BudgetLimits = Field(default_factory=BudgetLimits, description="Limits in USD.")
+    asker_may_grant: bool = Field(
+        default=False, description="Who asked may go past a limit, not only admins."
+    )
+    footer: bool = Field(default=False, description="Tell under each answer what it used.")
 
 
 class Limits(Section):
@@ -286,6 +303,9 @@ class Settings(Section):
     )
     llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
     stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
+    models: dict[ModelName, ModelFacts] = Field(
+        default_factory=dict, description="What models can do, by provider/model."
+    )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover, description="When another model answers.")

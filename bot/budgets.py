@@ -1,0 +1,370 @@
+"""What may be spent: the records of the ledger, what they add up to, and whether one more call fits.
+
+Amounts are whole micro-dollars, costs rounded up and limits down, so that sums never drift and never flatter. A limit
+holds for one key of a scope: one turn, one thread, one person's day, one day, one month. Days are UTC days, and a
+call belongs to the day on which it began.
+
+| from             | event                                               | to                                    |
+| running          | spending reaches ``warning_threshold`` of a limit   | warning: said once for that limit     |
+| running, warning | hard: the most a call can cost does not fit         | paused: the call does not go out      |
+| running, warning | soft: spending passes a limit                       | passed: said once, nothing is refused |
+| any              | a person grants an amount                           | running, up to the new limit          |
+| paused           | a person declines, or nobody answers                | cancelled: the turn ends              |
+
+`Budgets` is the fold of records in the order of their ``seq``: the same on a running bot and after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+
+from bot.errors import BudgetExceeded
+from bot.llm.model import Usage
+from bot.settings_model import Budget
+from threads.lines import SCHEMA_VERSION
+
+Scope = Literal["turn", "thread", "user_day", "day", "month"]
+Key = tuple[Scope, str]
+Level = Literal["", "warning", "passed"]
+LEVELS: tuple[Level, ...] = ("", "warning", "passed")
+
+MICRO = 1_000_000
+KEPT_DAYS = 8
+KEPT_MONTHS = 3
+KEPT_TURNS = 10_000
+"""How much of the past a new file of the ledger still knows, counted in what was seen, not by the clock: a clock that
+jumps, either way, makes nobody's spending forgotten. Threads are kept for ever."""
+
+MOST_GRANTED_USD = 1000
+_AMOUNT = re.compile(r"\$?(\d{1,4}(?:\.\d{1,6})?)", re.ASCII)
+
+
+def micros(usd: float) -> int:
+    """Return a cost in whole micro-dollars, rounded up beyond what floats make of it; never negative."""
+    return max(0, math.ceil(round(usd * MICRO, 6)))
+
+
+def dollars(amount: int) -> float:
+    return amount / MICRO
+
+
+def parse_grant(words: str) -> int | None:
+    """Return the amount a person wrote, in micro-dollars; None unless it is above 0 and at most 1000 dollars."""
+    found = _AMOUNT.fullmatch(words.strip())
+    amount = micros(float(found[1])) if found else 0
+    return amount if 0 < amount <= MOST_GRANTED_USD * MICRO else None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who and what one model call is for. ``day`` is the UTC day it began on, ``model`` is ``provider/model``."""
+
+    thread_id: str
+    user: str
+    turn: str
+    model: str
+    day: str
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Every limit it counts against."""
+        return (
+            ("turn", self.turn),
+            ("thread", self.thread_id),
+            ("user_day", f"{self.day} {self.user}"),
+            ("day", self.day),
+            ("month", self.day[:7]),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """The ledger stamps ``seq`` and ``at`` when it takes a record in."""
+
+    seq: int = 0
+    at: str = ""
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(slots=True, kw_only=True)
+class Reserve(_Record):
+    """The most that a call about to go out can cost. Without a `Commit` it counts in full."""
+
+    call: Call
+    micros: int
+    kind: Literal["reserve"] = "reserve"
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit(_Record):
+    """What a call did cost; ``reserve`` is the seq of its reservation, 0 if it needed none.
+
+    ``micros`` is None when the price is not known. ``outcome`` is "ok", or the code of what went wrong.
+    """
+
+    call: Call
+    usage: Usage
+    micros: int | None
+    outcome: str = "ok"
+    reserve: int = 0
+    kind: Literal["commit"] = "commit"
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant(_Record):
+    """A person raised one limit."""
+
+    scope: Scope
+    key: str
+    micros: int
+    by: str
+    kind: Literal["grant"] = "grant"
+
+
+@dataclass(slots=True, kw_only=True)
+class Warned(_Record):
+    scope: Scope
+    key: str
+    level: Level
+    kind: Literal["warned"] = "warned"
+
+
+Row = tuple[Scope, str, int, int, int, int, Level]
+"""A `Total` on disk: scope, key, spent, granted, prompt, cached, said."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Carried(_Record):
+    """The first line of a file: all that counts of the records up to and with ``seq``, so that no older file is read.
+
+    Lines with such a ``seq`` that come after it are there for the report only.
+    """
+
+    rows: list[Row]
+    open: list[Reserve]
+    kind: Literal["carried"] = "carried"
+
+
+Record = Reserve | Commit | Grant | Warned | Carried
+
+
+@cache
+def record_adapter() -> TypeAdapter[Record]:
+    """Return the validator of the ledger's lines, built on first use."""
+    return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+
+
+@dataclass(slots=True)
+class Total:
+    """One key's account: micro-dollars, and the tokens of its prompts. ``said`` is the warning given last."""
+
+    spent: int = 0
+    granted: int = 0
+    prompt: int = 0
+    cached: int = 0
+    said: Level = ""
+    reserved: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.spent + self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings' limits, in micro-dollars; a scope that is not named has none."""
+
+    hard: bool
+    warning_threshold: float
+    limits: Mapping[Scope, int]
+
+    @classmethod
+    def of(cls, budget: Budget) -> Policy:
+        given = budget.limit_usd
+        limits: dict[Scope, float | None] = {
+            "turn": given.turn,
+            "thread": given.thread,
+            "user_day": given.user_day,
+            "day": given.day,
+            "month": given.month,
+        }
+        whole = {scope: math.floor(round(usd * MICRO, 6)) for scope, usd in limits.items() if usd is not None}
+        return cls(budget.mode == "hard", budget.warning_threshold, whole)
+
+    @property
+    def binding(self) -> bool:
+        """Whether a call can be refused at all."""
+        return self.hard and bool(self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One limit that a call does not fit under, and by how many micro-dollars."""
+
+    key: Key
+    limit: int
+    used: int
+    missing: int
+
+
+class OverLimit(BudgetExceeded):
+    """A hard budget's refusal, with all that a person needs to decide on more."""
+
+    def __init__(self, shortages: Sequence[Shortage], most: int) -> None:
+        told = "; ".join(
+            f"{scope} {name}: {dollars(short.used):.6f} of {dollars(short.limit):.6f} USD used"
+            for short in shortages
+            for scope, name in [short.key]
+        )
+        super().__init__(
+            f"a call of up to {dollars(most):.6f} USD does not fit: {told}",
+            scopes=[short.key[0] for short in shortages],
+            needed_usd=dollars(most),
+        )
+        self.shortages = tuple(shortages)
+
+
+@dataclass(slots=True)
+class Budgets:
+    """All that the ledger's records add up to; totals are in the order they were last charged."""
+
+    totals: dict[Key, Total] = field(default_factory=dict)
+    open: dict[int, Reserve] = field(default_factory=dict)
+    seq: int = 0
+
+    def limit(self, key: Key, policy: Policy) -> int | None:
+        limit = policy.limits.get(key[0])
+        return None if limit is None else limit + self.total(key).granted
+
+    def total(self, key: Key) -> Total:
+        """Return a key's account as it is, an empty one if it has none."""
+        return self.totals.get(key) or Total()
+
+    def shortages(self, call: Call, most: int, policy: Policy) -> list[Shortage]:
+        """Return the limits that a call of at most *most* does not fit under; what costs nothing fits."""
+        if not policy.hard or not most:
+            return []
+        found = []
+        for key in call.keys:
+            limit, used = self.limit(key, policy), self.total(key).used
+            if limit is not None and used + most > limit:
+                found.append(Shortage(key, limit, used, used + most - limit))
+        return found
+
+    def due(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
+        """Return the limits that something has to be said about, and was not yet."""
+        found = []
+        for key in call.keys:
+            limit, total = self.limit(key, policy), self.total(key)
+            if limit is None:
+                continue
+            level = _level(total.spent, limit, policy)
+            if LEVELS.index(level) > LEVELS.index(total.said):
+                found.append((key, level))
+        return found
+
+    def apply(self, record: Record) -> None:
+        """Take a record in; one whose ``seq`` was counted already changes nothing."""
+        if isinstance(record, Carried):
+            self._take_over(record)
+            return
+        if record.seq <= self.seq:
+            return
+        self.seq = record.seq
+        match record:
+            case Reserve():
+                self.open[record.seq] = record
+                self._reserve(record)
+            case Commit():
+                if (reserve := self.open.pop(record.reserve, None)) is not None:
+                    self._release(reserve)
+                self._spend(record)
+            case Grant():
+                total = self._charged((record.scope, record.key))
+                total.granted += record.micros
+                total.said = ""
+            case Warned():
+                self._charged((record.scope, record.key)).said = record.level
+            case _:
+                assert_never(record)
+
+    def lapse(self) -> None:
+        """Count what was reserved by a process that is gone: whether its calls were answered cannot be known."""
+        for reserve in self.open.values():
+            self._release(reserve)
+            for key in reserve.call.keys:
+                self._charged(key).spent += reserve.micros
+        self.open.clear()
+
+    def carry(self) -> Carried:
+        """Forget what is long past, and return all the rest as one record."""
+        self._forget()
+        rows = [
+            (scope, name, total.spent, total.granted, total.prompt, total.cached, total.said)
+            for (scope, name), total in self.totals.items()
+        ]
+        return Carried(seq=self.seq, rows=rows, open=list(self.open.values()))
+
+    def _take_over(self, carried: Carried) -> None:
+        self.seq = carried.seq
+        self.totals = {
+            (scope, name): Total(spent, granted, prompt, cached, said)
+            for scope, name, spent, granted, prompt, cached, said in carried.rows
+        }
+        self.open = {reserve.seq: reserve for reserve in carried.open}
+        for reserve in carried.open:
+            self._reserve(reserve)
+
+    def _charged(self, key: Key) -> Total:
+        """Return a key's account for a change: it comes last in the order."""
+        total = self.totals.pop(key) if key in self.totals else Total()
+        self.totals[key] = total
+        return total
+
+    def _reserve(self, reserve: Reserve) -> None:
+        for key in reserve.call.keys:
+            self._charged(key).reserved += reserve.micros
+
+    def _release(self, reserve: Reserve) -> None:
+        for key in reserve.call.keys:
+            self._charged(key).reserved -= reserve.micros
+
+    def _spend(self, commit: Commit) -> None:
+        for key in commit.call.keys:
+            total = self._charged(key)
+            total.spent += commit.micros or 0
+            total.prompt += commit.usage.prompt
+            total.cached += commit.usage.cache_read
+
+    def _forget(self) -> None:
+        days = _newest({name[:10] for scope, name in self.totals if scope in ("day", "user_day")}, KEPT_DAYS)
+        months = _newest({name for scope, name in self.totals if scope == "month"}, KEPT_MONTHS)
+        turns = [name for scope, name in self.totals if scope == "turn"]
+        old = set(turns[:-KEPT_TURNS])
+        for scope, name in [key for key in self.totals if key[0] != "thread"]:
+            match scope:
+                case "turn":
+                    kept = name not in old
+                case "month":
+                    kept = name in months
+                case _:
+                    kept = name[:10] in days
+            if not kept and not self.totals[scope, name].reserved:
+                del self.totals[scope, name]
+
+
+def _newest(names: set[str], count: int) -> set[str]:
+    return set(sorted(names)[-count:])
+
+
+def _level(spent: int, limit: int, policy: Policy) -> Level:
+    if not policy.hard and spent > limit:
+        return "passed"
+    return "warning" if spent and spent >= policy.warning_threshold * limit else ""

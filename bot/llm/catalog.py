@@ -1,0 +1,168 @@
+"""What is known of models without asking them: what they cost, what they can do, how much they read.
+
+Settings come first, then the price list that comes with genai-prices, read from its own files and never from the
+network. Built-in rules and servers on this machine cost nothing unless a price is set. What is not known is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from bot.llm.model import ModelInfo, Usage
+from bot.settings_model import ModelFacts, Price
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo as Listed
+    from genai_prices.types import ModelPrice
+
+T = TypeVar("T")
+Rate = Callable[[Usage], float]
+"""From one call's usage to its cost in USD, as the prices were when the call began."""
+
+TEXT_ONLY = (
+    *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
+    *("llama2", "llama3:", "llama3.1", "llama3.3", "codellama", "tinyllama", "gemma2", "mistral:", "mixtral"),
+    *("qwen2.5:", "qwen2.5-coder", "qwen3:", "qwen3-coder", "deepseek-r1", "deepseek-v3", "gpt-oss"),
+)
+TOOLLESS = (
+    "claude-2",
+    "claude-instant",
+    "o1-mini",
+    "o1-preview",
+    "llama2",
+    "codellama",
+    "tinyllama",
+    "gemma2",
+)
+"""Families known to lack something, by how a model's name begins; `models` in the settings knows better."""
+
+
+class Catalog:
+    """Facts and prices by ``provider/model``. ``local`` holds the providers that are served from this machine."""
+
+    def __init__(
+        self,
+        models: Mapping[str, ModelFacts],
+        prices: Mapping[str, Price],
+        local: Container[str] = frozenset(),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._models, self._prices, self.local, self._now = models, prices, local, now
+
+    def load(self) -> None:
+        """Read the price list. Takes a quarter of a second once: keep it off the event loop."""
+        _listed("", "")
+
+    def info(self, name: str) -> ModelInfo:
+        """Return what a model can do: everything, unless it is known otherwise."""
+        provider, _, model = name.partition("/")
+        facts = self._models.get(name, ModelFacts())
+        short = model.rpartition("/")[2].lower()
+        listed = None if self._is_free(provider) else _listed(provider, model)
+        return ModelInfo(
+            name,
+            tools=_first(facts.tools, not short.startswith(TOOLLESS)),
+            vision=_first(facts.vision, not short.startswith(TEXT_ONLY)),
+            streaming=_first(facts.streaming, True),
+            context_window=facts.context_window or (listed.context_window if listed else None),
+        )
+
+    def rate(self, name: str) -> Rate | None:
+        """Return what a call that begins now costs by its usage; None when that is not known."""
+        provider, _, model = name.partition("/")
+        if (price := self._prices.get(name)) is not None:
+            return partial(_by_settings, price)
+        if provider == "offline":
+            return _free
+        listed = _listed(provider, model)
+        prices = listed.get_prices(self._now()) if listed else None
+        if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
+            return partial(_by_list, prices)
+        return _free if self._is_free(provider) else None
+
+    def cost(self, name: str, usage: Usage) -> float | None:
+        """Return what a call cost in USD."""
+        rate = self.rate(name)
+        return None if rate is None else rate(usage)
+
+    def most(self, name: str, prompt_tokens: int, max_tokens: int) -> float | None:
+        """Return the most a call can cost in USD, with a prompt of at most *prompt_tokens*."""
+        rate = self.rate(name)
+        return None if rate is None else most(rate, prompt_tokens, max_tokens)
+
+    def _is_free(self, provider: str) -> bool:
+        return provider == "offline" or provider in self.local
+
+
+def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:
+    """Return the cost when the whole prompt is of the dearest kind and the answer as long as it may be.
+
+    Prices of a list never fall with the length of the prompt (tests/bot/test_catalog.py looks at all of them).
+    """
+    return max(
+        rate(Usage(input=prompt_tokens, output=max_tokens)),
+        rate(Usage(cache_read=prompt_tokens, output=max_tokens)),
+        rate(Usage(cache_write=prompt_tokens, output=max_tokens)),
+        rate(Usage(cache_write=prompt_tokens, cache_write_1h=prompt_tokens, output=max_tokens)),
+    )
+
+
+def _free(usage: Usage) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def _by_settings(price: Price, usage: Usage) -> float:
+    usage = _sound(usage)
+    read = _first(price.cache_read, price.input)
+    write = _first(price.cache_write, price.input)
+    total = (
+        usage.input * price.input
+        + usage.cache_read * read
+        + usage.cache_write * write
+        + usage.output * price.output
+    )
+    return total / 1_000_000
+
+
+def _by_list(prices: ModelPrice, usage: Usage) -> float:
+    from genai_prices import Usage as Counted  # noqa: PLC0415
+
+    usage = _sound(usage)
+    counted = Counted(
+        input_tokens=usage.prompt,
+        cache_read_tokens=usage.cache_read,
+        cache_write_tokens=usage.cache_write,
+        cache_write_1h_tokens=usage.cache_write_1h,
+        output_tokens=usage.output,
+    )
+    total: Decimal = prices.calc_price(counted)["total_price"]
+    return float(total)
+
+
+def _sound(usage: Usage) -> Usage:
+    """Return a usage that adds up, whatever a server counted: nothing negative, no part above its whole."""
+    write = max(0, usage.cache_write)
+    return Usage(
+        max(0, usage.input),
+        max(0, usage.output),
+        max(0, usage.cache_read),
+        write,
+        min(write, max(0, usage.cache_write_1h)),
+    )
+
+
+def _listed(provider: str, model: str) -> Listed | None:
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # a quarter of a second
+
+    try:
+        return get_snapshot().find_provider_model(model, None, provider, None)[1]
+    except LookupError:
+        return None
+
+
+def _first(value: T | None, otherwise: T) -> T:
+    return otherwise if value is None else value

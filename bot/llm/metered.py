@@ -1,0 +1,178 @@
+"""The wrappers that keep a budget: `Metered` around every single call, `Budgeted` around a turn's model.
+
+What a call counts for, in the end:
+
+| it ended with                                   | it counts for                                              |
+| an answer, or a failure that was no cut         | what the provider counted                                  |
+| a failure before it began to answer             | nothing                                                    |
+| a time-out before it began                      | the prompt                                                 |
+| a cut in the middle, by the provider or by us   | what was counted of the prompt, and the longest answer     |
+| the death of the process                        | its whole reservation                                      |
+
+A prompt that nobody counted is taken for the longest it can be, at the dearest price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from bot.accounts import Account, Opened, usd
+from bot.budgets import MICRO, MOST_GRANTED_USD, OverLimit, micros, parse_grant
+from bot.errors import ModelTimeout, PriceUnknown, ProviderError
+from bot.llm.catalog import Catalog, Rate, most
+from bot.llm.model import Completion, KnownModel, Model, ModelInfo, Request, Usage
+from threads.model import OnEvent, Option, Question, TextDelta, ThinkingDelta, Turn, TurnEvent
+from threads.wording import code_of
+
+TRIES = 3
+"""How often a person is asked when the amount they write cannot be read."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What came of one call so far: the usage its provider told, and whether it began to answer."""
+
+    request: Request
+    on_event: OnEvent
+    usage: Usage | None = None
+    began: bool = False
+
+    def meter(self, usage: Usage) -> None:
+        self.usage = usage
+        self.request.meter(usage)
+
+    async def tell(self, event: TurnEvent) -> None:
+        self.began = self.began or isinstance(event, TextDelta | ThinkingDelta)
+        await self.on_event(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
+
+    ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
+    """
+
+    model: Model
+    account: Account
+    catalog: Catalog
+    most_tokens: Callable[[Request], int]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        rate = self.catalog.rate(self.name)
+        if rate is None and self.account.policy.binding:
+            raise PriceUnknown(f"the price of {self.name} is not known; set it in settings.json under prices")
+        prompt = self.most_tokens(request)
+        dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
+        opened = await self.account.reserve(self.name, dearest)
+        seen = _Seen(request, on_event)
+        try:
+            completion = await self.model.complete(replace(request, meter=seen.meter), seen.tell)
+        except BaseException as error:
+            code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
+            self._commit(opened, rate, prompt, _unfinished(error, seen), code)
+            raise
+        usage = completion.usage
+        longest = usage.output or request.max_tokens  # some servers count nothing
+        self._commit(opened, rate, prompt, _Counted(usage, longest), "ok")
+        return completion
+
+    def _commit(self, opened: Opened, rate: Rate | None, prompt: int, counted: _Counted, code: str) -> None:
+        usage = counted.usage
+        if usage.prompt or not counted.prompted:
+            cost = rate and rate(replace(usage, output=counted.longest))
+        else:
+            cost = rate and most(rate, prompt, counted.longest)
+            usage = replace(usage, input=prompt)
+        self.account.commit(opened, usage, None if cost is None else micros(cost), code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What a call counts for: the usage that was told, and the longest that its answer can have been.
+
+    A ``prompted`` call was read by the provider, whether or not it told how long the prompt was.
+    """
+
+    usage: Usage
+    longest: int
+    prompted: bool = True
+
+
+def _unfinished(error: BaseException, seen: _Seen) -> _Counted:
+    failed = error if isinstance(error, ProviderError) else None
+    told = (failed.usage if failed else None) or seen.usage
+    if failed and told is None and not seen.began:
+        return _Counted(Usage(), 0, prompted=isinstance(failed, ModelTimeout))
+    usage = told or Usage()
+    cut = failed is None or failed.retryable
+    return _Counted(usage, max(usage.output, seen.request.max_tokens) if cut else usage.output)
+
+
+class Budgeted:
+    """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
+
+    ``may_grant`` says whose word counts. What a limit has to say is noted once, above the answer.
+    """
+
+    def __init__(
+        self, model: KnownModel, account: Account, turn: Turn, may_grant: Callable[[str], bool]
+    ) -> None:
+        self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._model.info
+
+    @property
+    def usage(self) -> Usage:
+        return self._account.usage
+
+    @property
+    def spent_usd(self) -> float | None:
+        return self._account.spent_usd
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """Answer, asking for more as often as a limit is met; raises `BudgetExceeded` when nobody grants it."""
+        while True:
+            try:
+                return await self._model.complete(request, on_event)
+            except OverLimit as error:
+                await self._more(error)
+            finally:
+                for warning in self._account.warnings():
+                    self._turn.note(warning)
+
+    async def _more(self, error: OverLimit) -> None:
+        """Have the limits raised by a person, or raise *error*."""
+        missing = max(shortage.missing for shortage in error.shortages)
+        offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
+        spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
+        most = usd(micros(error.needed_usd))
+        text = f"The next step may cost up to {most}, and that is more than I may spend: {spent}."
+        for _ in range(TRIES):
+            answer = await self._turn.ask(_question(text, offer, self._may_grant))
+            if answer is None or not answer.approved:
+                raise error
+            amount = parse_grant(answer.words) if answer.words.strip() else offer
+            if amount is not None:
+                for shortage in error.shortages:
+                    await self._account.grant(shortage.key, amount, answer.by)
+                return
+            text = f"I need an amount in dollars above 0 and up to {MOST_GRANTED_USD}, such as 1.50. {text}"
+        raise error
+
+
+def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:
+    more = Option(f"Continue with {usd(offer)} more", approve=True, words=usd(offer)[1:])
+    return Question(text, (more, Option("Cancel", approve=False)), may_grant, about="a decision on spending")

@@ -1,0 +1,319 @@
+"""The promise of a hard limit: whatever happens, what the provider bills stays within it."""
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot import ledger as ledger_module
+from bot.accounts import Account, Accounts, Opened
+from bot.budgets import Key, OverLimit, Policy
+from bot.errors import ContentPolicy, ModelConnection, ModelTimeout, ProviderError
+from bot.ledger import Ledger
+from bot.llm.catalog import Catalog
+from bot.llm.metered import Metered
+from bot.llm.model import Completion, Request, Usage
+from bot.settings_model import Price
+from tests.bot.ledgers import Time, empty_disk, ledger_on, opened, power_cut
+from tests.explorer.model import ModelDisk, Sync, Write
+from tests.sim.loop import SimLoop
+from threads.errors import StoreUnavailable
+from threads.model import Message, Text, TextDelta
+
+PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
+MOST = 2 * 30 + 3 * 40
+DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
+
+
+class Seen(Account):
+    """An account that shows which call went out last."""
+
+    last: Opened
+
+    async def reserve(self, model: str, most: int) -> Opened:
+        self.last = await super().reserve(model, most)
+        return self.last
+
+
+@dataclass
+class Provider:
+    """Bills every call that goes out, for at most what a prompt of 30 and an answer of 40 tokens can cost."""
+
+    account: Seen
+    rng: random.Random
+    billed: dict[Key, int]
+    name: str = "fake/one"
+
+    def bill(self, usage: Usage) -> None:
+        cost = usage.input + 2 * usage.cache_write + 3 * usage.output
+        for key in self.account.last.call.keys:
+            self.billed[key] = self.billed.get(key, 0) + cost
+
+    async def complete(self, request: Request, on_event) -> Completion:
+        rng = self.rng
+        read = rng.randrange(30)
+        usage = Usage(rng.randrange(31 - read), rng.randrange(41), 0, read)
+        fate = rng.randrange(7)
+        if fate == 0:
+            await anyio.sleep(rng.random())
+            raise ModelConnection("never began")
+        self.bill(usage)
+        await anyio.sleep(rng.random())
+        if fate == 1:
+            raise ModelTimeout("silence") if usage.output == 0 else self.cut(replace(usage, output=1))
+        request.meter(replace(usage, output=min(1, usage.output)))
+        await on_event(TextDelta("x"))
+        await anyio.sleep(rng.random() * 4)
+        if fate == 2:
+            raise self.cut(replace(usage, output=1))
+        if fate == 3:
+            raise self.whole(usage)
+        return Completion(Message("assistant", (Text("x"),)), usage, "end")
+
+    def cut(self, usage: Usage) -> ProviderError:
+        error = ModelConnection("cut")
+        error.usage = usage
+        return error
+
+    def whole(self, usage: Usage) -> ProviderError:
+        error = ContentPolicy("refused")
+        error.usage = usage
+        return error
+
+
+@dataclass
+class Bank:
+    """What the outside world knows: what was billed, and what people granted."""
+
+    rng: random.Random
+    limits: dict[str, int]
+    billed: dict[Key, int] = field(default_factory=dict)
+    granted: dict[Key, int] = field(default_factory=dict)
+    refused: int = 0
+
+    def check(self) -> None:
+        for key, cost in self.billed.items():
+            if key[0] in self.limits:
+                allowed = self.limits[key[0]] + self.granted.get(key, 0)
+                assert cost <= allowed, f"{key}: {cost} of {allowed}"
+
+    async def caller(self, ledger: Ledger, accounts: Accounts, turn: str) -> None:
+        rng = self.rng
+        thread, user = rng.choice("tu"), rng.choice("ab")
+        account = Seen(ledger, accounts.policy, thread, user, turn)
+        model = Metered(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        for _ in range(rng.randrange(1, 6)):
+            await anyio.sleep(rng.random() * 3)
+            with anyio.move_on_after(rng.choice([0.1, 1, 3, 1000])):
+                with suppress(ProviderError, StoreUnavailable):
+                    try:
+                        await model.complete(Request("", (), max_tokens=40), nothing)
+                    except OverLimit as error:
+                        self.refused += 1
+                        if rng.random() < 0.3:
+                            await self.grant(accounts, error)
+            self.check()
+
+    async def grant(self, accounts: Accounts, error: OverLimit) -> None:
+        for shortage in error.shortages:
+            amount = self.rng.randrange(1, 200)
+            self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
+            await accounts.grant(shortage.key, amount, "admin")
+
+
+async def nothing(event: object) -> None:
+    pass
+
+
+async def life(bank: Bank, disk: ModelDisk, time: Time, policy: Policy, seconds: float, n: int) -> ModelDisk:
+    """Run one process until it is killed; returns the disk as it was at that moment."""
+    rng = bank.rng
+
+    async def slow(function, *args):
+        await anyio.sleep(rng.random() * 0.2)
+        return function(*args)
+
+    def faults(op):
+        if isinstance(op, Write | Sync) and rng.random() < 0.05:
+            raise OSError(5, "I/O error")
+        return op
+
+    ledger = ledger_on(disk, time, slow)
+    ledger.open()
+    disk.faults = faults
+    accounts = Accounts(ledger, policy)
+
+    async def clock() -> None:
+        while True:
+            await anyio.sleep(rng.random() * 5)
+            time.set(f"{rng.choice(DAYS)}T23:59:59")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        tasks.start_soon(clock)
+        for caller in range(rng.randrange(1, 8)):
+            tasks.start_soon(bank.caller, ledger, accounts, f"m{n}-{caller}" if rng.random() < 0.7 else "m")
+        await anyio.sleep(seconds)
+        left = disk.copy()
+        tasks.cancel_scope.cancel()
+    return left
+
+
+async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+    rng = random.Random(seed)
+    bank, time, disk = Bank(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
+    for n, (seconds, power) in enumerate(crashes):
+        left = await life(bank, disk, time, Policy(True, 0.8, limits), seconds, n)
+        bank.check()
+        disk = power_cut(left, rng) if power else left
+    return bank
+
+
+def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+    options = {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}
+    return anyio.run(lives, seed, limits, crashes, backend_options=options)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    seed=st.integers(0, 2**32),
+    limits=st.dictionaries(
+        st.sampled_from(["turn", "thread", "user_day", "day", "month"]), st.integers(0, 6 * MOST), min_size=1
+    ),
+    crashes=st.lists(st.tuples(st.floats(0, 15), st.booleans()), min_size=1, max_size=5),
+)
+def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, crashes):
+    limit, ledger_module.BEGIN_ANEW_ABOVE = ledger_module.BEGIN_ANEW_ABOVE, 3000
+    try:
+        run_lives(seed, limits, crashes)
+    finally:
+        ledger_module.BEGIN_ANEW_ABOVE = limit
+
+
+def test_the_property_looks_at_spending_and_at_refusals():
+    banks = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
+    assert sum(bank.refused for bank in banks) > 20
+    assert all(sum(bank.billed.values()) > MOST for bank in banks)
+
+
+LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})
+
+
+@pytest.mark.anyio
+async def test_of_two_calls_at_once_at_the_edge_of_a_limit_one_goes():
+    went: list[object] = []
+    async with opened(empty_disk(), Time()) as ledger:
+        accounts = Accounts(ledger, LIMITS)
+
+        async def call(turn: str) -> None:
+            try:
+                went.append(await accounts.account("t", "ann", turn).reserve("fake/one", 60))
+            except OverLimit as error:
+                went.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "m1")
+            tasks.start_soon(call, "m2")
+    assert sorted(type(outcome).__name__ for outcome in went) == ["Opened", "OverLimit"]
+
+
+@pytest.mark.anyio
+async def test_a_call_that_runs_over_midnight_belongs_to_the_day_it_began():
+    time = Time("2026-11-30T23:59:59")
+    async with opened(empty_disk(), time) as ledger:
+        account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+        call = await account.reserve("fake/one", 60)
+        time.set("2026-12-01T00:00:01")
+        account.commit(call, Usage(1), 50, "ok")
+        assert ledger.budgets.total(("day", "2026-11-30")).used == 50
+        assert ledger.budgets.total(("day", "2026-12-01")).used == 0
+        assert ledger.budgets.total(("month", "2026-11")).used == 50
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("hard", [True, False])
+async def test_a_disk_that_refuses_stops_a_hard_budget_and_not_a_soft_one(hard):
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+
+        def faults(op):
+            raise OSError(28, "No space left on device")
+
+        disk.faults = faults
+        account = Accounts(ledger, Policy(hard, 0.8, LIMITS.limits)).account("t", "ann", "m1")
+        if hard:
+            with pytest.raises(StoreUnavailable):
+                await account.reserve("fake/one", 60)
+        else:
+            await account.reserve("fake/one", 60)
+        assert ledger.budgets.total(("thread", "t")).used == (0 if hard else 60)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_while_it_is_reserved_costs_nothing():
+    never = anyio.Event()
+
+    async def stuck(function, *args):
+        await never.wait()
+
+    ledger = ledger_on(empty_disk(), Time(), stuck)
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        with anyio.move_on_after(0.01):
+            await Accounts(ledger, LIMITS).account("t", "ann", "m1").reserve("fake/one", 60)
+        tasks.cancel_scope.cancel()
+    assert ledger.budgets.total(("thread", "t")).used == 0
+
+
+@pytest.mark.anyio
+async def test_a_warning_is_said_once_to_whoever_comes_first():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        accounts = Accounts(ledger, LIMITS)
+        first, second = (accounts.account("t", "ann", turn) for turn in ("m1", "m2"))
+        first.commit(await first.reserve("fake/one", 90), Usage(10, 1, 30), 80, "ok")
+        assert first.warnings() == ["($0.0001 of $0.0001 spent for this thread.)"]
+        assert first.warnings() == second.warnings() == []
+        await ledger._group.put().done.wait()
+    async with opened(disk, Time()) as again:
+        assert Accounts(again, LIMITS).account("t", "ann", "m3").warnings() == []
+
+
+@pytest.mark.anyio
+async def test_a_soft_limit_that_is_passed_is_said():
+    async with opened(empty_disk(), Time()) as ledger:
+        account = Accounts(ledger, Policy(False, 0.8, {"thread": 1_000_000})).account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 3_000_000), Usage(), 2_000_000, "ok")
+        assert account.warnings() == ["($2.00 of $1.00 spent for this thread, more than allowed.)"]
+        assert account.warnings() == []
+
+
+@pytest.mark.anyio
+async def test_the_overview_tells_what_was_spent_of_what():
+    async with opened(empty_disk(), Time()) as ledger:
+        policy = Policy(True, 0.8, {"thread": 5_000_000, "user_day": 10_000_000, "day": 50_000_000})
+        accounts = Accounts(ledger, policy)
+        account = accounts.account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 2_000_000), Usage(25, 5, 75), 1_250_000, "ok")
+        other = accounts.account("u", "bob", "m2")
+        await other.reserve("fake/one", 500_000)
+        assert accounts.overview("t", "ann").splitlines() == [
+            "$1.25 of $5.00 spent for this thread, 75 % of the prompt read from the cache",
+            "$1.25 of $10.00 spent for you today, 75 % of the prompt read from the cache",
+            "$1.25 of $50.00 spent and $0.50 set aside for everyone today, 75 % of the prompt read from the cache",
+            "$1.25 spent and $0.50 set aside for everyone this month, 75 % of the prompt read from the cache",
+        ]
+        assert accounts.overview("new", "eve").splitlines()[0] == "$0.00 of $5.00 spent for this thread"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("amount", [0, -1])
+async def test_a_grant_of_nothing_is_refused(amount):
+    async with opened(empty_disk(), Time()) as ledger:
+        with pytest.raises(ValueError, match="more than nothing"):
+            await Accounts(ledger, LIMITS).grant(("thread", "t"), amount, "admin")

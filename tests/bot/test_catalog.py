@@ -1,0 +1,160 @@
+import threading
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import ModelPrice, TieredPrices
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.llm.catalog import Catalog
+from bot.llm.model import ModelInfo, Usage
+from bot.settings_model import ModelFacts, Price
+
+M = 1_000_000
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def catalog(models=None, prices=None, local=()) -> Catalog:
+    return Catalog(models or {}, prices or {}, local, lambda: NOW)
+
+
+def facts(**given) -> ModelFacts:
+    ModelFacts.model_rebuild()
+    return ModelFacts(**given)
+
+
+def price(**given) -> Price:
+    return Price(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "usage", "usd"),
+    [
+        ("anthropic/claude-sonnet-5-5", Usage(input=M), 2.0),
+        ("anthropic/claude-sonnet-5-5", Usage(output=M), 10.0),
+        ("anthropic/claude-sonnet-5-5", Usage(cache_read=M), 0.1),
+        ("anthropic/claude-sonnet-5-5", Usage(cache_write=M), 2.5),
+        ("anthropic/claude-sonnet-5-5", Usage(cache_write=M, cache_write_1h=400_000), 3.1),
+        ("anthropic/claude-haiku-5-5", Usage(input=100_000), 0.01),
+        ("anthropic/claude-haiku-5-5", Usage(input=1000, cache_read=199_000), 0.0005 + 0.00995),
+        ("openai/gpt-6.1-terra", Usage(input=100_000, output=1000), 0.105),
+        ("openai/gpt-5.5", Usage(cache_write=100_000), 0.5),
+    ],
+)
+def test_a_call_costs_what_the_price_list_says(name, usage, usd):
+    assert catalog().cost(name, usage) == pytest.approx(usd)
+
+
+def test_the_briefs_fifty_turns_cost_what_the_brief_says():
+    cost = catalog().cost
+    read = written = 0
+    total = 0.0
+    for turn in range(50):
+        prompt = 1500 + 300 + turn * 700
+        total += cost("anthropic/claude-sonnet-5-5", Usage(0, 400, read, prompt - read)) or 0
+        read, written = prompt, written + prompt - read
+    assert total == pytest.approx(0.38, abs=0.01)
+
+
+def test_the_settings_price_wins_and_a_missing_cache_price_counts_as_input():
+    known = catalog(prices={"anthropic/claude-sonnet-5-5": price(input=1.0, output=2.0, cache_read=0.5)})
+    assert known.cost("anthropic/claude-sonnet-5-5", Usage(M, M, M, M)) == pytest.approx(1 + 2 + 0.5 + 1)
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-9-nothing", "nobody/x", "openai/whisper-1", "x", ""])
+def test_a_price_that_is_not_known_is_none(name):
+    assert catalog().cost(name, Usage(10)) is None
+    assert catalog().most(name, 10, 10) is None
+
+
+def test_rules_and_servers_on_this_machine_cost_nothing():
+    assert catalog().most("offline/demo", M, M) == 0
+    assert catalog(local={"ollama"}).cost("ollama/llama3.1", Usage(M, M)) == 0
+    assert catalog().cost("ollama/llama3.1", Usage(M, M)) is None
+    priced = catalog(prices={"ollama/x": price(input=1.0, output=1.0)}, local={"ollama"})
+    assert priced.cost("ollama/x", Usage(M)) == 1
+
+
+def test_a_provider_on_this_machine_that_is_in_the_price_list_still_costs():
+    assert catalog(local={"openai"}).cost("openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    "name", ["anthropic/claude-sonnet-5-5", "anthropic/claude-haiku-5-5", "openai/gpt-5.5", "set/x"]
+)
+@given(
+    kinds=st.tuples(*[st.integers(0, 300_000)] * 4),
+    hour=st.floats(0, 1),
+    extra=st.integers(0, 50_000),
+    room=st.integers(0, 1000),
+)
+def test_no_call_costs_more_than_its_most(name, kinds, hour, extra, room):
+    known = catalog(prices={"set/x": price(input=1.0, output=2.0, cache_read=9.0, cache_write=0.1)})
+    usage = Usage(*kinds, cache_write_1h=int(kinds[3] * hour))
+    highest = known.most(name, usage.prompt + extra, usage.output + room)
+    assert known.cost(name, usage) <= highest + 1e-12
+
+
+@given(st.tuples(*[st.integers(-1000, 1000)] * 5))
+def test_a_server_that_counts_nonsense_never_gives_money_back(kinds):
+    for name in ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-terra", "set/x"):
+        known = catalog(prices={"set/x": price(input=1.0, output=2.0)})
+        assert known.cost(name, Usage(*kinds)) >= 0
+
+
+def test_no_listed_price_falls_with_the_length_of_the_prompt():
+    """`most` looks at the longest prompt only."""
+    seen = 0
+    for provider in get_snapshot().providers:
+        if provider.id not in ("anthropic", "openai"):
+            continue
+        for model in provider.models:
+            dated = (
+                [model.prices] if isinstance(model.prices, ModelPrice) else [c.prices for c in model.prices]
+            )
+            for value in (value for prices in dated for value in vars(prices).values()):
+                if isinstance(value, TieredPrices):
+                    steps: list[Decimal] = [value.base, *(tier.price for tier in value.tiers)]
+                    assert steps == sorted(steps), model.id
+                    seen += 1
+    assert seen > 10
+
+
+def test_a_dated_price_is_that_of_the_moment_the_call_began():
+    moment = [datetime(2020, 1, 1, tzinfo=UTC)]
+    known = Catalog({}, {}, (), lambda: moment[0])
+    rate = known.rate("openai/o3")
+    before = rate(Usage(M))
+    moment[0] = NOW
+    assert rate(Usage(M)) == before > known.cost("openai/o3", Usage(M))
+
+
+def test_the_window_comes_from_the_list_and_the_settings_know_better():
+    assert catalog().info("anthropic/claude-sonnet-5-5").context_window == M
+    known = catalog(models={"anthropic/claude-sonnet-5-5": facts(context_window=5, vision=False)})
+    assert known.info("anthropic/claude-sonnet-5-5") == ModelInfo(
+        "anthropic/claude-sonnet-5-5", vision=False, context_window=5
+    )
+
+
+def test_an_unknown_model_can_do_everything_and_has_no_window():
+    assert catalog().info("nobody/x") == ModelInfo("nobody/x")
+    assert catalog().info("offline/demo") == ModelInfo("offline/demo")
+
+
+def test_a_family_that_lacks_something_is_known_unless_the_settings_say_otherwise():
+    assert not catalog().info("openai/gpt-3.5-turbo").vision
+    assert not catalog(local={"ollama"}).info("ollama/gemma2:9b").tools
+    assert catalog(models={"ollama/gemma2:9b": facts(tools=True)}).info("ollama/gemma2:9b").tools
+
+
+def test_loading_from_many_threads_at_once_is_fine():
+    known = catalog()
+    threads = [threading.Thread(target=known.load) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert known.cost("openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)

@@ -1,0 +1,361 @@
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bot import ledger as ledger_module
+from bot.budgets import Carried, Commit, Grant, Reserve, Warned, record_adapter
+from bot.ledger import Ledger, Part, parts, read_records
+from bot.llm.model import Usage
+from tests.bot.ledgers import (
+    CALL,
+    FOLDER_PATH,
+    THREAD,
+    Time,
+    empty_disk,
+    files,
+    inline,
+    ledger_on,
+    opened,
+    power_cut,
+)
+from tests.explorer.model import ModelDisk, Read, Sync, Write
+from threads.disk import PosixDisk
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.lines import encode
+
+pytestmark = pytest.mark.anyio
+NOVEMBER = str(FOLDER_PATH / "2026-11.jsonl")
+
+
+def reserve(amount: int = 100) -> Reserve:
+    return Reserve(call=CALL, micros=amount)
+
+
+def commit(of: Reserve | None, amount: int | None = 30, usage: Usage = Usage(10, 5, 4)) -> Commit:
+    return Commit(call=CALL, usage=usage, micros=amount, reserve=of.seq if of else 0)
+
+
+async def written(ledger: Ledger) -> None:
+    """Wait until all that was put so far is on disk."""
+    await ledger._group.put().done.wait()
+
+
+def used(ledger: Ledger) -> int:
+    return ledger.budgets.total(THREAD).used
+
+
+async def test_a_reservation_is_on_disk_when_its_append_returns():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+    for seed in range(20):
+        again = ledger_on(power_cut(disk, random.Random(seed)), Time())
+        again.open()
+        assert used(again) == 100
+
+
+async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        assert used(ledger) == 30
+        await written(ledger)
+    async with opened(disk, Time()) as again:
+        assert used(again) == 30
+        assert again.budgets.total(THREAD).cached == 4
+
+
+async def test_a_reservation_without_a_commit_counts_in_full_after_every_restart():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+    for _ in range(3):
+        async with opened(disk, Time()) as again:
+            assert used(again) == 100
+            assert not again.budgets.open
+
+
+async def test_grants_and_warnings_survive():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(Grant(scope="thread", key="t1", micros=7, by="admin"))
+        await ledger.append(Warned(scope="thread", key="t1", level="warning"))
+    async with opened(disk, Time()) as again:
+        assert again.budgets.total(THREAD).granted == 7
+        assert again.budgets.total(THREAD).said == "warning"
+
+
+async def test_a_commit_alone_costs_no_fsync():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        disk.ops.clear()
+        ledger.put(commit(record))
+        await written(ledger)
+    assert [type(op) for op in disk.ops] == [Write]
+
+
+async def test_a_new_month_begins_a_new_file_that_carries_all_that_counts():
+    disk, time = empty_disk(), Time("2026-11-30T23:59:00")
+    async with opened(disk, time) as ledger:
+        await ledger.append(running := reserve(50))
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        time.set("2026-12-01T00:00:01")
+        ledger.put(commit(running, 20))
+        await written(ledger)
+    assert sorted(files(disk)) == ["2026-11.jsonl", "2026-12.jsonl"]
+    read: list[str] = []
+    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
+    async with opened(disk, time) as again:
+        assert used(again) == 50
+        assert again.budgets.total(("month", "2026-11")).used == 50
+    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+
+
+async def test_a_call_that_runs_over_the_end_of_a_month_keeps_its_reservation_through_a_crash():
+    disk, time = empty_disk(), Time("2026-11-30T23:59:00")
+    async with opened(disk, time) as ledger:
+        await ledger.append(reserve(50))
+        time.set("2026-12-01T00:00:01")
+        await ledger.append(reserve(1))
+        assert used(ledger) == 51
+    async with opened(disk, time) as again:
+        assert used(again) == 51
+
+
+async def test_a_clock_that_goes_back_goes_on_in_the_newest_file():
+    disk, time = empty_disk(), Time("2026-12-01T00:00:01")
+    async with opened(disk, time) as ledger:
+        await ledger.append(reserve())
+        time.set("2026-11-03T00:00:00")
+        await ledger.append(reserve())
+    async with opened(disk, time) as again:
+        await again.append(reserve())
+        assert used(again) == 300
+    assert sorted(files(disk)) == ["2026-12.jsonl"]
+
+
+async def test_a_large_file_is_followed_by_another_of_the_same_month(monkeypatch):
+    monkeypatch.setattr(ledger_module, "BEGIN_ANEW_ABOVE", 2000)
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        for _ in range(40):
+            await ledger.append(reserve(1))
+    assert {"2026-11.jsonl", "2026-11.2.jsonl", "2026-11.3.jsonl"} <= set(files(disk))
+    async with opened(disk, Time()) as again:
+        assert used(again) == 40
+
+
+async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve(1))
+        await ledger.append(reserve(2))
+    torn = files(disk)["2026-11.jsonl"][:-9]
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: torn})
+    async with opened(disk, Time()) as again:
+        assert used(again) == 1
+        await again.append(reserve(4))
+    async with opened(disk, Time()) as third:
+        assert used(third) == 5
+    assert torn.split(b"\n")[-1] in files(disk)["2026-11.jsonl.broken"]
+
+
+async def test_a_damaged_line_in_the_middle_is_put_aside_and_the_rest_counts():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        for amount in (1, 2, 4):
+            await ledger.append(reserve(amount))
+    lines = files(disk)["2026-11.jsonl"].split(b"\n")
+    lines[2] = lines[2].replace(b"ann", b"bob")
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)})
+    again = ledger_on(disk, Time())
+    assert again.open() == 1
+    assert used(again) == 5
+    assert lines[2] in files(disk)["2026-11.jsonl.broken"]
+
+
+async def test_a_damaged_commit_leaves_the_reservation_counted():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        await ledger.append(reserve(1))
+    lines = files(disk)["2026-11.jsonl"].split(b"\n")
+    lines[2] = b"#" + lines[2]
+    again = ledger_on(ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)}), Time())
+    again.open()
+    assert used(again) == 101
+
+
+async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_it():
+    disk, time = empty_disk(), Time()
+    async with opened(disk, time) as ledger:
+        await ledger.append(record := reserve())
+        time.set("2026-12-01T00:00:00")
+        ledger.put(commit(record))
+        await ledger.append(reserve(1))
+    damaged = files(disk)["2026-12.jsonl"].replace(b'"carried"', b'"carrieD"')
+    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
+    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): damaged})
+    again = ledger_on(disk, time)
+    assert again.open() == 1
+    assert used(again) == 31
+    third = ledger_on(disk, time)
+    third.open()
+    assert used(third) == 31
+
+
+async def test_a_ledger_of_a_newer_version_is_left_alone():
+    line = encode(record_adapter(), Carried(seq=1, rows=[], open=[], v=99))
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: line})
+    with pytest.raises(NewerSchema):
+        ledger_on(disk, Time()).open()
+    assert files(disk) == {"2026-11.jsonl": line}
+
+
+async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
+    disk, broken = empty_disk(), []
+
+    def faults(op):
+        if broken and isinstance(op, broken[0]):
+            raise OSError(errno.EIO, "I/O error")
+        return op
+
+    disk.faults = faults
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(first := reserve())
+        broken.append(Sync)
+        with pytest.raises(StoreUnavailable):
+            await ledger.append(second := reserve())
+        ledger.put(commit(second, 0))
+        await written(ledger)
+        broken.clear()
+        ledger.put(commit(first))
+        await ledger.append(reserve(1))
+        assert used(ledger) == 31
+    async with opened(disk, Time()) as again:
+        assert used(again) == 31
+    seqs = [
+        record.seq
+        for name in ("2026-11.jsonl", "2026-11.2.jsonl")
+        for record, _ in read_records(files(disk)[name])[0]
+        if not isinstance(record, Carried)
+    ]
+    assert set(seqs) == set(range(1, 6))
+
+
+async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+
+        def faults(op):
+            if isinstance(op, Sync):
+                raise OSError(errno.EIO, "I/O error")
+            return op
+
+        disk.faults = faults
+        with pytest.raises(StoreUnavailable):
+            await ledger.append(reserve(7))
+        disk.faults = lambda op: op
+    ledger_on(disk, Time()).open()
+    again = ledger_on(power_cut(disk, random.Random(1)), Time())
+    again.open()
+    assert used(again) == 107
+
+
+async def test_thread_totals_live_for_ever_and_old_days_do_not(monkeypatch):
+    monkeypatch.setattr("bot.budgets.KEPT_TURNS", 3)
+    disk, time = empty_disk(), Time("2026-01-01T10:00:00")
+    async with opened(disk, time) as ledger:
+        for month in range(1, 13):
+            time.set(f"2026-{month:02}-15T10:00:00")
+            ledger.put(Commit(call=_call(month, ledger.today), usage=Usage(1, 1), micros=10))
+            await written(ledger)
+    scopes = [scope for scope, _ in ledger.budgets.totals]
+    assert scopes.count("thread") == 12
+    assert scopes.count("turn") <= 4
+    assert scopes.count("day") <= 9
+    assert scopes.count("month") <= 4
+    async with opened(disk, time) as again:
+        assert again.budgets.totals == ledger.budgets.totals
+
+
+def _call(n: int, day: str):
+    return type(CALL)(f"t{n}", "ann", f"m{n}", "fake/one", day)
+
+
+def test_the_order_of_files_is_by_month_and_number():
+    names = ["2026-11.jsonl", "2026-11.10.jsonl", "2026-11.2.jsonl", "2025-12.jsonl", "x.jsonl"]
+    names += ["2026-11.jsonl.broken", "2026-11.jsonl.tmp", "2026-11.0.jsonl"]
+    assert parts(names) == [Part("2025-12"), Part("2026-11"), Part("2026-11", 2), Part("2026-11", 10)]
+
+
+async def test_the_ledger_on_a_real_disk(tmp_path):
+    folder = tmp_path / "usage"
+
+    def fresh() -> Ledger:
+        return Ledger(PosixDisk(), folder, offload=inline, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
+
+    ledger = fresh()
+    assert ledger.open() == 0
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await ledger.append(reserve())
+        tasks.cancel_scope.cancel()
+    assert [path.name for path in folder.iterdir()] == ["2026-11.jsonl"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "2026-11.jsonl").stat().st_mode & 0o777 == 0o600
+    again = fresh()
+    again.open()
+    assert used(again) == 100
+
+
+CHILD = """
+import sys, anyio, anyio.to_thread
+from pathlib import Path
+from bot.accounts import Accounts
+from datetime import UTC, datetime
+from bot.ledger import Ledger
+from bot.settings_model import Budget
+from threads.disk import PosixDisk
+
+async def main():
+    ledger = Ledger(PosixDisk(), Path(sys.argv[1]), offload=anyio.to_thread.run_sync, now=lambda: datetime.now(UTC))
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await Accounts.of(ledger, Budget()).account("t1", "ann", "m1").reserve("fake/one", 123)
+        print("RESERVED", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def test_kill_9_between_reserve_and_commit_leaves_the_reservation_counted(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "usage")],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        assert child.stdout.readline() == b"RESERVED\n"
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    again = Ledger(PosixDisk(), tmp_path / "usage", offload=inline, now=lambda: datetime.now(UTC))
+    assert again.open() == 0
+    assert used(again) == 123
