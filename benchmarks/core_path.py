@@ -21,6 +21,7 @@ from types import CodeType, FrameType
 import anyio
 
 from bot.llm.model import Completion, Request, Usage
+from tests.one_model import OneModel
 from tests.world import Platform, calls, message, running, says
 from threads.model import OnEvent, TextDelta
 
@@ -36,6 +37,7 @@ CORE = (
     "threads/actor.py",
     "threads/turn.py",
     "bot/agent.py",
+    "bot/asking.py",
     "bot/tools/base.py",
     "threads/context.py",
     "threads/delivery.py",
@@ -43,7 +45,7 @@ CORE = (
 )
 
 
-class _ToolThenText:
+class _ToolThenText(OneModel):
     name = "fake/one"
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:

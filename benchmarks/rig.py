@@ -20,6 +20,7 @@ from bot.llm.model import Completion, Request, Usage
 from bot.prompt.system import system_prompt
 from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
+from tests.one_model import OneModel
 from threads.disk import Disk, Offload, PosixDisk
 from threads.model import (
     Author,
@@ -44,7 +45,7 @@ T = TypeVar("T")
 LIMITS = Limits(idle_timeout_s=3600)
 
 
-class Instant:
+class Instant(OneModel):
     """A model that answers at once. Subclasses say something else, later, or nothing."""
 
     name = "bench/instant"
@@ -132,6 +133,7 @@ async def running(
             tasks,
             data,
             agent=partial(Agent, model, toolbox, system_prompt("threadfast")),
+            brain=model,
             transports=[room],
             limits=limits,
             disk=disk or PosixDisk(),

@@ -6,22 +6,20 @@ its steps again. A call is on disk before its tool runs, a result before the nex
 
 from __future__ import annotations
 
-import json
-import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
-from bot.errors import LoopDetected, OutputInvalid, StepLimit
-from bot.llm.model import Completion, Model, Request, ToolSpec, Usage
-from bot.prompt.repair import repair
+from bot.asking import Asking
+from bot.errors import OutputInvalid, StepLimit
+from bot.guards.loops import LoopGuard
+from bot.llm.model import Completion, Models, Request, TurnModel
+from bot.prompt.compaction import Compaction, Spill
 from bot.prompt.system import user_message
-from bot.tools.base import Place, Toolbox, failed
+from bot.tools.base import Place, Toolbox
+from threads import wording
 from threads.model import Message, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
-
-log = logging.getLogger(__name__)
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -29,63 +27,86 @@ EMPTY_TRIES = 3
 CONTINUATIONS = 3
 """How often an answer that ran out of tokens is asked to go on."""
 
-SAME_CALL = 3
-"""The same call with the same arguments this often in a turn is not run again; once more ends the turn."""
-
 CONTINUE = Message("user", (Text("Go on exactly where you stopped."),))
 AGAIN = Message("user", (Text("That answer was cut off. Please answer again."),))
 FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do not call tools."),))
 
 
+COMPACT = frozenset({"/compact", "!compact"})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """When and how far a conversation is compacted. ``threshold`` is the share of the model's window."""
+
+    enabled: bool = True
+    threshold: float = 0.8
+    keep_recent_tokens: int = 20_000
+
+
 @dataclass(slots=True)
 class _Progress:
-    """What one turn has used up so far."""
+    """What one turn has done so far."""
 
-    calls: Counter[str] = field(default_factory=Counter)
+    asking: Asking
+    loops: LoopGuard = field(default_factory=LoopGuard)
     parts: list[str] = field(default_factory=list)
     empty: int = 0
-    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Answers turns. ``system`` must be byte-stable; ``workspace`` gives a thread's own folder."""
+    """Answers turns. ``system`` must be byte-stable; ``workspace`` gives a thread's own folder.
 
-    model: Model
+    ``spill`` keeps a text of the thread in a file; with ``footer`` an answer ends with what it used.
+    """
+
+    models: Models
     tools: Toolbox
     system: str
     workspace: Callable[[ThreadId], Path]
+    spill: Callable[[ThreadId], Spill]
     max_steps: int = 50
     max_tokens: int = 8192
+    temperature: float | None = None
+    room: Room = Room()
+    footer: bool = False
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
+        model = await self.models.for_turn(turn)
+        if turn.incoming.text.strip().lower() in COMPACT:
+            done = await self._asking(turn, model, keep_recent_tokens=0).compact()
+            return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
+        answer = await self._answer(turn, model)
+        return f"{answer}\n\n{_footer(model)}" if self.footer else answer
+
+    async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
             turn.add(user_message(turn.incoming))
-        done = _Progress(parts=_continued(turn.messages[mine[0] :]) if mine else [])
+        parts = _continued(turn.messages[mine[0] :]) if mine else []
         if (last := turn.messages[-1]).role == "assistant" and last.source == turn.incoming.id:
-            return "".join([*done.parts, last.text])
+            if last.model != model.name:
+                turn.note(wording.answered_by(last.model))
+            return "".join([*parts, last.text])
         if last.role == "assistant" and not last.calls:
             turn.add(AGAIN)
+        keep = self.room.keep_recent_tokens
+        done = _Progress(self._asking(turn, model, keep_recent_tokens=keep), parts=parts)
         for _ in range(self.max_steps):
-            completion = await self._ask(turn, self.tools.specs, done)
-            answer = await self._step(turn, completion, done)
+            answer = await self._step(turn, await done.asking.ask(), done)
             if answer is not None:
-                ids = {"thread_id": str(turn.incoming.thread), "message_id": turn.incoming.id}
-                log.info("turn used %s", done.usage, extra=ids)
                 return answer
         return await self._finish(turn, done, StepLimit(f"no answer after {self.max_steps} steps"))
 
-    async def _ask(self, turn: Turn, tools: Sequence[ToolSpec], done: _Progress) -> Completion:
-        if (mended := repair(turn.messages)) is not turn.messages:
-            turn.mend(mended)
-        request = Request(
-            self.system, tuple(turn.messages), tools, self.max_tokens, cache_key=str(turn.incoming.thread)
+    def _asking(self, turn: Turn, model: TurnModel, *, keep_recent_tokens: int) -> Asking:
+        thread = turn.incoming.thread
+        compaction = Compaction(keep_recent_tokens, self.spill(thread), enabled=self.room.enabled)
+        empty = Request(
+            self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
-        completion = await self.model.complete(request, turn.tell)
-        done.usage = _sum(done.usage, completion.usage)
-        return completion
+        return Asking(turn, model, compaction, empty, self.room.threshold)
 
     async def _step(self, turn: Turn, completion: Completion, done: _Progress) -> str | None:
         """Take in one completion; return the whole answer when it is one."""
@@ -104,44 +125,30 @@ class Agent:
         if not message.text.strip():
             done.empty += 1
             await turn.tell(TextReset())
-            return (
-                None
-                if done.empty < EMPTY_TRIES
-                else await self._finish(turn, done, OutputInvalid("empty answers"))
-            )
+            if done.empty == EMPTY_TRIES:
+                return await self._finish(turn, done, OutputInvalid("empty answers"))
+            return None
         if completion.stop == "length" and len(done.parts) < CONTINUATIONS:
             turn.add(message, CONTINUE)
             done.parts.append(message.text)
             await turn.checkpoint()
             return None
-        return await _answer(turn, message, done)
+        return await _whole(turn, message, done)
 
     async def _finish(self, turn: Turn, done: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* when even that shows nothing."""
         turn.add(FINISH)
-        completion = await self._ask(turn, (), done)
+        completion = await done.asking.ask(tool_choice="none")
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
-        return await _answer(turn, completion.message, done)
+        return await _whole(turn, completion.message, done)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
         results: dict[int, ToolResult] = {}
         fresh: list[int] = []
         for index, call in enumerate(calls):
-            canonical = json.dumps([call.name, call.arguments, call.malformed], sort_keys=True)
-            done.calls[canonical] += 1
-            if done.calls[canonical] > SAME_CALL:
-                raise LoopDetected(
-                    f"{call.name} called {done.calls[canonical]} times with the same arguments"
-                )
-            if done.calls[canonical] == SAME_CALL:
-                results[index] = failed(
-                    call,
-                    "validation",
-                    "Already tried with these arguments.",
-                    recoverable=True,
-                    suggestion="Do it differently.",
-                )
+            if refusal := done.loops.refusal(call):
+                results[index] = refusal
             else:
                 fresh.append(index)
         place = Place(self.workspace(turn.incoming.thread))
@@ -150,7 +157,7 @@ class Agent:
         return [results[index] for index in range(len(calls))]
 
 
-async def _answer(turn: Turn, message: Message, done: _Progress) -> str:
+async def _whole(turn: Turn, message: Message, done: _Progress) -> str:
     turn.add(replace(message, source=turn.incoming.id))
     await turn.checkpoint()
     return "".join([*done.parts, message.text])
@@ -161,7 +168,9 @@ def _continued(messages: Sequence[Message]) -> list[str]:
     return [part.text for part, next_ in pairwise(messages) if next_ == CONTINUE]
 
 
-def _sum(a: Usage, b: Usage) -> Usage:
-    return Usage(
-        a.input + b.input, a.output + b.output, a.cache_read + b.cache_read, a.cache_write + b.cache_write
-    )
+def _footer(model: TurnModel) -> str:
+    """Return one line on what the turn used: the model, its tokens, the share read from the cache, the cost."""
+    usage, cost = model.usage, model.spent_usd
+    cached = f", {usage.cache_read / usage.prompt:.0%} of the prompt cached" if usage.prompt else ""
+    price = "cost unknown" if cost is None else f"${cost:.4f}"
+    return f"({model.name}: {usage.prompt + usage.output:,} tokens{cached}, {price})"

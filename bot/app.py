@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -14,22 +15,31 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent import Agent
+from bot.accounts import Accounts
+from bot.agent import Agent, Room
+from bot.chosen import ChosenModels
+from bot.commands import Brain, Controls
 from bot.errors import report
+from bot.escalation import Escalation
 from bot.guards.access import allowed
-from bot.llm.build import build_model
+from bot.ledger import Ledger
+from bot.lineup import Lineup, candidates
+from bot.llm.build import is_local
+from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
 from bot.orchestrator import Orchestrator
+from bot.prompt.compaction import Spill
 from bot.prompt.system import system_prompt
 from bot.settings_model import Settings
 from bot.tools.base import Tool, Toolbox
 from bot.tools.files import ListFiles, ReadFile
 from threads.context import ContextFile
 from threads.delivery import Delivery
-from threads.disk import Disk, Offload, PosixDisk
+from threads.disk import Disk, Offload, PosixDisk, replace_file
+from threads.errors import StoreUnavailable, TransportRejected
 from threads.journal import Journal
 from threads.log import Log
-from threads.model import Incoming, Limits, ThreadId
+from threads.model import Incoming, Limits, Outgoing, ThreadId
 from threads.records import Owed
 from threads.registry import Registry
 from threads.slots import Slots
@@ -40,7 +50,8 @@ from transports.outbox import Outbox
 
 log = logging.getLogger(__name__)
 
-MakeAgent = Callable[[Callable[[ThreadId], Path]], Agent]
+MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Agent]
+"""Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ async def open_core(
     data: Path,
     *,
     agent: MakeAgent,
+    brain: Brain,
     transports: Sequence[Transport],
     limits: Limits,
     disk: Disk,
@@ -80,19 +92,24 @@ async def open_core(
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
     delivery = Delivery(journal, history, outlet=outboxes.__getitem__, folder=folder, now=now)
-    brain = agent(lambda thread: folder(thread) / "workspace")
+
+    def workspace(thread: ThreadId) -> Path:
+        return folder(thread) / "workspace"
+
+    answers = agent(workspace, lambda thread: partial(_spill, disk, offload, workspace(thread)))
     shared = Shared(
         journal=journal,
         delivery=delivery,
         slots=Slots(limits.running_turns, limits.running_turns_per_user),
         limits=limits,
-        run=brain.run,
+        run=answers.run,
         context=lambda thread: ContextFile(disk, folder(thread), offload),
         on_error=partial(_record, now),
     )
     registry = Registry(tasks, shared)
+    controls = Controls(registry, shared.questions, brain)
     orchestrator = Orchestrator(
-        tasks, journal=journal, registry=registry, delivery=delivery, allowed=allowed, model=brain.model.name
+        tasks, journal=journal, registry=registry, delivery=delivery, allowed=allowed, controls=controls
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
@@ -105,41 +122,93 @@ async def serve(
     settings: Settings, environ: Mapping[str, str], *, model: str, transports: Sequence[Transport]
 ) -> None:
     """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
-    data = settings.data  # absolute
-    http = SharedHttp()
-    llm = build_model(model, settings, environ, http=http, random=random.random, now=utc_now)
-    offload = anyio.to_thread.run_sync
-    timeouts_s = {name: ms / 1000 for name, ms in settings.tools.per_tool.items()}
+    data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
+    toolbox = toolbox_of(settings, offload)
+    catalog = catalog_of(settings)
+    if model.partition("/")[0] not in catalog.local:
+        await offload(catalog.load)
+    async with aclosing(SharedHttp()) as http:
+        with sole_owner(data):
+            ledger = Ledger(disk, data / "usage", offload=offload, now=utc_now)
+            chosen = ChosenModels(disk, data / "models.json", offload)
+            await offload(ledger.open)
+            await offload(chosen.open)
+            system = system_prompt(settings.name, _text(data / "IDENTITY.md"), _text(data / "MEMORY.md"))
+            async with anyio.create_task_group() as tasks:
+                lineup = Lineup(
+                    model,
+                    settings,
+                    environ,
+                    tools=toolbox.specs,
+                    http=http,
+                    catalog=catalog,
+                    accounts=Accounts.of(ledger, settings.budget),
+                    chosen=chosen,
+                    random=random.random,
+                    now=utc_now,
+                    on_all_failed=Escalation(
+                        tasks, settings.escalation.channel, _posting(transports), utc_now
+                    ),
+                )
+                tasks.start_soon(ledger.run)
+                core = await open_core(
+                    tasks,
+                    data,
+                    agent=partial(
+                        Agent,
+                        lineup,
+                        toolbox,
+                        system,
+                        max_steps=settings.limits.max_steps,
+                        max_tokens=settings.max_tokens,
+                        temperature=settings.temperature,
+                        room=Room(**settings.compaction.model_dump()),
+                        footer=settings.budget.footer,
+                    ),
+                    brain=lineup,
+                    transports=transports,
+                    limits=limits_of(settings),
+                    disk=disk,
+                    offload=offload,
+                    now=utc_now,
+                    allowed=partial(allowed, settings.access),
+                    max_age_s=settings.recovery.max_age_s,
+                    resume=settings.recovery.resume,
+                )
+                async with anyio.create_task_group() as edges:
+                    for transport in transports:
+                        edges.start_soon(transport.serve, core.orchestrator.receive)
+                tasks.cancel_scope.cancel()
+
+
+def toolbox_of(settings: Settings, offload: Offload) -> Toolbox:
     tools: list[Tool] = [ReadFile(offload), ListFiles(offload)] if "files" in settings.tools.enabled else []
-    toolbox = Toolbox(tools, timeout_s=timeouts_s, default_timeout_s=settings.tools.default_timeout_ms / 1000)
-    with sole_owner(data):
-        system = system_prompt(settings.name, _text(data / "IDENTITY.md"), _text(data / "MEMORY.md"))
-        async with anyio.create_task_group() as tasks:
-            core = await open_core(
-                tasks,
-                data,
-                agent=partial(
-                    Agent,
-                    llm,
-                    toolbox,
-                    system,
-                    max_steps=settings.limits.max_steps,
-                    max_tokens=settings.max_tokens,
-                ),
-                transports=transports,
-                limits=limits_of(settings),
-                disk=PosixDisk(),
-                offload=offload,
-                now=utc_now,
-                allowed=partial(allowed, settings.access),
-                max_age_s=settings.recovery.max_age_s,
-                resume=settings.recovery.resume,
-            )
-            async with anyio.create_task_group() as edges:
-                for transport in transports:
-                    edges.start_soon(transport.serve, core.orchestrator.receive)
-            tasks.cancel_scope.cancel()
-    await http.aclose()
+    timeouts_s = {name: ms / 1000 for name, ms in settings.tools.per_tool.items()}
+    return Toolbox(tools, timeout_s=timeouts_s, default_timeout_s=settings.tools.default_timeout_ms / 1000)
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    local = {name for name, provider in settings.providers.items() if is_local(provider)}
+    return Catalog(settings.models, settings.prices, frozenset({*local, "offline"}))
+
+
+def unpriced(settings: Settings) -> list[str]:
+    """Return the models that the settings use and whose price nobody knows."""
+    catalog = catalog_of(settings)
+    return [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
+
+
+def _posting(transports: Sequence[Transport]) -> Callable[[Outgoing], Awaitable[str]]:
+    """Return what posts to any channel of the transports; raises `PostFailed` for one that is not served."""
+    outboxes = {transport.name: Outbox(transport) for transport in transports}
+
+    async def post(outgoing: Outgoing) -> str:
+        outbox = outboxes.get(outgoing.thread.transport)
+        if outbox is None:
+            raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
+        return await outbox.post(outgoing)
+
+    return post
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -156,6 +225,21 @@ def limits_of(settings: Settings) -> Limits:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str) -> str:
+    """Keep a long text in the workspace, where the model can read it in parts; return its path there."""
+
+    def write() -> None:
+        for folder in (workspace.parent, workspace, workspace / "tool-output"):
+            disk.mkdir(folder)
+        replace_file(disk, workspace / "tool-output" / name, text.encode())
+
+    try:
+        await offload(write)
+    except OSError as error:
+        raise StoreUnavailable(f"tool-output: {error}") from error
+    return f"tool-output/{name}"
 
 
 def _text(path: Path) -> str:

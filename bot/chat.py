@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from bot.app import serve
+from bot.commands import MEANINGS
 from bot.errors import ConfigInvalid
+from bot.lineup import offered
 from bot.llm.choose import choose
 from bot.observe import configure_logging
 from bot.settings import resolve_secret
 from bot.settings_model import Settings
-from transports.console import Console
+from transports.console import CONSOLE_USER, Console
 
 LOG_BYTES = 5_000_000
 """A log of an interactive chat that has grown beyond this is put aside at the next start."""
@@ -25,7 +27,13 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     settings, model, reason = await _with_model(settings, environ)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
-    console = Console(session=session, history_file=settings.data / "console-history")
+    completions = ["/model default", *(f"/model {name}" for name in offered(settings, model))]
+    console = Console(
+        session=session,
+        history_file=settings.data / "console-history",
+        commands=MEANINGS,
+        completions=completions,
+    )
     print(
         f"Model: {model} ({reason}). Data: {settings.data}",
         file=sys.stdout if console.interactive else sys.stderr,
@@ -34,7 +42,11 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
         given = settings.observe
         level = given.log_level if "log_level" in given.model_fields_set else "warning"
         configure_logging(level, given.log_format, stream, secrets=_secrets(settings, environ))
-        await serve(settings, environ, model=model, transports=[console])
+        # Whoever sits at the console owns the machine: nobody else could decide anything here.
+        admins = (*settings.access.admins, CONSOLE_USER)
+        access = settings.access.model_copy(update={"admins": admins})
+        mine = settings.model_copy(update={"access": access})
+        await serve(mine, environ, model=model, transports=[console])
     return console.exit_code
 
 

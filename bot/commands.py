@@ -1,64 +1,147 @@
-"""Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control never queues behind a turn."""
+"""Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control never queues behind a turn.
+
+Two of them are turns of their own and do queue: `/compact` asks the model, `/retry` asks it the old question again.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal, assert_never, get_args
+from typing import Literal, Protocol, get_args
 
 from threads import wording
+from threads.model import Answer, ThreadId
+from threads.questions import Questions
 from threads.records import Owed
 from threads.registry import Registry
 
-Name = Literal["stop", "status", "new", "help"]
+Name = Literal["stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "help"]
 
-HELP = """/stop  end what I am doing here and drop what waits
-/status  what I am doing here
-/new  put this conversation aside and start over
-/help  this list"""
+MEANINGS: Mapping[str, str] = {
+    "/stop": "end what I am doing here and drop what waits",
+    "/status": "what I am doing here",
+    "/new": "put this conversation aside and start over",
+    "/model [NAME]": "which model answers here, or take another one; `default` is the usual one",
+    "/usage": "what was used and spent",
+    "/compact": "summarise the earlier part of this conversation to make room",
+    "/approve [AMOUNT]": "say yes to my question",
+    "/deny": "say no to it",
+    "/retry": "try the last message that failed once more",
+}
+HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
 
-_COMMAND = re.compile(r"[/!]([a-z][a-z-]{0,20})(?:\s.*)?", re.DOTALL)
+_COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
+_QUESTION = re.compile(r"q[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``name`` is empty when there is no such command; ``typed`` is what the person wrote."""
+    """``name`` is empty when there is no such command; ``typed`` is what was written, ``words`` what followed."""
 
     name: Name | Literal[""]
     typed: str
+    words: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        return self.name in {"compact", "retry"}
+
+
+class Brain(Protocol):
+    """What commands may ask about models and money; each returns a sentence for the person."""
+
+    def describe_model(self, thread: ThreadId) -> str: ...
+
+    async def choose_model(self, thread: ThreadId, name: str) -> str:
+        """Take the choice, or tell why not. Raises `StoreUnavailable`."""
+        ...
+
+    def describe_usage(self, thread: ThreadId, user: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What commands act on."""
+
+    registry: Registry
+    questions: Questions
+    brain: Brain
 
 
 def parse(text: str) -> Command | None:
     """Return the command that a message is, or ``None`` when it is for the model."""
-    said = text.strip().lower()
-    if said == "stop":
-        return Command("stop", said)
+    said = text.strip()
+    if said.lower() == "stop":
+        return Command("stop", "stop")
     match = _COMMAND.fullmatch(said)
     if match is None:
         return None
-    typed = match[1]
-    return next((Command(name, typed) for name in get_args(Name) if name == typed), Command("", typed))
+    typed, words = match[1].lower(), (match[2] or "").strip()
+    return next((Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed))
 
 
-async def obey(command: Command, owed: Owed, registry: Registry, model: str) -> str:
+async def obey(command: Command, owed: Owed, controls: Controls) -> str:
     """Carry out a command and return what to tell the person. Raises `StoreUnavailable`."""
+    if command.name == "":
+        close = get_close_matches(command.typed, get_args(Name), n=1)
+        hint = f" Did you mean /{close[0]}?" if close else ""
+        return f"I do not know /{command.typed}.{hint} /help lists what I know."
+    return await _ACTIONS[command.name](command, owed, controls)
+
+
+async def _stop(_: Command, owed: Owed, controls: Controls) -> str:
+    return wording.stopped(*await controls.registry.stop(owed))
+
+
+async def _status(_: Command, owed: Owed, controls: Controls) -> str:
+    running, waiting = controls.registry.status(owed.incoming.thread)
+    doing = "Working on a message" if running else "Idle"
+    return f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
+
+
+async def _new(_: Command, owed: Owed, controls: Controls) -> str:
+    if await controls.registry.forget(owed.incoming.thread):
+        return "I put our conversation aside. This is a fresh start."
+    return "I still have something to answer here. Say /stop first, then /new."
+
+
+async def _model(command: Command, owed: Owed, controls: Controls) -> str:
     thread = owed.incoming.thread
-    match command.name:
-        case "stop":
-            return wording.stopped(*await registry.stop(owed))
-        case "status":
-            running, waiting = registry.status(thread)
-            return f"{'Working on a message' if running else 'Idle'}; {waiting} waiting. Model: {model}."
-        case "new":
-            if await registry.forget(thread):
-                return "I put our conversation aside. This is a fresh start."
-            return "I still have something to answer here. Say /stop first, then /new."
-        case "help":
-            return HELP
-        case "":
-            close = get_close_matches(command.typed, get_args(Name), n=1)
-            hint = f" Did you mean /{close[0]}?" if close else ""
-            return f"I do not know /{command.typed}.{hint} /help lists what I know."
-        case _:
-            assert_never(command.name)
+    if command.words:
+        return await controls.brain.choose_model(thread, command.words)
+    return controls.brain.describe_model(thread)
+
+
+async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
+    return controls.brain.describe_usage(owed.incoming.thread, owed.incoming.author.id)
+
+
+async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
+    first, _, rest = command.words.partition(" ")
+    question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+    answer = Answer(command.name == "approve", owed.incoming.author.id, words)
+    match controls.questions.decide(owed.incoming.thread, question_id, answer):
+        case "taken":
+            return "Thank you, I go on." if answer.approved else "All right, I leave it."
+        case "not_open":
+            return "There is no question of mine open here, or it was answered already."
+        case "not_yours":
+            return "This is not yours to decide. Ask whoever runs this bot."
+
+
+async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
+    return HELP
+
+
+_ACTIONS: Mapping[str, Callable[[Command, Owed, Controls], Awaitable[str]]] = {
+    "stop": _stop,
+    "status": _status,
+    "new": _new,
+    "model": _model,
+    "usage": _usage,
+    "approve": _decide,
+    "deny": _decide,
+    "help": _help,
+}

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from anyio.abc import TaskGroup
 
-from bot.commands import Command, obey, parse
+from bot.commands import Command, Controls, obey, parse
 from threads import wording
 from threads.delivery import Delivery, Ending, patiently
 from threads.errors import MailboxFull
@@ -37,10 +37,10 @@ class Orchestrator:
         registry: Registry,
         delivery: Delivery,
         allowed: Callable[[Incoming], bool],
-        model: str,
+        controls: Controls,
     ) -> None:
         self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
-        self._allowed, self._model = allowed, model
+        self._allowed, self._controls = allowed, controls
         self._refusing: dict[ThreadId, list[Owed]] = {}
 
     async def receive(self, event: Inbound) -> None:
@@ -60,8 +60,10 @@ class Orchestrator:
         incoming = owed.incoming
         if not self._allowed(incoming):
             self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "notice"))
-        elif command := parse(incoming.text):
+        elif (command := parse(incoming.text)) and not command.is_turn:
             self._tasks.start_soon(self._obey, command, owed)
+        elif command and command.name == "retry" and not self._take_up(owed, command.words):
+            self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))
         else:
             try:
                 self._registry.tell(owed, recovered=recovered)
@@ -86,8 +88,24 @@ class Orchestrator:
         """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
         text = ""
         if owed.intent is None:
-            text = await patiently(lambda: obey(command, owed, self._registry, self._model))
+            text = await patiently(lambda: obey(command, owed, self._controls))
         await self._delivery.insist(owed, Ending("answered", text, "notice"))
+
+    def _take_up(self, owed: Owed, message_id: str) -> bool:
+        """Put what a failed message said in place of "/retry"; without an id, the last that failed in the thread."""
+        ledger = self._journal.ledger
+        for key, failed in reversed(ledger.recent):
+            received, end = failed.received, ledger.settled.get(key)
+            if received.thread_id != owed.received.thread_id or end is None or end.outcome != "failed":
+                continue
+            if message_id and received.message_id != message_id:
+                continue
+            again = parse(received.text)
+            if again is None or again.name != "retry":
+                owed.incoming = replace(owed.incoming, text=received.text)
+                return True
+            message_id = again.words
+        return False
 
     def _refuse(self, owed: Owed) -> None:
         """Refuse a message; those that come while a refusal is being posted share the next one."""

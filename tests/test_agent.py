@@ -13,10 +13,13 @@ from bot.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.llm.model import Completion, Usage
 from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
+from tests.one_model import unspilled
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
 
 pytestmark = pytest.mark.anyio
+
+PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
 
 
 class FakeTurn:
@@ -44,6 +47,9 @@ class FakeTurn:
         joining, self._joining = self._joining, []
         self.add(*map(render, joining))
 
+    def note(self, text):
+        self.did.append(f"note {text}")
+
     async def tell(self, event):
         self.told.append(event)
 
@@ -59,7 +65,7 @@ class Stops(Scripted):
 
 def agent(model, **limits):
     toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
-    return Agent(model, toolbox, "You are kind.", lambda thread: Path("/nowhere"), **limits)
+    return Agent(model, toolbox, "You are kind.", *PLACES, **limits)
 
 
 def nothing():
@@ -138,7 +144,7 @@ async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
 
     model = Scripted(calls("broken"), says("oh"))
     toolbox = Toolbox([Broken()], timeout_s={}, default_timeout_s=5)
-    await Agent(model, toolbox, "", lambda thread: Path("/nowhere")).run(FakeTurn())
+    await Agent(model, toolbox, "", *PLACES).run(FakeTurn())
     assert "/secret/path" not in model.requests[1].messages[-1].results[0].content
 
 
@@ -167,7 +173,7 @@ async def test_at_the_step_limit_one_call_without_tools_may_still_answer():
     steps = [calls("read_file", path=str(n), id=f"c{n}") for n in range(3)]
     model = Scripted(*steps, says("what I have"))
     assert await agent(model, max_steps=3).run(FakeTurn()) == "what I have"
-    assert model.requests[-1].tools == ()
+    assert model.requests[-1].tool_choice == "none"
     assert model.requests[-1].messages[-1] == FINISH
     with pytest.raises(StepLimit):
         await agent(Scripted(*steps, nothing()), max_steps=3).run(FakeTurn())
@@ -181,7 +187,7 @@ async def test_empty_answers_are_asked_again_then_without_tools_then_admitted():
     model = Scripted(*[nothing()] * (EMPTY_TRIES + 1))
     with pytest.raises(OutputInvalid):
         await agent(model).run(FakeTurn())
-    assert model.requests[-1].tools == ()
+    assert model.requests[-1].tool_choice == "none"
 
 
 async def test_an_answer_cut_by_its_length_is_continued_and_posted_whole():
@@ -204,4 +210,4 @@ async def test_a_pause_is_sent_back_unchanged():
     paused = says("thinking")
     model = Stops((paused, "pause"), (says("done"), "end"))
     assert await agent(model).run(FakeTurn()) == "done"
-    assert model.requests[1].messages[-1] is paused
+    assert model.requests[1].messages[-1].blocks is paused.blocks

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from bot.llm.model import Completion, Usage
+from tests.one_model import OneModel
 from tests.world import Platform, message, running, says
 from threads import wording
 from threads.model import Author, Limits, ThreadId
@@ -27,7 +28,7 @@ def sent(name: object, n: int = 0, text: str = "hello"):
     return message(f"-{name}-{n}", text=text, thread=place(name), author=Author(f"U{name}"))
 
 
-class Poisoned:
+class Poisoned(OneModel):
     """A model that hangs, crashes or dawdles for three threads and answers the others; it keeps who was served."""
 
     name = "fake/one"

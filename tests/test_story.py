@@ -13,6 +13,7 @@ import pytest
 from bot.errors import BadRequest, ModelUnavailable, Unauthorized
 from bot.llm.retry import Retrying, RetryPolicy
 from bot.prompt.repair import INTERRUPTED
+from tests.one_model import OneModel, Only
 from tests.sim.loop import SimLoop
 from tests.world import (
     ANN,
@@ -133,7 +134,9 @@ async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tm
     flaky = Scripted(ModelUnavailable("503"), says("late"), says("other"))
     platform = Platform()
     limits = Limits(running_turns=1)
-    async with running(tmp_path, platform, Retrying(flaky, RetryPolicy(), lambda: 0.5), limits=limits) as bot:
+    async with running(
+        tmp_path, platform, Only(Retrying(flaky, RetryPolicy(), lambda: 0.5)), limits=limits
+    ) as bot:
         await bot.orchestrator.receive(message(1))
         await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
         await bot.orchestrator.receive(message(2, thread=T2))
@@ -200,7 +203,7 @@ async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
 
 
 async def test_text_that_was_shown_before_a_stop_is_kept_for_the_model_with_a_note(tmp_path):
-    class Talks:
+    class Talks(OneModel):
         name = "fake/one"
 
         async def complete(self, request, on_event):

@@ -18,6 +18,7 @@ from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
 from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
+from tests.one_model import OneModel
 from threads.disk import Disk, File, PosixDisk
 from threads.errors import PostFailed
 from threads.model import (
@@ -57,10 +58,8 @@ def calls(name: str, *, id: str = "c1", **arguments: object) -> Message:
 Step = Message | Exception | Callable[[], Awaitable[Message]]
 
 
-class Scripted:
+class Scripted(OneModel):
     """A model that plays a script, or says "ok" when it has none left; it keeps every request."""
-
-    name = "fake/one"
 
     def __init__(self, *script: Step) -> None:
         self.script = deque(script)
@@ -202,7 +201,8 @@ async def running(
         core = await open_core(
             tasks,
             data,
-            agent=lambda folder: Agent(model, toolbox, "You are kind.", folder),
+            agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
+            brain=model,
             transports=[platform],
             limits=limits,
             disk=disk or PosixDisk(),

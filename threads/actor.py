@@ -125,9 +125,10 @@ class Actor:
                 await turn.checkpoint()  # what a killed process left may not be durable yet
             if attempt > 1 or owed.recovered:
                 await turn.recognise()
-            with anyio.move_on_after(shared.limits.turn_timeout_s) as deadline:
+            turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
+            with turn.clock:
                 text = await shared.run(turn)
-            if deadline.cancelled_caught:
+            if turn.clock.cancelled_caught:
                 raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
         except BaseException:
             turn.keep_shown()

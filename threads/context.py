@@ -6,6 +6,7 @@ lines are put aside, the rest is used; the agent's `repair` makes a valid reques
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -54,6 +55,10 @@ class ContextStore(Protocol):
         """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
         ...
 
+    async def keep_aside(self) -> None:
+        """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
+        ...
+
     async def archive(self) -> None:
         """Put the conversation aside and start an empty one."""
         ...
@@ -85,9 +90,15 @@ class ContextFile:
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 
+    async def keep_aside(self) -> None:
+        await self._do(self._keep_aside)
+
     async def archive(self) -> None:
+        await self._do(self._archive)
+
+    async def _do(self, work: Callable[[], None]) -> None:
         try:
-            await self._offload(self._archive)
+            await self._offload(work)
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 
@@ -109,10 +120,13 @@ class ContextFile:
             set_aside(self._disk, self._path, part)
         return Loaded(messages, len(broken))
 
-    def _archive(self) -> None:
+    def _keep_aside(self) -> None:
         data = read_or_empty(self._disk, self._path)
         old = self._path.with_name("context.old.jsonl")
         replace_file(self._disk, old, read_or_empty(self._disk, old) + data)
+
+    def _archive(self) -> None:
+        self._keep_aside()
         replace_file(self._disk, self._path, b"")
 
 

@@ -22,7 +22,7 @@ from .errors import PostFailed, StoreUnavailable
 from .journal import Journal
 from .lines import scrub
 from .log import Entry, Log, told
-from .model import Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
+from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
 from .records import Intent, Owed, Settled
 
 log = logging.getLogger(__name__)
@@ -47,13 +47,16 @@ class Ending:
 
 
 class Outlet(Protocol):
-    """Where posts go. See `transports.base.Capabilities` for `finds` and `lands_late`."""
+    """Where posts go. See `transports.base.Capabilities` for `finds`, `lands_late` and `asks`."""
 
     @property
     def finds(self) -> bool: ...
 
     @property
     def lands_late(self) -> bool: ...
+
+    @property
+    def asks(self) -> bool: ...
 
     async def post(self, outgoing: Outgoing) -> str:
         """Return the platform's id; raises `PostFailed` when the post is given up."""
@@ -114,6 +117,20 @@ class Delivery:
         for owed, end in zip(covered, ends, strict=True):
             await self._conclude(owed, end)
 
+    async def ask(self, owed: Owed, question_id: str, text: str, choices: tuple[Choice, ...]) -> bool:
+        """Post a question to the people of the thread; False when nobody there could see or answer it."""
+        thread, key = owed.incoming.thread, f"{owed.incoming.key}?{question_id}"
+        outlet = self._outlet(thread.transport)
+        if not outlet.asks:
+            return False
+        question = Outgoing(thread, key, scrub(text), "notice", reply_to=owed.incoming.id, choices=choices)
+        try:
+            await outlet.post(question)
+        except PostFailed as error:
+            log.warning("question dropped: %s", error, extra={"thread_id": str(thread), "code": error.code})
+            return False
+        return True
+
     def show(self, owed: Owed, event: TurnEvent) -> None:
         thread = owed.incoming.thread
         self._outlet(thread.transport).show(thread, owed.received.message_id, event)
@@ -149,7 +166,8 @@ class Delivery:
     async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
         incoming = owed.incoming
         text = f"{intent.text}\n\n{mark}" if mark else intent.text
-        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, reply_to=incoming.id)
+        choices = wording.choices(intent.code, incoming.id)
+        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices)
         return await self._outlet(incoming.thread.transport).post(outgoing)
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:

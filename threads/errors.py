@@ -1,6 +1,6 @@
 """The root of the one error hierarchy, with the leaves that the domain and the edges raise themselves.
 
-`bot.errors` adds the leaves of the brain and holds every sentence that a person may read. Code branches on the
+`bot.errors` adds the leaves of the brain; `threads.wording` holds the sentences for people. Code branches on the
 type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
 """
 
@@ -29,12 +29,14 @@ Code = Literal[
 class BotError(Exception):
     """Something that went wrong in a way we have a name for.
 
-    ``fields`` are structured facts for logs and reports (thread_id, provider, model, tool, attempt,
-    retry_after in seconds); a wrapped error is chained with ``raise … from`` and keeps its code.
+    ``fields`` are structured facts for logs and reports (thread_id, provider, model, tool, attempt, retry_after in
+    seconds); ``friendly`` is the sentence for people where that of the code would not fit. A wrapped error is chained
+    with ``raise … from`` and keeps its code.
     """
 
     code: Code = "internal"
     retryable: bool = False
+    friendly: str = ""
 
     def __init__(self, message: str = "", **fields: str | float | None) -> None:
         super().__init__(message or self.code)

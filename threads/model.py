@@ -87,14 +87,26 @@ OutgoingKind = Literal["reply", "notice", "error"]
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to go on: what a button says, and the command that pressing it stands for."""
+
+    label: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One post. ``key`` is the same however often it is tried; ``reply_to`` is the message it answers."""
+    """One post. ``key`` is the same however often it is tried; ``reply_to`` is the message it answers.
+
+    A platform without buttons writes the ``choices`` out; either way a choice comes back as a message.
+    """
 
     thread: ThreadId
     key: str
     text: str
     kind: OutgoingKind = "reply"
     reply_to: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 Outcome = Literal[
@@ -140,7 +152,17 @@ class ToolResult:
     type: Literal["tool_result"] = "tool_result"
 
 
-Block = Annotated[Text | Thinking | ToolCall | ToolResult, Field(discriminator="type")]
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture. ``file`` is its path in the thread's folder; ``data`` is read for a request and never stored."""
+
+    file: str
+    media_type: str
+    data: Annotated[bytes, Field(exclude=True)] = b""
+    type: Literal["image"] = "image"
+
+
+Block = Annotated[Text | Thinking | ToolCall | ToolResult | Image, Field(discriminator="type")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +171,15 @@ class Message:
 
     ``source`` is the id of the incoming message that a user entry came from, or that an assistant entry is the
     final answer to, so that a turn served again after a crash recognises both; ``model`` is the
-    ``provider/model`` that wrote an assistant entry.
+    ``provider/model`` that wrote an assistant entry, and ``tokens`` how long the conversation was with it, system
+    prompt and tools included, as that provider counted; 0 is unknown.
     """
 
     role: Literal["user", "assistant"]
     blocks: tuple[Block, ...]
     source: str = ""
     model: str = ""
+    tokens: int = 0
 
     @property
     def text(self) -> str:
@@ -178,6 +202,13 @@ class TurnStarted:
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """More of the answer's visible text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """More of what the model says to itself: a sign of progress, no part of the answer."""
 
     text: str
 
@@ -221,8 +252,46 @@ class TurnSettled:
     outcome: Outcome
 
 
-TurnEvent = TurnStarted | TextDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished | TurnSettled
+TurnEvent = (
+    TurnStarted
+    | TextDelta
+    | ThinkingDelta
+    | TextReset
+    | Waiting
+    | Resumed
+    | ToolStarted
+    | ToolFinished
+    | TurnSettled
+)
 OnEvent = Callable[[TurnEvent], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One answer to a question. ``words`` are what it grants, such as an amount."""
+
+    label: str
+    approve: bool
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line."""
+
+    text: str
+    options: tuple[Option, ...]
+    may_answer: Callable[[str], bool]
+    about: str = "your decision"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person decided. ``words`` are what they added, or the option's own."""
+
+    approved: bool
+    by: str
+    words: str = ""
 
 
 class Turn(Protocol):
@@ -242,6 +311,21 @@ class Turn(Protocol):
 
     def mend(self, messages: list[Message]) -> None:
         """Put a repaired conversation in place of the current one."""
+        ...
+
+    async def compact(self, messages: list[Message]) -> None:
+        """Put a shorter conversation in place; the whole one is kept aside first. Raises `StoreUnavailable`."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Have something said once, above the answer."""
+        ...
+
+    async def ask(self, question: Question) -> Answer | None:
+        """Ask the people of the thread. Waits without a slot and with the turn's clock stopped.
+
+        None when nobody can be asked here, or nobody answered in time.
+        """
         ...
 
     async def checkpoint(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -15,9 +16,12 @@ from .errors import StoreUnavailable
 from .journal import Journal
 from .mailbox import Mailbox
 from .model import (
+    Answer,
+    Choice,
     Incoming,
     Limits,
     Message,
+    Question,
     Resumed,
     Run,
     Text,
@@ -27,6 +31,7 @@ from .model import (
     TurnEvent,
     Waiting,
 )
+from .questions import Questions
 from .records import Owed
 from .slots import Slots
 
@@ -50,10 +55,11 @@ class Shared:
     run: Run
     context: Callable[[ThreadId], ContextStore]
     on_error: Callable[[Exception, Owed, str], None]
+    questions: Questions = field(default_factory=Questions)
 
 
 class ActorTurn:
-    """A `threads.model.Turn`. ``notes`` are said once, above the answer."""
+    """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline."""
 
     def __init__(
         self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
@@ -63,8 +69,10 @@ class ActorTurn:
         self.saved = True
         self._owed, self._messages = owed, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
+        self.clock = anyio.CancelScope()
         self._holds_slot = False
         self._shown = ""
+        self._asked = 0
 
     @property
     def messages(self) -> list[Message]:
@@ -77,6 +85,35 @@ class ActorTurn:
     def mend(self, messages: list[Message]) -> None:
         self._messages[:] = messages
         self.saved = False
+
+    async def compact(self, messages: list[Message]) -> None:
+        if not self.saved:
+            await self._context.save(self._messages)  # or what only memory holds would be lost
+        await self._context.keep_aside()
+        self.mend(messages)
+        await self.checkpoint()
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    async def ask(self, question: Question) -> Answer | None:
+        self._asked += 1
+        question_id = f"q{correlation_id(self.incoming.key, -self._asked)[:4]}"
+        choices = tuple(
+            Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
+            for o in question.options
+        )
+        if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
+            return None
+        left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
+        await self.tell(Waiting(question.about, math.inf))
+        try:
+            answer = await self._shared.questions.wait(self.incoming.thread, question_id, question)
+        finally:
+            self.clock.deadline = anyio.current_time() + left
+        await self.tell(Resumed())
+        return answer
 
     async def checkpoint(self) -> None:
         for pause in (*SAVE_PAUSES_S, None):

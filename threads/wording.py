@@ -6,9 +6,11 @@ said: those are in the log, under the reference that ends each failure text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import ceil
 
 from .errors import BotError, Code
+from .model import Choice
 
 UNKNOWN = "Something went wrong. Try sending your message again."
 UNREACHABLE = "I'm having trouble reaching my AI provider. Try again in a moment."
@@ -25,7 +27,16 @@ FRIENDLY: Mapping[Code, str] = {
     "Whoever runs this bot needs to choose another one.",
     "bad_request": "My AI provider did not accept this request. Try rephrasing it, or start over with /new.",
     "content_policy": "My AI provider declined to answer this. Try putting it another way.",
-    "context_overflow": "This conversation has grown too long for the model. Start over with /new.",
+    "missing_tool_calling": "The model I am set to use cannot call tools, and I need some. "
+    "Choose another with /model.",
+    "missing_vision": "The model I am set to use cannot see pictures. Choose another with /model.",
+    "missing_streaming": "The model I am set to use cannot stream its answers. Choose another with /model.",
+    "context_window_too_small": "This conversation is too long for the model I am set to use. "
+    "Choose another with /model, or start over with /new.",
+    "context_overflow": "This conversation has grown too long for the model, and I could not make it shorter. "
+    "Start over with /new, or choose a model with more room with /model.",
+    "budget_exceeded": "I have reached the spending limit that was set for me, so I stopped here. "
+    "Whoever runs this bot can raise it.",
     "output_invalid": "The model returned nothing I can show. Try asking in another way.",
     "tool_timeout": "A command I was running timed out. Let me know if you'd like me to try again.",
     "turn_timeout": "This took longer than I may spend on one message, so I stopped. "
@@ -58,9 +69,61 @@ def code_of(error: BaseException) -> Code:
 
 
 def explain(error: BaseException, correlation_id: str) -> str:
-    """Return what the thread may read: one friendly sentence and its reference, never ``str(error)``."""
-    return f"{FRIENDLY.get(code_of(error), UNKNOWN)} (ref {correlation_id})"
+    """Return what the thread may read: a friendly sentence and its reference, never ``str(error)``."""
+    return f"{friendly(error)} (ref {correlation_id})"
 
+
+def friendly(error: BaseException) -> str:
+    """Return the sentence for people, with how long to wait where the provider said it."""
+    cause = first_cause(error)
+    known = cause if isinstance(cause, BotError) else BotError()
+    text = known.friendly or FRIENDLY.get(known.code, UNKNOWN)
+    wait = known.fields.get("retry_after")
+    if isinstance(wait, float | int) and wait >= PATIENCE_S:
+        text += f" It asks me to come back in about {duration(wait)}."
+    return text
+
+
+def duration(seconds: float) -> str:
+    """Return a time as people say it, rounded up: "40 seconds", "3 minutes", "2 hours", "5 days"."""
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds > 1.5 * length:
+            return f"{ceil(seconds / length)} {unit}s"
+    count = max(1, ceil(seconds))
+    return f"{count} second{'s' if count > 1 else ''}"
+
+
+def choices(code: str, message_id: str) -> tuple[Choice, ...]:
+    """Return the ways to go on from a message that failed with this code."""
+    return (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
+
+
+PRICE_UNKNOWN = (
+    "I do not know what the model I am set to use costs, and my budget allows no guess. "
+    "Whoever runs this bot needs to set its price."
+)
+
+PATIENCE_S = 60
+"""A wait that is shorter is not worth a sentence."""
+
+WORTH_RETRYING: frozenset[Code] = frozenset(
+    {"rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"}
+)
+"""What may be over when a person presses *Try again*."""
+
+PASSING: frozenset[Code] = frozenset({"rate_limited", "timeout", "unavailable", "connection"})
+"""What passes by itself in a while."""
+
+REASONS: Mapping[Code, str] = {
+    "rate_limited": "is rate limited",
+    "timeout": "does not answer in time",
+    "unavailable": "has trouble",
+    "connection": "cannot be reached",
+    "auth": "does not accept my key",
+    "payment": "is out of credit",
+    "model_not_found": "is not known to its provider",
+}
+"""Why a model cannot answer, to be said after its name."""
 
 MAYBE_REPEAT = "(this may be a repeat)"
 RESUMED = "(I was interrupted by a restart and picked this up again.)"
@@ -77,6 +140,9 @@ DAMAGED = (
     "Part of what I had stored was damaged, and a message of yours with it. "
     "Please send it again if you still need an answer."
 )
+COMPACTED = "Done."
+NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
+NOTHING_TO_RETRY = "I no longer have that message. Please send it again."
 NOTHING_TO_STOP = "There is nothing to stop here."
 SAVING_FAILS = "my disk refuses to save"
 
@@ -116,6 +182,33 @@ def stopped(running: int, waiting: int) -> str:
         return "Stopped."
     dropped = "1 waiting message" if waiting == 1 else f"{waiting} waiting messages"
     return f"Stopped, and dropped {dropped}." if running else f"Dropped {dropped}."
+
+
+def because(model: str, code: Code) -> str:
+    """Return why a model cannot answer, for example "openai/gpt-6 is rate limited"."""
+    return f"{model} {REASONS.get(code, 'has trouble')}"
+
+
+def switched(model: str, why: str) -> str:
+    """Say which model answered in place of the one that was chosen; *why* is a clause as of `because`."""
+    return f"({model} answered, because {why}.)"
+
+
+def escalated(reasons: Sequence[str]) -> str:
+    """Say to whoever runs the bot that nobody gets answers now; *reasons* are clauses as of `because`."""
+    return f"I could not answer a message: {'; '.join(reasons)}. People are told to try again."
+
+
+def answered_by(model: str) -> str:
+    return f"({model} answered.)"
+
+
+def cut_by_the_model(read: int, sent: int) -> str:
+    """Say that a model took in only *read* of about *sent* tokens."""
+    return (
+        f"(The model seems to have read only a part of our conversation: {read} of about {sent} tokens. "
+        "Say /compact, or /new to start over.)"
+    )
 
 
 def undelivered(count: int) -> str:

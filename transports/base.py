@@ -13,11 +13,12 @@ class Capabilities:
     """What a platform can do.
 
     ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after the process that sent
-    it died. ``max_text``: how many characters a post may hold.
+    it died. ``asks``: someone is there who can answer a question. ``max_text``: how many characters a post may hold.
     """
 
     find: bool = False
     lands_late: bool = True
+    asks: bool = True
     max_text: int = 1_000_000
 
 

@@ -41,6 +41,10 @@ class Outbox:
     def lands_late(self) -> bool:
         return self._transport.capabilities.lands_late
 
+    @property
+    def asks(self) -> bool:
+        return self._transport.capabilities.asks
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._transport.show(thread, message_id, event)
 

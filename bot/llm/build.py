@@ -1,6 +1,6 @@
-"""From a model's name, ``provider/model``, to the stack that serves it: retry over the provider's adapter.
+"""From a model's name, ``provider/model``, to its adapter and the policies that the settings give it.
 
-Only the chosen provider's adapter is imported.
+Only the adapters that are asked for are imported.
 """
 
 from __future__ import annotations
@@ -9,23 +9,29 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from bot.errors import ConfigInvalid
+from bot.llm.gate import Gate
 from bot.llm.http import SharedHttp
 from bot.llm.model import Model
-from bot.llm.retry import Retrying, RetryPolicy, Schedule
+from bot.llm.retry import RetryPolicy, Schedule
 from bot.settings import resolve_secret
 from bot.settings_model import LlmRetry, Provider, Settings
 
-LOOPBACK_HOSTS = ("http://127.0.0.1", "http://localhost", "http://[::1]")
+LOOPBACK_HOSTS = ("http://127.", "http://localhost", "http://[::1]")
 
 
-def build_model(
+def is_local(provider: Provider) -> bool:
+    """Say whether the provider is a server on this machine."""
+    return bool(provider.base_url) and str(provider.base_url).startswith(LOOPBACK_HOSTS)
+
+
+def build_adapter(
     name: str,
     settings: Settings,
     environ: Mapping[str, str],
     *,
     http: SharedHttp,
-    random: Callable[[], float],
     now: Callable[[], datetime],
+    vision: bool = True,
 ) -> Model:
     """Return the model *name*; raises `ConfigInvalid` for a provider that is not known or a key that is not set."""
     kind, _, model = name.partition("/")
@@ -36,54 +42,47 @@ def build_model(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    local = bool(provider.base_url) and str(provider.base_url).startswith(LOOPBACK_HOSTS)
-    adapter = _adapter(kind, model, provider, settings, environ, http, now)
-    return Retrying(adapter, retry_policy(settings.llm_retry, local=local), random)
-
-
-def _adapter(
-    kind: str,
-    model: str,
-    provider: Provider,
-    settings: Settings,
-    environ: Mapping[str, str],
-    http: SharedHttp,
-    now: Callable[[], datetime],
-) -> Model:
     from bot.llm.stream import StreamTimeouts
 
     given = settings.stream_timeouts_s
     timeouts = StreamTimeouts(given.connect, given.first_content, given.idle, given.total)
     reference, base_url = provider.api_key, provider.base_url
-    if provider.kind == "openai-compatible":
-        from bot.llm.openai import OpenAIChatModel
-
-        def optional_key() -> str | None:
-            return resolve_secret(reference, environ) if reference else None
-
-        return OpenAIChatModel(
-            kind, model, api_key=optional_key, base_url=base_url, http=http, timeouts=timeouts, now=now
-        )
-    if reference is None:
+    if reference is None and provider.kind != "openai-compatible":
         raise ConfigInvalid(
             f'providers.{kind}.api_key: {kind} needs a key, such as "env:{kind.upper()}_API_KEY"'
         )
-    wanted: str = reference
 
-    def key() -> str:
-        return resolve_secret(wanted, environ)
+    def key() -> str | None:
+        return resolve_secret(reference, environ) if reference else None
 
-    key()
-    if provider.kind == "anthropic":
+    if provider.kind == "openai-compatible":
+        from bot.llm.openai import OpenAIChatModel
+
+        adapter: Callable[..., Model] = OpenAIChatModel
+    elif provider.kind == "anthropic":
         from bot.llm.anthropic import AnthropicModel
 
-        return AnthropicModel(
-            kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now
-        )
-    from bot.llm.openai import OpenAIResponsesModel
+        adapter = AnthropicModel
+    else:
+        from bot.llm.openai import OpenAIResponsesModel
 
-    return OpenAIResponsesModel(
-        kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now
+        adapter = OpenAIResponsesModel
+    if provider.kind != "openai-compatible":
+        key()
+    return adapter(
+        kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now, vision=vision
+    )
+
+
+def build_gate(settings: Settings, provider: Provider) -> Gate:
+    """Return the gate that all calls to one provider and key pass through."""
+    return Gate(
+        max_parallel=provider.max_parallel,
+        requests_per_minute=provider.requests_per_minute,
+        tokens_per_minute=provider.tokens_per_minute,
+        shrink=settings.degradation.reduce_parallelism_on_rate_limit,
+        threshold=settings.breaker.failure_threshold,
+        max_wait_s=settings.breaker.max_wait_s,
     )
 
 

@@ -16,7 +16,6 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
 
@@ -30,16 +29,17 @@ from bot.llm.model import Completion, Request, Usage
 from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles
 from tests.crash.transport import SocketTransport
+from tests.one_model import OneModel
 from threads import delivery, journal
 from threads.disk import File, PosixDisk
-from threads.model import Limits, Message, OnEvent, Text, TextDelta, ThreadId, ToolCall
+from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
 from threads.workspace import FolderTaken, sole_owner
 from transports import outbox
 
 TOKEN = re.compile(r"t\d{2}m\d{5}")
 
 
-class Echo:
+class Echo(OneModel):
     """A model that names the messages it answers. What it does is drawn from the newest message's id."""
 
     name = "echo/one"
@@ -151,8 +151,8 @@ async def run(args: argparse.Namespace) -> None:
         busy=fate.choice(("steer", "steer", "queue")),
     )
 
-    def brain(workspace: Callable[[ThreadId], Path]) -> Agent:
-        return Agent(Echo(), toolbox, "You echo.", workspace)
+    def brain(*places) -> Agent:
+        return Agent(Echo(), toolbox, "You echo.", *places)
 
     with sole_owner(args.data):
         async with anyio.create_task_group() as tasks:
@@ -160,6 +160,7 @@ async def run(args: argparse.Namespace) -> None:
                 tasks,
                 args.data,
                 agent=brain,
+                brain=Echo(),
                 transports=[transport],
                 limits=limits,
                 disk=DyingDisk(args.die_at, fate) if args.die_at else PosixDisk(),

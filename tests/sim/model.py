@@ -12,6 +12,7 @@ from pydantic import BaseModel, JsonValue
 from bot.errors import BadRequest, ContentPolicy, ModelUnavailable, RateLimited
 from bot.llm.model import Completion, Request, Stop, Usage
 from bot.tools.base import Place
+from tests.one_model import OneModel
 from threads.errors import BotError
 from threads.model import Message, OnEvent, Resumed, Text, TextDelta, ToolCall, Waiting
 
@@ -27,7 +28,7 @@ class ModelBug(Exception):
     """Stands for what nobody has a name for."""
 
 
-class SimModel:
+class SimModel(OneModel):
     name = "sim/one"
 
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from bot.agent import Agent
 from bot.app import Core, open_core
 from bot.errors import ProviderError
 from bot.tools.base import Toolbox
+from tests.one_model import OneModel
 from threads.errors import BotError
 
 from .disk import SimDisk
@@ -145,6 +146,7 @@ class World:
                 tasks,
                 DATA,
                 agent=self._agent,
+                brain=OneModel(),
                 transports=[self.platform],
                 limits=self.plan.limits,
                 disk=self.disk,
@@ -187,10 +189,10 @@ class World:
         if len(core.registry):
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
 
-    def _agent(self, folder: Callable[..., Path]) -> Agent:
+    def _agent(self, *places) -> Agent:
         self.model = SimModel(self.plan, self.fate, self.record)
         self.model.calm = self._calm
-        return Agent(self.model, self._toolbox, "You are kind.", folder, max_steps=8)
+        return Agent(self.model, self._toolbox, "You are kind.", *places, max_steps=8)
 
     async def _offload(self, function, /, *args, **kwargs):
         """Run *function* here, as if in a thread: it takes a while, and finishes though its caller is gone."""

@@ -1,5 +1,5 @@
 """A chat in the terminal, or through a pipe: the transport of the first minute."""
 
-from transports.console.client import Console
+from transports.console.client import CONSOLE_USER, Console
 
-__all__ = ["Console"]
+__all__ = ["CONSOLE_USER", "Console"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from transports.console.terminal import Terminal
 
 
+CONSOLE_USER = "you"
+"""The id of the one person at a console."""
+
+
 class Console:
     """A chat with the person at this terminal, or with whatever is piped in.
 
     ``session`` must differ between any two runs over the same data folder: message ids begin with it.
     ``history_file`` keeps what was typed, mode 0600; None keeps nothing. ``commands`` are those of the bot,
-    with their meanings, for ``/help`` and completion. ``interactive`` overrides the look at the streams.
+    with their meanings, for ``/help`` and completion; ``completions`` are more that may be typed.
+    ``interactive`` overrides the look at the streams.
     """
 
     name = "console"
-    capabilities = Capabilities(lands_late=False)
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Console:
         history_file: Path | None = None,
         author: str = "",
         commands: Mapping[str, str] = BOT_COMMANDS,
+        completions: Sequence[str] = (),
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -44,13 +49,14 @@ class Console:
         self._posts = 0
         streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
         self.interactive = _is_terminal(*streams[:2]) if interactive is None else interactive
-        seat = Seat(session, Author("you", author))
+        self.capabilities = Capabilities(lands_late=False, asks=self.interactive)
+        seat = Seat(session, Author(CONSOLE_USER, author))
         self._face: Pipe | Terminal
         if self.interactive:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._face = Terminal(seat, commands, history_file, (stdin, stdout))
+            self._face = Terminal(seat, commands, completions, history_file, (stdin, stdout))
         else:
             self._face = Pipe(seat, streams, commands)
 

@@ -13,7 +13,7 @@ from rich.console import Console, JustifyMethod
 from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.text import Text
 
-from threads.model import Outgoing
+from threads.model import Choice, Outgoing
 from transports.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -48,7 +48,15 @@ def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool 
             lines.append(_styled(f"! {text}", "red", width, colour=colour))
         case _:
             assert_never(outgoing.kind)
+    if outgoing.choices:
+        lines.append(_styled(_choices(outgoing.choices), "bold", width, colour=colour))
     return "".join(lines) + "\n"
+
+
+def _choices(choices: Sequence[Choice]) -> str:
+    """List what can be typed, each with what it means."""
+    longest = max(len(choice.command) for choice in choices)
+    return "\n".join(f"  {choice.command:<{longest}}  {without_controls(choice.label)}" for choice in choices)
 
 
 def note(text: str, width: int, *, colour: bool = True) -> str:

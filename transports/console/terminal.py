@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO, assert_never
@@ -52,10 +52,11 @@ class Terminal:
         self,
         seat: parse.Seat,
         commands: Mapping[str, str],
+        completions: Sequence[str],
         history_file: Path | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
-        self._seat, self._commands = seat, commands
+        self._seat, self._commands, self._more = seat, commands, completions
         self._view = view.went(view.View(parse.FIRST_THREAD), parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
         self._interrupted_at = -TWICE_S
@@ -189,7 +190,7 @@ class Terminal:
 
     def _completions(self) -> list[str]:
         own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]
-        return [*own, *(f"/thread {name}" for name in self._view.rooms)]
+        return [*own, *self._more, *(f"/thread {name}" for name in self._view.rooms)]
 
     @property
     def _width(self) -> int:

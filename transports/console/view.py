@@ -6,6 +6,7 @@ Each thread has at most one live turn, and ``queued`` ids that were sent and hav
 |---------------|---------------------------------------------------------|
 | `TurnStarted` | a fresh one for this message                            |
 | `TextDelta`   | the same with more text, waiting no longer              |
+| `ThinkingDelta`| the same: its end is the sign that it goes on          |
 | `TextReset`   | the same without the text of this step                  |
 | `Waiting`     | the same, waiting until now + seconds                   |
 | `Resumed`     | the same, waiting no longer                             |
@@ -27,6 +28,7 @@ from threads.model import (
     Resumed,
     TextDelta,
     TextReset,
+    ThinkingDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -146,7 +148,9 @@ def _with(view: View, name: str, room: Room) -> View:
 
 
 def _after(
-    live: Live, event: TextDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished, now: float
+    live: Live,
+    event: TextDelta | ThinkingDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished,
+    now: float,
 ) -> Live:
     match event:
         case TextDelta(text):
@@ -155,7 +159,7 @@ def _after(
             return replace(live, text="")
         case Waiting(seconds=seconds):
             return replace(live, waiting=event, until=now + seconds)
-        case Resumed():
+        case ThinkingDelta() | Resumed():
             return replace(live, waiting=None)
         case ToolStarted():
             kept = (live.kept + live.text)[-TAIL:]

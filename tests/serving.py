@@ -1,0 +1,86 @@
+"""The whole program in a test, as `threadfast chat` runs it: real settings, SDKs and sockets, and a platform of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from bot.app import serve
+from bot.settings_model import Settings
+from tests.world import ANN, T1, Platform, message
+from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
+
+KEYS = {"ANTHROPIC_API_KEY": "sk-ant-test", "OPENAI_API_KEY": "sk-test"}
+FAST = {
+    "llm_retry": {
+        "base_delay_ms": 1,
+        "max_delay_ms": 4,
+        "rate_limited": {"base_delay_ms": 1, "max_delay_ms": 4},
+    },
+    "breaker": {"max_wait_s": 0.2},
+    "tools": {"enabled": ["files"]},
+}
+
+
+class Seat(Platform):
+    """A platform with people who write and wait for the word on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sink: Sink
+        self.ready = anyio.Event()
+        self._said = 0
+
+    async def serve(self, sink: Sink) -> None:
+        self.sink = sink
+        self.ready.set()
+        await anyio.sleep_forever()
+
+    async def send(self, text: str, *, author: Author = ANN, thread: ThreadId = T1) -> Incoming:
+        self._said += 1
+        incoming = message(self._said, text, thread, author)
+        await self.sink(incoming)
+        return incoming
+
+    async def say(self, text: str, *, author: Author = ANN, thread: ThreadId = T1) -> Outgoing:
+        """Write, wait until it is settled, and return the post that settled it."""
+        incoming = await self.send(text, author=author, thread=thread)
+        with anyio.fail_after(20):
+            await self.settled(incoming.id)
+        return next(post for post in reversed(self.posts) if post.reply_to == incoming.id)
+
+
+@asynccontextmanager
+async def serving(
+    data: Path, given: Mapping[str, object], *, model: str = "", environ: Mapping[str, str] = KEYS
+) -> AsyncIterator[Seat]:
+    """Serve with these settings over *data* until the block ends."""
+    settings = Settings.model_validate({**FAST, **given, "data": data}, strict=False)
+    seat = Seat()
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            await serve(settings, environ, model=model or settings.model, transports=[seat])
+
+        tasks.start_soon(run)
+        with anyio.fail_after(20):
+            await seat.ready.wait()
+        yield seat
+        tasks.cancel_scope.cancel()
+
+
+def anthropic(base_url: str, **more: object) -> dict[str, object]:
+    return {
+        "anthropic": {"kind": "anthropic", "api_key": "env:ANTHROPIC_API_KEY", "base_url": base_url, **more}
+    }
+
+
+def openai(base_url: str, **more: object) -> dict[str, object]:
+    return {"openai": {"kind": "openai", "api_key": "env:OPENAI_API_KEY", "base_url": base_url, **more}}
+
+
+def compatible(name: str, base_url: str, **more: object) -> dict[str, object]:
+    return {name: {"kind": "openai-compatible", "base_url": base_url, **more}}

@@ -1,0 +1,207 @@
+"""What people decide in a thread: answers to questions, a second try, and who may say so."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from bot.errors import ModelUnavailable
+from bot.llm.model import Completion, Usage
+from tests.one_model import OneModel
+from tests.sim.loop import SimLoop
+from tests.world import ANN, Platform, Scripted, message, running, says
+from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Waiting
+from threads.questions import ANSWER_WITHIN_S
+
+pytestmark = pytest.mark.anyio
+
+BOB = Author("U2", "bob")
+MORE = Question(
+    "May I?",
+    (Option("Yes, $1.00", approve=True, words="1.00"), Option("No", approve=False)),
+    lambda who: who == ANN.id,
+    about="your word",
+)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+
+
+class Asks(OneModel):
+    """A model that asks the people of the thread first, and tells what they said."""
+
+    def __init__(self, question: Question = MORE) -> None:
+        self.question = question
+        self.answers: list[Answer | None] = []
+
+    async def for_turn(self, turn):
+        self._turn = turn
+        return self
+
+    async def complete(self, request, on_event):
+        self.answers.append(await self._turn.ask(self.question))
+        return Completion(says(f"told {self.answers[-1]}"), Usage(1, 1), "end")
+
+
+async def asked(platform: Platform, count: int = 1) -> str:
+    """Wait for a question and return its id."""
+    await platform.until(lambda: sum(bool(post.choices) for post in platform.posts) >= count)
+    return [post for post in platform.posts if post.choices][count - 1].choices[0].command.split()[1]
+
+
+async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(tmp_path):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        question_id = await asked(platform)
+        await bot.orchestrator.receive(message(2, f"/approve {question_id} 1.00"))
+        await platform.settled("m1", "m2")
+    question = platform.posts[0]
+    assert (question.text, question.kind) == ("May I?", "notice")
+    assert question.choices == (
+        Choice("Yes, $1.00", f"/approve {question_id} 1.00"),
+        Choice("No", f"/deny {question_id}"),
+    )
+    assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("/approve", Answer(approved=True, by="U1")),
+        ("/approve 2.50", Answer(approved=True, by="U1", words="2.50")),
+        ("!deny", Answer(approved=False, by="U1")),
+        ("/deny because it is late", Answer(approved=False, by="U1", words="because it is late")),
+    ],
+)
+async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, answer):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        await asked(platform)
+        await bot.orchestrator.receive(message(2, said))
+        await platform.settled("m1", "m2")
+    assert model.answers == [answer]
+
+
+async def test_only_who_may_decide_does_and_only_once(tmp_path):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        question_id = await asked(platform)
+        await bot.orchestrator.receive(message(2, f"/approve {question_id}", author=BOB))
+        await platform.settled("m2")
+        assert model.answers == []
+        await bot.orchestrator.receive(message(3, f"/deny {question_id}"))
+        await bot.orchestrator.receive(message(4, f"/approve {question_id}"))
+        await platform.settled("m1", "m3", "m4")
+    texts = {post.reply_to: post.text for post in platform.posts if not post.choices}
+    assert texts["m2"] == "This is not yours to decide. Ask whoever runs this bot."
+    assert texts["m3"] == "All right, I leave it."
+    assert texts["m4"] == "There is no question of mine open here, or it was answered already."
+    assert model.answers == [Answer(approved=False, by="U1")]
+
+
+async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
+    platform, model = Platform(), Asks()
+    limits = Limits(running_turns=1, turn_timeout_s=10)
+    async with running(tmp_path, platform, model, limits=limits) as bot:
+        await bot.orchestrator.receive(message())
+        await asked(platform)
+        other = replace(message(9).thread, root="9.0")
+        await bot.orchestrator.receive(message(9, thread=other))
+        await asked(platform, 2)
+        await anyio.sleep(1000)
+        await bot.orchestrator.receive(message(2, "/approve"))
+        await platform.settled("m1")
+    assert platform.outcomes["m1"] == "answered"
+    events = [event for message_id, event in platform.events if message_id == "m1"]
+    assert Waiting("your word", float("inf")) in events
+    assert Resumed() in events
+
+
+async def test_a_question_that_nobody_answers_is_a_no_after_an_hour(tmp_path):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        began = anyio.current_time()
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1")
+        assert anyio.current_time() - began == pytest.approx(ANSWER_WITHIN_S, abs=1)
+    assert model.answers == [None]
+
+
+async def test_where_nobody_can_answer_nothing_is_asked(tmp_path):
+    platform, model = Platform(), Asks()
+    platform.capabilities = replace(platform.capabilities, asks=False)
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1")
+    assert model.answers == [None]
+    assert [post.choices for post in platform.posts] == [()]
+
+
+async def test_a_stop_ends_a_turn_that_waits_for_a_person(tmp_path):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        await asked(platform)
+        await bot.orchestrator.receive(message(2, "/stop"))
+        await platform.settled("m1", "m2")
+        await bot.orchestrator.receive(message(3, "/approve"))
+        await platform.settled("m3")
+    assert platform.outcomes["m1"] == "stopped"
+    assert platform.texts[-1].startswith("There is no question")
+
+
+async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_again(tmp_path):
+    platform, model = Platform(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        before = await asked(platform)
+    async with running(tmp_path, platform, model) as bot:
+        assert await asked(platform, 2) == before
+        await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
+        await platform.settled("m1")
+    assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+
+
+async def test_what_failed_is_offered_again_and_a_press_answers_it(tmp_path):
+    platform, model = Platform(), Scripted(ModelUnavailable("secret"), says("better now"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "what is 6 times 7?"))
+        await platform.settled("m1")
+        (choice,) = platform.posts[0].choices
+        assert choice == Choice("Try again", "/retry m1")
+        await bot.orchestrator.receive(message(2, choice.command))
+        await platform.settled("m2")
+    assert platform.outcomes == {"m1": "failed", "m2": "answered"}
+    assert platform.texts[-1] == "better now"
+    assert model.requests[-1].messages[-1].text.endswith("what is 6 times 7?")
+
+
+async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(tmp_path):
+    platform, model = Platform(), Scripted(ModelUnavailable(), ModelUnavailable(), says("at last"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "the question"))
+        await platform.settled("m1")
+        await bot.orchestrator.receive(message(2, "/retry"))
+        await platform.settled("m2")
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(3, platform.posts[-1].choices[0].command))
+        await platform.settled("m3")
+    assert platform.texts[-1] == "at last"
+    assert model.requests[-1].messages[-1].text.endswith("the question")
+
+
+async def test_a_retry_with_nothing_to_retry_says_so(tmp_path):
+    platform, model = Platform(), Scripted()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "/retry m99"))
+        await platform.settled("m1")
+    assert platform.texts == ["I no longer have that message. Please send it again."]
+    assert model.requests == []

@@ -1,0 +1,321 @@
+"""Every kind of provider fault through a whole turn: what the person saw, and how many requests were made.
+
+Nothing is simulated between the person's message and the provider's socket: settings, actors, gate, retry, SDK, wire.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.fakes import anthropic as a
+from tests.fakes import openai as o
+from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
+from tests.fakes.http import error as page
+from tests.serving import anthropic, compatible, openai, serving
+from threads.model import Choice, TextReset
+from threads.wording import FRIENDLY, UNREACHABLE
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-7391"
+"""Stands in everything that a provider says about a failure: no person may ever read it."""
+
+BACK = "It asks me to come back in about"
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One provider's wire form: its fake, its settings, its model, and how it says things."""
+
+    fake: Callable[..., FakeHttp]
+    settings: Callable[..., dict[str, Any]]
+    model: str
+    says: Callable[[str], Reply]
+    fault: Callable[..., Reply]
+    codes: dict[str, tuple[int, str]]
+    whole_steps: int
+    """Steps from the end of an answer that make it whole."""
+
+
+MESSAGES = Wire(
+    a.FakeAnthropic,
+    lambda url, **more: anthropic(url, **{"model_map": {}, **more}),
+    "anthropic/claude-sonnet-5-5",
+    lambda text: a.answer(a.Text(text)),
+    a.fault,
+    {
+        "limited": (429, "rate_limit_error"), "overloaded": (529, "overloaded_error"), "broken": (500, "api_error"),
+        "late": (504, "timeout_error"), "key": (401, "authentication_error"), "money": (402, "billing_error"),
+        "model": (404, "not_found_error"), "request": (400, "invalid_request_error"),
+    },
+    2,
+)  # fmt: skip
+RESPONSES = Wire(
+    o.FakeOpenAI,
+    openai,
+    "openai/gpt-6.1-terra",
+    lambda text: o.response_answer(o.Text(text)),
+    o.fault,
+    {
+        "limited": (429, "rate_limit_exceeded"), "overloaded": (503, "server_is_overloaded"),
+        "broken": (500, "server_error"), "late": (504, "timeout"), "key": (401, "invalid_api_key"),
+        "money": (429, "insufficient_quota"), "model": (404, "model_not_found"), "request": (400, "invalid_value"),
+    },
+    1,
+)  # fmt: skip
+CHAT = Wire(
+    o.FakeOpenAI,
+    lambda url, **more: compatible("gateway", url, **more),
+    "gateway/llama",
+    lambda text: o.chat_answer(o.Text(text)),
+    o.fault,
+    RESPONSES.codes,
+    3,
+)
+WIRES = {"messages": MESSAGES, "responses": RESPONSES, "chat": CHAT}
+
+
+def said(wire: Wire, what: str, text: str = "no", **headers: str) -> Reply:
+    status, code = wire.codes[what]
+    return wire.fault(status, code, f"{CANARY} {text}", **headers)
+
+
+PASSING: dict[str, Callable[[Wire], Reply]] = {
+    "429": lambda wire: said(wire, "limited"),
+    "429 with Retry-After": lambda wire: said(wire, "limited", retry_after="0.01"),
+    "overloaded": lambda wire: said(wire, "overloaded"),
+    "500": lambda wire: said(wire, "broken"),
+    "504": lambda wire: said(wire, "late"),
+    "a proxy's page": lambda wire: page(502, f"<html>{CANARY}</html>"),
+    "a page with 200": lambda wire: page(200, f"<html>{CANARY}</html>"),
+    "garbage": lambda wire: Reply((b"data: {" + CANARY.encode() + b"\n\n",), headers=a.SSE),
+    "an empty stream": lambda wire: Reply((), headers=a.SSE),
+    "a reset": lambda wire: wire.says("half an answer").keep(3, Cut("rst")),
+    "a cut": lambda wire: wire.says("half an answer").keep(3, Cut()),
+    "no terminal event": lambda wire: wire.says("half an answer").keep(-wire.whole_steps),
+    "a stall": lambda wire: wire.says("half an answer").keep(3, Stall()),
+    "a stall behind keep-alives": lambda wire: wire.says("half an answer").keep(3, Stall(b": ping\n\n")),
+}
+"""What passes: tried again, and the person sees nothing but the answer."""
+
+LASTING: dict[str, tuple[Callable[[Wire], Reply], str]] = {
+    "a bad key": (lambda wire: said(wire, "key"), FRIENDLY["auth"]),
+    "no money": (lambda wire: said(wire, "money"), FRIENDLY["payment"]),
+    "no such model": (lambda wire: said(wire, "model", "model: nope not found"), FRIENDLY["model_not_found"]),
+    "a bad request": (lambda wire: said(wire, "request"), FRIENDLY["bad_request"]),
+    "too long": (lambda wire: said(wire, "request", "prompt is too long: maximum context length is 7"),
+                 FRIENDLY["context_overflow"]),
+    "a wrong address": (lambda wire: page(404, f"<h1>{CANARY}</h1>"), FRIENDLY["bad_request"]),
+    "come back in an hour": (lambda wire: said(wire, "limited", retry_after="3600"), FRIENDLY["rate_limited"]),
+}  # fmt: skip
+"""What does not pass: asked once, and said."""
+
+QUICK = {"stream_timeouts_s": {"connect": 5, "first_content": 0.3, "idle": 0.1, "total": 5}}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_passes_is_tried_again_and_the_person_sees_the_answer(tmp_path, name, fault):
+    wire = WIRES[name]
+    async with wire.fake([PASSING[fault](wire), PASSING[fault](wire), wire.says("the answer")]) as fake:
+        given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+    assert (post.text, post.kind, seat.outcomes["m1"]) == ("the answer", "reply", "answered")
+    assert len(fake.requests) == 3
+    assert fake.requests[0].json == fake.requests[2].json, "a retry is the same request"
+    assert sum(isinstance(event, TextReset) for _, event in seat.events) >= 2
+    assert CANARY not in "".join(seat.texts)
+
+
+@pytest.mark.parametrize("fault", ["500", "a proxy's page", "a cut", "a stall"])
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_never_passes_is_told_after_the_last_try(tmp_path, name, fault):
+    wire = WIRES[name]
+    async with wire.fake(lambda _: PASSING[fault](wire)) as fake:
+        given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+    assert post.text.startswith(f"{UNREACHABLE} (ref ")
+    assert (post.kind, post.choices) == ("error", (Choice("Try again", "/retry m1"),))
+    assert len(fake.requests) == 4
+    assert CANARY not in "".join(seat.texts)
+
+
+@pytest.mark.parametrize("fault", LASTING)
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_does_not_pass_is_asked_once_and_told(tmp_path, name, fault):
+    wire = WIRES[name]
+    reply, friendly = LASTING[fault]
+    async with wire.fake(lambda _: reply(wire)) as fake:
+        given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+    assert post.text.startswith(friendly)
+    assert (BACK in post.text) == (fault == "come back in an hour")
+    assert post.kind == "error"
+    assert len(fake.requests) == 1
+    assert CANARY not in "".join(seat.texts)
+
+
+REFUSALS: dict[str, Reply] = {
+    "messages": a.answer(a.Text("no"), stop="refusal", stop_details={"type": "refusal", "category": CANARY}),
+    "responses": o.response_answer(
+        o.Text("no"), end=o.completed("incomplete", incomplete_details={"reason": "content_filter"})
+    ),
+    "chat": o.chat_answer(o.Text("no"), finish="content_filter"),
+}
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_refusal_is_told_and_goes_to_no_other_model(tmp_path, name):
+    wire = WIRES[name]
+    async with wire.fake(lambda _: REFUSALS[name]) as fake, a.FakeAnthropic([]) as other:
+        providers = {**wire.settings(fake.base_url), **compatible("other", other.base_url)}
+        given = {"model": wire.model, "fallback_models": ["other/one"], "providers": providers}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+    assert post.text.startswith(FRIENDLY["content_policy"])
+    assert (len(fake.requests), len(other.requests)) == (1, 0)
+
+
+FAILS_OVER = {
+    "429": "is rate limited", "overloaded": "has trouble", "504": "does not answer in time", "a cut": "cannot be reached",
+    "a bad key": "does not accept my key", "no money": "is out of credit",
+    "no such model": "is not known to its provider",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAILS_OVER)
+@pytest.mark.parametrize("name", ["messages", "responses"])
+async def test_another_model_answers_and_the_answer_says_so(tmp_path, name, fault):
+    wire = WIRES[name]
+    reply = PASSING[fault] if fault in PASSING else LASTING[fault][0]
+    async with AsyncExitStack() as stack:
+        fake = await stack.enter_async_context(wire.fake(lambda _: reply(wire)))
+        other = await stack.enter_async_context(o.FakeOpenAI(lambda _: CHAT.says("from llama")))
+        providers = {**wire.settings(fake.base_url), **CHAT.settings(other.base_url)}
+        given = {**QUICK, "model": wire.model, "fallback_models": [CHAT.model], "providers": providers}
+        async with serving(tmp_path, given) as seat:
+            first = await seat.say("hello")
+            made = len(fake.requests)
+            second = await seat.say("and again")
+    note = f"({CHAT.model} answered, because {wire.model} {FAILS_OVER[fault]}.)"
+    assert first.text == f"{note}\n\nfrom llama"
+    assert second.text == f"{note}\n\nfrom llama"
+    retried = fault in {"overloaded", "504", "a cut"}
+    assert made == (4 if retried else 1), (
+        "a rate limit is handed over after the first, a terminal one at once"
+    )
+    assert len(fake.requests) == made, "its circuit is open: the next turn does not ask it again"
+    assert len(other.requests) == 2
+
+
+async def test_a_downgrade_at_the_same_provider_comes_before_the_fallbacks(tmp_path):
+    def script(seen: Seen) -> Reply:
+        if seen.json["model"] == "claude-sonnet-5-5":
+            return a.fault(429, "rate_limit_error")
+        return a.answer(a.Text("from haiku"))
+
+    async with a.FakeAnthropic(script) as fake:
+        providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
+        async with serving(tmp_path, {"model": MESSAGES.model, "providers": providers}) as seat:
+            post = await seat.say("hello")
+    assert post.text.endswith("from haiku")
+    assert [seen.json["model"] for seen in fake.requests] == ["claude-sonnet-5-5", "claude-haiku-5-5"]
+
+
+async def test_a_retry_after_stops_the_downgrade_too_and_the_first_model_is_asked_when_it_is_over(tmp_path):
+    limited = a.fault(429, "rate_limit_error", retry_after="0.1")
+    async with a.FakeAnthropic([limited, a.answer(a.Text("from sonnet"))]) as fake:
+        providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
+        given = {"model": MESSAGES.model, "providers": providers, "breaker": {"max_wait_s": 5}}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+    assert post.text == "from sonnet"
+    assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
+
+
+async def test_a_broken_tool_call_is_not_run_and_the_model_reads_why(tmp_path):
+    broken = a.answer(a.Tool("t1", "list_files", raw='{"path": "'))
+    async with a.FakeAnthropic([broken, a.answer(a.Text("sorry"))]) as fake:
+        given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("list")
+    assert post.text == "sorry"
+    (result,) = fake.requests[1].json["messages"][-1]["content"]
+    assert result["is_error"]
+    assert "not a JSON object" in result["content"]
+
+
+async def test_all_models_failing_is_told_once_to_whoever_runs_the_bot(tmp_path):
+    async with a.FakeAnthropic(lambda _: said(MESSAGES, "key")) as fake:
+        given = {
+            "model": MESSAGES.model,
+            "providers": anthropic(fake.base_url, model_map={}),
+            "escalation": {"channel": "fake:W:OPS"},
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.say("hello")
+            await seat.say("hello?")
+            await seat.until(lambda: any(post.thread.channel == "OPS" for post in seat.posts))
+    told = [post.text for post in seat.posts if post.thread.channel == "OPS"]
+    assert told == [
+        f"I could not answer a message: {MESSAGES.model} does not accept my key. People are told to try again."
+    ]
+
+
+async def test_a_conversation_goes_on_at_another_provider_in_the_middle(tmp_path):
+    turns = itertools.count()
+
+    def first(seen: Seen) -> Reply:
+        tool = a.Tool("toolu_1|odd", "list_files", {})
+        return a.answer(a.Think("hm"), tool) if next(turns) == 0 else a.answer(a.Think("so"), a.Text("none"))
+
+    async with a.FakeAnthropic(first) as claude, o.FakeOpenAI(lambda _: RESPONSES.says("gpt here")) as gpt:
+        given = {
+            "model": MESSAGES.model,
+            "fallback_models": [RESPONSES.model],
+            "providers": {**anthropic(claude.base_url), **openai(gpt.base_url)},
+        }
+        async with serving(tmp_path, given) as seat:
+            assert (await seat.say("what files?")).text == "none"
+            chosen = await seat.say(f"/model {RESPONSES.model}")
+            assert chosen.text == f"From the next message on, {RESPONSES.model} answers in this thread."
+            assert (await seat.say("and now?")).text == "gpt here"
+        async with serving(tmp_path, given) as seat:
+            seat._said = 10
+            assert (await seat.say("still you?")).text == "gpt here"
+    items = gpt.requests[0].json["input"]
+    kinds = [kind for kind, _ in itertools.groupby(item.get("type", item.get("role")) for item in items)]
+    assert kinds == ["user", "function_call", "function_call_output", "assistant", "user"]
+    assert len({item["call_id"] for item in items if "call_id" in item}) == 1
+    assert "hm" not in json.dumps(items)
+    assert len(gpt.requests) == 2, "the choice outlives a restart"
+
+
+async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_path):
+    async with a.FakeAnthropic([a.answer(a.Text("still me"))]) as fake:
+        given = {
+            "model": MESSAGES.model,
+            "providers": {**anthropic(fake.base_url), **compatible("old", "http://127.0.0.1:9/v1")},
+            "models": {"old/small": {"tools": False}},
+        }
+        async with serving(tmp_path, given) as seat:
+            assert (await seat.say("/model old/small")).text == (
+                f"I stay with {MESSAGES.model}: old/small cannot call tools."
+            )
+            assert (await seat.say("/model old/smal")).text == (
+                "I know no model of that name here. Did you mean old/small? /model lists them."
+            )
+            assert (await seat.say("/model")).text == (
+                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small."
+            )
+            assert (await seat.say("hello")).text == "still me"
