@@ -28,7 +28,7 @@ def settings(fake, **more):
     limits = {"turn": 0.05, "thread": None, "user_day": None, "day": None, "month": None}
     return {
         "model": SONNET,
-        "providers": anthropic(fake.base_url, model_map={}),
+        "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
         "budget": {"limit_usd": limits},
         "access": {"admins": [BOSS.id]},
         **more,
