@@ -32,9 +32,6 @@ AGAIN = Message("user", (Text("That answer was cut off. Please answer again."),)
 FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do not call tools."),))
 
 
-COMPACT = frozenset({"/compact", "!compact"})
-
-
 @dataclass(frozen=True, slots=True)
 class Room:
     """When and how far a conversation is compacted. ``threshold`` is the share of the model's window."""
@@ -75,7 +72,7 @@ class Agent:
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
         model = await self.models.for_turn(turn)
-        if turn.incoming.text.strip().lower() in COMPACT:
+        if turn.incoming.control:
             done = await self._asking(turn, model, keep_recent_tokens=0).compact()
             return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
         answer = await self._answer(turn, model)
@@ -85,12 +82,12 @@ class Agent:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
             turn.add(user_message(turn.incoming))
+        elif (given := turn.messages[mine[-1]]).role == "assistant":
+            if given.model != model.name:
+                turn.note(wording.answered_by(given.model))
+            return "".join([*_continued(turn.messages[mine[0] : mine[-1] + 1]), given.text])
         parts = _continued(turn.messages[mine[0] :]) if mine else []
-        if (last := turn.messages[-1]).role == "assistant" and last.source == turn.incoming.id:
-            if last.model != model.name:
-                turn.note(wording.answered_by(last.model))
-            return "".join([*parts, last.text])
-        if last.role == "assistant" and not last.calls:
+        if (last := turn.messages[-1]).role == "assistant" and not last.calls:
             turn.add(AGAIN)
         keep = self.room.keep_recent_tokens
         done = _Progress(self._asking(turn, model, keep_recent_tokens=keep), parts=parts)

@@ -6,6 +6,7 @@ import logging
 from functools import cache
 from pathlib import Path
 
+import anyio
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
@@ -24,12 +25,13 @@ class ChosenModels:
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:
         self._disk, self._path, self._offload = disk, path, offload
         self._models: dict[str, str] = {}
+        self._writing = anyio.Lock()
 
     def open(self) -> None:
         """Read the file; one that cannot be understood is put aside, and every thread has the usual model."""
         data = read_or_empty(self._disk, self._path)
         try:
-            self._models = _adapter().validate_json(data).models if data else {}
+            self._models = _form().validate_json(data).models if data else {}
         except ValidationError as error:
             log.warning("models.json is damaged and was put aside: %s", error)
             set_aside(self._disk, self._path, data)
@@ -39,17 +41,20 @@ class ChosenModels:
 
     async def choose(self, thread: ThreadId, model: str | None) -> None:
         """Remember the choice, or with None drop it. Raises `StoreUnavailable`, and nothing has changed then."""
-        models = {name: chosen for name, chosen in self._models.items() if name != str(thread)}
-        if model:
-            models[str(thread)] = model
-        data = _adapter().dump_json(_File(models=models))
-        try:
-            await self._offload(replace_file, self._disk, self._path, data)
-        except OSError as error:
-            raise StoreUnavailable(f"models.json: {error}") from error
-        self._models = models
+        async with self._writing:
+            models = {name: chosen for name, chosen in self._models.items() if name != str(thread)}
+            if model:
+                models[str(thread)] = model
+            try:
+                await self._offload(self._write, models)
+            except OSError as error:
+                raise StoreUnavailable(f"models.json: {error}") from error
+            self._models = models
+
+    def _write(self, models: dict[str, str]) -> None:
+        replace_file(self._disk, self._path, _form().dump_json(_File(models=models)))
 
 
 @cache
-def _adapter() -> TypeAdapter[_File]:
+def _form() -> TypeAdapter[_File]:
     return TypeAdapter(_File)

@@ -65,6 +65,8 @@ class Orchestrator:
         elif command and command.name == "retry" and not self._take_up(owed, command.words):
             self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))
         else:
+            if command and command.name == "compact":
+                owed.incoming = replace(incoming, control=True)
             try:
                 self._registry.tell(owed, recovered=recovered)
             except MailboxFull:

@@ -12,8 +12,8 @@ from bot.errors import ModelUnavailable
 from bot.llm.model import Completion, Usage
 from tests.one_model import OneModel
 from tests.sim.loop import SimLoop
-from tests.world import ANN, Platform, Scripted, message, running, says
-from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Waiting
+from tests.world import ANN, Platform, Scripted, calls, message, running, says
+from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
 from threads.questions import ANSWER_WITHIN_S
 
 pytestmark = pytest.mark.anyio
@@ -168,6 +168,99 @@ async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_a
         await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
         await platform.settled("m1")
     assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+
+
+async def test_an_answer_that_comes_before_the_post_has_returned_counts(tmp_path):
+    class Slow(Platform):
+        async def post(self, outgoing):
+            posted = await super().post(outgoing)
+            if outgoing.choices:
+                await self.sink(message(2, outgoing.choices[0].command))
+                await self.settled("m2")
+            return posted
+
+    platform, model = Slow(), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        platform.sink = bot.orchestrator.receive
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1")
+    assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+
+
+async def test_the_button_of_one_question_never_answers_another(tmp_path):
+    platform, other = Platform(), replace(MORE, text="May I use another model?")
+    async with running(tmp_path, platform, Asks()) as bot:
+        await bot.orchestrator.receive(message())
+        before = await asked(platform)
+    model = Asks(other)
+    async with running(tmp_path, platform, model) as bot:
+        assert await asked(platform, 2) != before
+        await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
+        await platform.settled("m2")
+        assert model.answers == []
+
+
+async def test_a_compaction_that_is_asked_for_during_a_turn_waits_for_it_and_is_not_read_by_the_model(
+    tmp_path,
+):
+    platform = Platform()
+
+    async def slow():
+        await bot.orchestrator.receive(message(2, "/compact please"))
+        return calls("list_files")
+
+    model = Scripted(slow, says("done"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1", "m2")
+    assert platform.outcomes == {"m1": "answered", "m2": "answered"}
+    assert platform.texts == ["done", "There is nothing here that I could make shorter."]
+    assert all(
+        "/compact" not in block.text
+        for r in model.requests
+        for m in r.messages
+        for block in m.blocks
+        if isinstance(block, Text)
+    )
+
+
+async def test_what_is_to_be_said_once_is_said_although_the_turn_failed(tmp_path):
+    class Notes(OneModel):
+        async def for_turn(self, turn):
+            turn.note("(80 % of the day's budget are spent.)")
+            raise ModelUnavailable
+
+    platform = Platform()
+    async with running(tmp_path, platform, Notes()) as bot:
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1")
+    assert platform.texts[0].startswith("(80 % of the day's budget are spent.)\n\nI'm having trouble")
+
+
+async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
+    """Whoever let it go on holds something for it, as a gate does a permit: it must not queue behind others."""
+    platform, model = Platform(), Asks()
+    began = anyio.Event()
+
+    async def forever():
+        began.set()
+        await anyio.sleep_forever()
+
+    class Both(Asks):
+        async def complete(self, request, on_event):
+            if request.messages[-1].text.endswith("hog"):
+                await forever()
+            return await super().complete(request, on_event)
+
+    model = Both()
+    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+        await bot.orchestrator.receive(message())
+        await asked(platform)
+        await bot.orchestrator.receive(message(9, "hog", thread=replace(message(9).thread, root="9.0")))
+        await began.wait()
+        await bot.orchestrator.receive(message(2, "/approve"))
+        await platform.settled("m1")
+    assert platform.outcomes["m1"] == "answered"
 
 
 async def test_what_failed_is_offered_again_and_a_press_answers_it(tmp_path):

@@ -9,9 +9,11 @@ import itertools
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.fakes import anthropic as a
@@ -19,6 +21,7 @@ from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
 from tests.fakes.http import error as page
 from tests.serving import anthropic, compatible, openai, serving
+from tests.world import T1
 from threads.model import Choice, TextReset
 from threads.wording import FRIENDLY, UNREACHABLE
 
@@ -299,6 +302,39 @@ async def test_a_conversation_goes_on_at_another_provider_in_the_middle(tmp_path
     assert len({item["call_id"] for item in items if "call_id" in item}) == 1
     assert "hm" not in json.dumps(items)
     assert len(gpt.requests) == 2, "the choice outlives a restart"
+
+
+async def test_a_thread_whose_model_lost_its_key_goes_on_with_the_usual_one_and_says_so(tmp_path):
+    async with a.FakeAnthropic(lambda _: a.answer(a.Text("claude"))) as claude:
+        given = {
+            "model": MESSAGES.model,
+            "providers": {**anthropic(claude.base_url, model_map={}), **openai("http://127.0.0.1:9/v1")},
+            "models": {RESPONSES.model: {}},
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.say(f"/model {RESPONSES.model}")
+        without = {"ANTHROPIC_API_KEY": "sk-ant-test"}
+        async with serving(tmp_path, given, environ=without) as seat:
+            seat._said = 10
+            post = await seat.say("hello")
+    assert post.text == (
+        f"({RESPONSES.model}, which this thread chose, cannot be used any more; say /model to choose another one.)"
+        "\n\nclaude"
+    )
+
+
+async def test_many_threads_may_choose_at_once(tmp_path):
+    given = {
+        "model": MESSAGES.model,
+        "providers": {**anthropic("http://127.0.0.1:9"), **compatible("b", "http://127.0.0.1:9/v1")},
+        "models": {"b/two": {}},
+    }
+    threads = [replace(T1, root=f"{n}.0") for n in range(12)]
+    async with serving(tmp_path, given) as seat:
+        async with anyio.create_task_group() as tasks:
+            for thread in threads:
+                tasks.start_soon(partial(seat.say, "/model b/two", thread=thread))
+        assert {(await seat.say("/model", thread=thread)).text.split()[1] for thread in threads} == {"b/two."}
 
 
 async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_path):

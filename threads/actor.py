@@ -90,28 +90,27 @@ class Actor:
         if attempt > self._shared.limits.attempts:
             return self._dead_letter(owed, owed.attempts)
         reference = correlation_id(owed.incoming.key, attempt)
-        self._turn_over = anyio.Event()
+        self._turn_over, notes = anyio.Event(), list[str]()
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
                 async with self._conversing:
-                    return await self._take_turn(owed, attempt, reference)
+                    return await self._take_turn(owed, attempt, reference, notes)
             except Exception as error:  # the boundary of a turn
                 if owed.attempts < attempt:
                     raise
-                self._shared.on_error(error, owed, reference)
-                return Ending("failed", wording.explain(error, reference), "error", wording.code_of(error))
+                return self._failed(owed, error, reference, notes)
             finally:
                 self._scope = None
                 self._turn_over.set()
         return Ending("stopped", "", by=self._stopped_by)
 
-    async def _take_turn(self, owed: Owed, attempt: int, reference: str) -> Ending:
+    async def _take_turn(self, owed: Owed, attempt: int, reference: str, notes: list[str]) -> Ending:
         shared = self._shared
         shared.delivery.show(owed, TurnStarted())
         messages = [] if self._messages is None else self._messages
         turn = ActorTurn(owed, messages, self._context, self.mailbox, shared)
-        turn.saved = self._saved
+        turn.saved, turn.notes = self._saved, notes
         try:
             await turn.acquire()  # before the start is written: waiting for a slot is no attempt
             await shared.journal.append(owed.start(attempt, reference))
@@ -137,6 +136,11 @@ class Actor:
             turn.release()
             self._saved = turn.saved
         return Ending("answered", "\n\n".join([*turn.notes, text]))
+
+    def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
+        self._shared.on_error(error, owed, reference)
+        text = "\n\n".join([*notes, wording.explain(error, reference)])
+        return Ending("failed", text, "error", wording.code_of(error))
 
     async def _load(self, messages: list[Message]) -> list[str]:
         """Fill in the conversation from disk; return what to say about it."""

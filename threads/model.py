@@ -46,13 +46,17 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601."""
+    """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601.
+
+    A ``control`` is a command that takes a turn of its own: it joins no other turn, and no model reads it.
+    """
 
     id: str
     thread: ThreadId
     author: Author
     text: str
     sent_at: str = ""
+    control: bool = False
 
     @property
     def key(self) -> str:

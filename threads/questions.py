@@ -6,6 +6,8 @@ finds its question.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,31 +22,38 @@ Verdict = Literal["taken", "not_open", "not_yours"]
 
 
 @dataclass(slots=True)
-class _Open:
+class OpenQuestion:
+    """A question that may be answered, once."""
+
     question: Question
-    decided: anyio.Event = field(default_factory=anyio.Event)
     answer: Answer | None = None
+    decided: anyio.Event = field(default_factory=anyio.Event)
+
+    async def wait(self) -> Answer | None:
+        """Return the answer; None when nobody gave one in time."""
+        with anyio.move_on_after(ANSWER_WITHIN_S):
+            await self.decided.wait()
+        return self.answer
 
 
 class Questions:
     """All questions that are open now, by thread and id."""
 
     def __init__(self) -> None:
-        self._open: dict[ThreadId, dict[str, _Open]] = {}
+        self._open: dict[ThreadId, dict[str, OpenQuestion]] = {}
 
-    async def wait(self, thread: ThreadId, question_id: str, question: Question) -> Answer | None:
-        """Hold the question open until someone who may answers it; None when nobody did in time."""
-        asked = _Open(question)
+    @contextmanager
+    def open(self, thread: ThreadId, question_id: str, question: Question) -> Iterator[OpenQuestion]:
+        """Hold a question open. Do so before it is posted: an answer may come before the post has returned."""
+        asked = OpenQuestion(question)
         of_thread = self._open.setdefault(thread, {})
         of_thread[question_id] = asked
         try:
-            with anyio.move_on_after(ANSWER_WITHIN_S):
-                await asked.decided.wait()
-            return asked.answer
+            yield asked
         finally:
             del of_thread[question_id]
             if not of_thread:
-                self._open.pop(thread, None)
+                del self._open[thread]
 
     def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> Verdict:
         """Answer a question of the thread; a blank id means the oldest one that is open."""

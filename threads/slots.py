@@ -28,6 +28,13 @@ class Slots:
                 self._queue.remove(place)
             raise
 
+    def retake(self, user: str) -> None:
+        """Count a turn that goes on after a wait, at once: whoever let it go on holds something for it.
+
+        For a moment there may be more turns than slots.
+        """
+        self._running[user] += 1
+
     def release(self, user: str) -> None:
         self._running[user] -= 1
         if not self._running[user]:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 
@@ -99,19 +100,23 @@ class ActorTurn:
 
     async def ask(self, question: Question) -> Answer | None:
         self._asked += 1
-        question_id = f"q{correlation_id(self.incoming.key, -self._asked)[:4]}"
+        asked = f"{self.incoming.key} {question.text} {question.options}"
+        question_id = (
+            f"q{correlation_id(asked, self._asked)[:4]}"  # the same after a restart, if all is the same
+        )
         choices = tuple(
             Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
             for o in question.options
         )
-        if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
-            return None
-        left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
-        await self.tell(Waiting(question.about, math.inf))
-        try:
-            answer = await self._shared.questions.wait(self.incoming.thread, question_id, question)
-        finally:
-            self.clock.deadline = anyio.current_time() + left
+        with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
+            if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
+                return None
+            left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
+            await self.tell(Waiting(question.about, math.inf))
+            try:
+                answer = await open_question.wait()
+            finally:
+                self.clock.deadline = anyio.current_time() + left
         await self.tell(Resumed())
         return answer
 
@@ -132,11 +137,11 @@ class ActorTurn:
 
     async def steer(self, render: Callable[[Incoming], Message]) -> None:
         if self._shared.limits.busy == "steer":
-            await self._merge(lambda _: True, render)
+            await self._merge(lambda owed: not owed.incoming.control, render)
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash: they are in the conversation already."""
-        sources = self._sources()
+        sources = self._sources("user")
         await self._merge(lambda owed: owed.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
@@ -148,7 +153,7 @@ class ActorTurn:
             case Waiting():
                 self.release()
             case Resumed():
-                await self.acquire()
+                self._retake()
             case _:
                 pass
         self._shared.delivery.show(self._owed, event)
@@ -156,6 +161,11 @@ class ActorTurn:
     async def acquire(self) -> None:
         if not self._holds_slot:
             await self._shared.slots.acquire(self.incoming.author.id)
+            self._holds_slot = True
+
+    def _retake(self) -> None:
+        if not self._holds_slot:
+            self._shared.slots.retake(self.incoming.author.id)
             self._holds_slot = True
 
     def release(self) -> None:
@@ -171,10 +181,11 @@ class ActorTurn:
     async def _merge(
         self, which: Callable[[Owed], bool], render: Callable[[Incoming], Message] | None = None
     ) -> None:
-        joined = self._mailbox.withdraw(which)
-        if not joined:
+        """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
+        done = self._sources("assistant")
+        if not (joined := self._mailbox.withdraw(lambda o: which(o) and o.received.message_id not in done)):
             return
-        sources = self._sources()
+        sources = self._sources("user")
         try:
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
                 self.add(*map(render, new))
@@ -188,5 +199,6 @@ class ActorTurn:
         with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
             await self._shared.delivery.cover(joined, "merged", self.incoming.id)
 
-    def _sources(self) -> set[str]:
-        return {message.source for message in self._messages if message.source}
+    def _sources(self, role: Literal["user", "assistant"]) -> set[str]:
+        """Return the messages that the conversation holds, or those that it holds the answer to."""
+        return {message.source for message in self._messages if message.source and message.role == role}

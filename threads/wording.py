@@ -95,7 +95,8 @@ def duration(seconds: float) -> str:
 
 def choices(code: str, message_id: str) -> tuple[Choice, ...]:
     """Return the ways to go on from a message that failed with this code."""
-    return (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
+    again = (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
+    return again or ((Choice("Start over", "/new"),) if code in {"context_overflow", "bad_request"} else ())
 
 
 PRICE_UNKNOWN = (
@@ -192,6 +193,10 @@ def because(model: str, code: Code) -> str:
 def switched(model: str, why: str) -> str:
     """Say which model answered in place of the one that was chosen; *why* is a clause as of `because`."""
     return f"({model} answered, because {why}.)"
+
+
+def not_usable(model: str) -> str:
+    return f"({model}, which this thread chose, cannot be used any more; say /model to choose another one.)"
 
 
 def escalated(reasons: Sequence[str]) -> str:

@@ -34,7 +34,10 @@ class Transport(Protocol):
         ...
 
     async def post(self, outgoing: Outgoing) -> str:
-        """Post and return the platform's id of the post. Raises `threads.errors.PostFailed`."""
+        """Post and return the platform's id of the post. Raises `threads.errors.PostFailed`.
+
+        A thread with a blank root is the channel itself: the post begins a thread of its own there.
+        """
         ...
 
     async def find(self, thread: ThreadId, key: str) -> str | None:

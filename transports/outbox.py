@@ -8,7 +8,9 @@ rejected, or out of tries  -> give up: a stale reply is worse than none, there i
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import TypeVar
 
 import anyio
 
@@ -19,6 +21,8 @@ from threads.wording import MAYBE_REPEAT
 from .base import Transport
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PAUSES_S = (1.0, 2.0, 4.0)
 """Waits before the retries of one post."""
@@ -49,20 +53,16 @@ class Outbox:
         self._transport.show(thread, message_id, event)
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
-        with anyio.move_on_after(POST_WITHIN_S):
-            return await self._transport.find(thread, key)
-        raise TransportUnavailable("look-up timed out")
+        return await self._bounded(self._transport.find(thread, key), thread)
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id; raises `PostFailed` when it is given up."""
         for pause in (*PAUSES_S, None):
             try:
-                return await self._once(outgoing)
+                return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
                 log.warning("post failed: %s", error, extra={"thread_id": str(outgoing.thread)})
-                last = (
-                    pause is None or not error.retryable or (error.retry_after or 0) > LONGEST_RETRY_AFTER_S
-                )
+                last = pause is None or _hopeless(error)
                 if not last:
                     await anyio.sleep(error.retry_after or pause or 0)
                 if error.maybe_posted:
@@ -85,15 +85,20 @@ class Outbox:
         )
         return None, replace(outgoing, text=marked)
 
-    async def _once(self, outgoing: Outgoing) -> str:
+    async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
+        """Wait for what the transport does, but not for ever, and let out nothing but `PostFailed`."""
         try:
             with anyio.move_on_after(POST_WITHIN_S):
-                return await self._transport.post(outgoing)
+                return await work
         except PostFailed:
             raise
         except (
             Exception
         ) as error:  # the boundary of a transport: its bugs are failed posts, never dead actors
-            log.exception("transport failed to post", extra={"thread_id": str(outgoing.thread)})
+            log.exception("transport failed", extra={"thread_id": str(thread)})
             raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
-        raise TransportUnavailable("post timed out", maybe_posted=True)
+        raise TransportUnavailable("the transport took too long", maybe_posted=True)
+
+
+def _hopeless(error: PostFailed) -> bool:
+    return not error.retryable or (error.retry_after or 0) > LONGEST_RETRY_AFTER_S

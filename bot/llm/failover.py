@@ -2,7 +2,8 @@
 
 | what happened                                      | then                                              |
 |----------------------------------------------------|---------------------------------------------------|
-| a candidate lacks what the request needs           | passed over, logged                               |
+| a candidate lacks what the request needs           | passed over                                       |
+| nobody knows its price, under a hard budget        | the same                                          |
 | its circuit is open, or its gate is stopped        | passed over, if another one can be asked          |
 | rate_limited, timeout, unavailable, connection     | the next one; the answer says who gave it and why |
 | auth, payment, model_not_found                     | the same                                          |
@@ -10,8 +11,8 @@
 | no candidate is left                               | `AllProvidersFailed`, with what each one said     |
 | all are shut                                       | one that may come back by itself is waited for    |
 
-With ``acknowledge`` "ask" a person decides before another model is used. A switch lasts for the turn: the next one
-starts at the top again.
+Whoever answers in place of the chosen model says so, and why. With ``acknowledge`` "ask" a person decides before. A
+switch lasts for the turn: the next one starts at the top again.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.errors import AllProvidersFailed, CapabilityMissing, ProviderError
+from bot.errors import AllProvidersFailed, CapabilityMissing, PriceUnknown, ProviderError
 from bot.llm.model import Completion, Model, ModelInfo, Request
 from threads import wording
-from threads.errors import Code
+from threads.errors import BotError, Code
 from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,10 @@ NEXT: frozenset[Code] = frozenset(
     {"rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"}
 )
 """Failures that another model may be spared."""
+
+
+Chain = list[tuple[str, ProviderError]]
+"""What models that were asked, or shut, had to say, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Candidate:
 
 
 class Failover:
-    """A `bot.llm.model.Model` for one turn, made of candidates in the order in which they are asked."""
+    """A `bot.llm.model.KnownModel` for one turn, made of candidates in the order in which they are asked."""
 
     def __init__(
         self,
@@ -59,10 +64,11 @@ class Failover:
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name
-        self._size = size
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
-        self._on_all_failed = on_all_failed
-        self._why = ""
+        self._on_all_failed, self._size = on_all_failed, size
+        self._why: dict[str, tuple[str, BotError]] = {}
+        """Why each model that does not answer does not: a clause for people, and the error."""
+        self._agreed = {self._top}
 
     @property
     def info(self) -> ModelInfo:
@@ -76,23 +82,25 @@ class Failover:
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.llm.model.Model.complete`; raises `AllProvidersFailed` or `CapabilityMissing` too."""
         self._left = self._capable(request)
-        chain: list[tuple[str, ProviderError]] = []
-        await self._pass_over(chain)
+        chain = self._pass_over()
         while True:
             candidate, *others = self._left
+            await self._agree(chain)
             last_resort = all(other.unavailable() for other in others)
+            asked = replace(request, last_resort=last_resort)
             try:
-                completion = await candidate.model.complete(
-                    replace(request, last_resort=last_resort), on_event
-                )
+                completion = await candidate.model.complete(asked, on_event)
             except ProviderError as error:
                 if error.code not in NEXT:
                     raise
                 chain.append((candidate.info.name, error))
-                await self._switch(chain, on_event, given_up=last_resort)
+                await on_event(TextReset())
+                self._switch(chain, given_up=last_resort)
+            except PriceUnknown as error:
+                self._drop(candidate, f"what {candidate.info.name} costs is not known", error)
             else:
-                if self._why and candidate.info.name != self._top:
-                    self._turn.note(wording.switched(candidate.info.name, self._why))
+                if candidate.info.name != self._top:
+                    self._turn.note(wording.switched(candidate.info.name, self._because))
                 return completion
 
     def _capable(self, request: Request) -> list[Candidate]:
@@ -105,6 +113,8 @@ class Failover:
             else:
                 log.warning("model passed over: %s", fault, extra={"code": fault.code})
                 faults.append(fault)
+                if not able:
+                    self._why[candidate.info.name] = (str(fault), fault)
         if not able:
             raise faults[0]
         return able
@@ -119,62 +129,66 @@ class Failover:
         words = f"{info.name} holds {info.context_window} tokens, and this conversation has about {size}"
         return CapabilityMissing("context_window_too_small", words, model=info.name)
 
-    async def _pass_over(self, chain: list[tuple[str, ProviderError]]) -> None:
-        """Leave out candidates that are shut, as long as one is open; if all are, keep the one worth waiting for."""
+    def _pass_over(self) -> Chain:
+        """Leave out candidates that are shut while one is open; if all are, keep one that is worth waiting for."""
         shut = [(candidate, candidate.unavailable()) for candidate in self._left]
         first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
         if first_open is None:
             passing = [candidate for candidate, error in shut if error and error.code in wording.PASSING]
-            self._left = [(passing or self._left)[-1]]
-            first_open = 0
-            chain += [(c.info.name, error) for c, error in shut if error and c is not self._left[0]]
-        elif first_open:
-            chain += [(c.info.name, error) for c, error in shut[:first_open] if error]
-            await self._agree(self._left[first_open], chain)
-            self._left = self._left[first_open:]
-        if chain:
-            self._why = wording.because(chain[-1][0], chain[-1][1].code)
+            kept = (passing or self._left)[-1]
+            passed, self._left = [pair for pair in shut if pair[0] is not kept], [kept]
+        else:
+            passed, self._left = shut[:first_open], self._left[first_open:]
+        chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
+        for model, error in chain:
+            self._why[model] = (wording.because(model, error.code), error)
+        return chain
 
-    async def _switch(
-        self, chain: list[tuple[str, ProviderError]], on_event: OnEvent, *, given_up: bool
-    ) -> None:
+    def _switch(self, chain: Chain, *, given_up: bool) -> None:
         """Turn to the next candidate that is open; raises `AllProvidersFailed` when there is none.
 
         A candidate that was spared its retries because another one seemed open gets them when none is after all.
         """
         same, *others = self._left
-        open_ones = [other for other in others if other.unavailable() is None]
-        await on_event(TextReset())
-        if not open_ones and not given_up and chain[-1][1].code in wording.PASSING:
+        model, error = chain[-1]
+        place = next((at for at, other in enumerate(others) if other.unavailable() is None), None)
+        if place is None and not given_up and error.code in wording.PASSING:
             self._left = [same]
             return
-        if not open_ones:
-            raise self._all_failed(chain) from chain[-1][1]
-        await self._agree(open_ones[0], chain)
-        self._left = others[others.index(open_ones[0]) :]
-        model, error = chain[-1]
-        self._why = wording.because(model, error.code)
+        if place is None:
+            failed = AllProvidersFailed(error, chain)
+            self._on_all_failed(failed)
+            raise failed from error
+        self._why[model] = (wording.because(model, error.code), error)
+        self._left = others[place:]
         log.warning("failover from %s to %s: %s", model, self.name, error, extra={"code": error.code})
 
-    async def _agree(self, candidate: Candidate, chain: list[tuple[str, ProviderError]]) -> None:
-        """Let a person decide about the next candidate, if the settings want it."""
-        if self._acknowledge == "notify":
+    def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
+        """Go on without a candidate; raises *error* when it was the last."""
+        if len(self._left) == 1:
+            raise error
+        log.warning("model passed over: %s", error, extra={"code": error.code})
+        self._why[candidate.info.name] = (why, error)
+        self._left = self._left[1:]
+
+    async def _agree(self, chain: Chain) -> None:
+        """Let a person decide about a model that was not chosen, once a turn, if the settings want it."""
+        if self._acknowledge == "notify" or self.name in self._agreed:
             return
-        model, error = chain[-1]
         question = Question(
-            f"{wording.because(model, error.code)}. Shall I use {candidate.info.name} for this message?",
-            (Option(f"Use {candidate.info.name}", approve=True), Option("No, stop here", approve=False)),
+            f"{self._because}. Shall I use {self.name} for this message?",
+            (Option(f"Use {self.name}", approve=True), Option("No, stop here", approve=False)),
             self._may_answer,
             about="your word on another model",
         )
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:
-            raise self._all_failed(chain) from error
+            raise AllProvidersFailed(chain[-1][1], chain) if chain else [*self._why.values()][-1][1]
+        self._agreed.add(self.name)
 
-    def _all_failed(self, chain: list[tuple[str, ProviderError]]) -> AllProvidersFailed:
-        failed = AllProvidersFailed(chain[-1][1], chain)
-        self._on_all_failed(failed)
-        return failed
+    @property
+    def _because(self) -> str:
+        return " and ".join(clause for clause, _ in self._why.values())
 
 
 def missing(info: ModelInfo, request: Request) -> CapabilityMissing | None:

@@ -19,6 +19,7 @@ from bot.errors import (
     ModelUnavailable,
     OutputInvalid,
     PaymentRequired,
+    PriceUnknown,
     ProviderError,
     RateLimited,
     Unauthorized,
@@ -27,6 +28,7 @@ from bot.llm.failover import Candidate, Failover
 from bot.llm.model import ModelInfo, Request, ToolSpec
 from tests.llm.conftest import ask, user
 from tests.world import Scripted, says
+from threads.errors import BotError
 from threads.model import Answer, Image, Message, Question, TextDelta, TextReset
 
 pytestmark = pytest.mark.anyio
@@ -176,10 +178,58 @@ async def test_when_all_fail_the_last_failure_names_the_category_and_the_chain_t
     assert house.failed == [failed.value]
 
 
-async def test_a_model_that_cannot_do_what_is_needed_is_passed_over_in_silence():
+async def test_a_model_that_cannot_do_what_is_needed_is_passed_over_with_a_word():
     house = House([], [says("two")], a={"tools": False})
     assert await house.complete(ask(tools=(ToolSpec("t", "", {}),))) == "two"
-    assert house.turn.notes == []
+    assert house.turn.notes == ["(b/two answered, because a/one cannot call tools.)"]
+
+
+async def test_a_fallback_that_cannot_do_it_is_passed_over_and_only_the_chosen_model_is_spoken_of():
+    house = House([ModelTimeout()], [], [says("three")], b={"tools": False})
+    assert await house.complete(ask(tools=(ToolSpec("t", "", {}),))) == "three"
+    assert house.turn.notes == ["(c/three answered, because a/one does not answer in time.)"]
+
+
+async def test_all_that_kept_the_chosen_model_and_the_next_from_answering_is_told():
+    house = House([Unauthorized()], [RateLimited()], [says("three")])
+    assert await house.complete() == "three"
+    assert house.turn.notes == [
+        "(c/three answered, because a/one does not accept my key and b/two is rate limited.)"
+    ]
+
+
+async def test_a_fallback_without_a_price_is_passed_over_and_the_last_one_says_so():
+    house = House([RateLimited()], [PriceUnknown("?")], [says("three")])
+    assert await house.complete() == "three"
+    house = House([RateLimited()], [PriceUnknown("?")])
+    with pytest.raises(PriceUnknown):
+        await house.complete()
+
+
+@pytest.mark.parametrize(
+    "house",
+    [
+        lambda turn: House(
+            [],
+            [says("2")],
+            shut={"a/one": Unauthorized(), "b/two": RateLimited()},
+            turn=turn,
+            acknowledge="ask",
+        ),
+        lambda turn: House([], [says("2")], a={"streaming": False}, turn=turn, acknowledge="ask"),
+        lambda turn: House([], [says("2")], shut={"a/one": RateLimited()}, turn=turn, acknowledge="ask"),
+    ],
+    ids=["all shut", "not capable", "passed over"],
+)
+async def test_however_another_model_comes_up_a_person_is_asked_and_a_no_is_no_outage(house):
+    asked = house(Asked(Answer(approved=True, by="U1")))
+    assert await asked.complete() == "2"
+    assert len(asked.turn.questions) == 1
+    declined = house(Asked(Answer(approved=False, by="U1")))
+    with pytest.raises(BotError):
+        await declined.complete()
+    assert declined.asked == [0, 0]
+    assert declined.failed == [], "nobody is alarmed by a person's no"
 
 
 async def test_a_picture_goes_to_a_model_that_sees():
