@@ -23,8 +23,9 @@ from bot.llm.metered import Budgeted, Metered
 from bot.llm.model import Model, Request, ToolSpec, TurnModel
 from bot.llm.retry import Retrying
 from bot.llm.schema import Conforming
-from bot.prompt.tokens import most_tokens, request_size
+from bot.prompt.tokens import most_tokens, request_size, uncached_size
 from bot.settings_model import Provider, Settings
+from threads import wording
 from threads.model import ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
@@ -88,6 +89,8 @@ class Lineup:
         """Return the thread's model with all that stands behind it, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
         account = self._accounts.account(str(thread), asker, turn.incoming.key)
+        if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
+            turn.note(wording.not_usable(chosen))
         failover = Failover(
             [self._candidate(name, account) for name in candidates(self._settings, self._of(thread))],
             turn,
@@ -100,8 +103,9 @@ class Lineup:
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
+        state = self._gate(chosen.partition("/")[0]).describe(chosen)
         others = ", ".join(name for name in self._offered[:SHOWN] if name != chosen)
-        return f"Model: {chosen}." + (f" Others: {others}." if others else "")
+        return f"Model: {chosen}{state and f' ({state})'}." + (f" Others: {others}." if others else "")
 
     async def choose_model(self, thread: ThreadId, name: str) -> str:
         if name.lower() == "default":
@@ -111,9 +115,7 @@ class Lineup:
             close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
             hint = f" Did you mean {close[0]}?" if close else ""
             return f"I know no model of that name here.{hint} /model lists them."
-        try:
-            self._adapter(name)
-        except ConfigInvalid:
+        if not self._usable(name):
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
         if fault := self._lacks(name):
             return f"I stay with {self._of(thread)}: {fault}."
@@ -131,8 +133,16 @@ class Lineup:
         return lambda who: self._is_admin(who) or (allowed and who == asker)
 
     def _of(self, thread: ThreadId) -> str:
+        """Return the thread's model: the one it chose, as long as that can be used."""
         chosen = self._chosen.of(thread)
-        return chosen if chosen in self._offered else self.name
+        return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
+
+    def _usable(self, name: str) -> bool:
+        try:
+            self._adapter(name)
+        except ConfigInvalid:
+            return False
+        return True
 
     def _lacks(self, name: str) -> str:
         fault = missing(self._catalog.info(name), Request("", (), self._tools))
@@ -143,7 +153,7 @@ class Lineup:
         gate = self._gate(provider)
         metered = Metered(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
         policy = retry_policy(self._settings.llm_retry, local=is_local(self._provider(provider)))
-        model = Retrying(Gated(metered, gate, request_size), policy, self._random, gate)
+        model = Retrying(Gated(metered, gate, partial(uncached_size, model=name)), policy, self._random, gate)
         return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
 
     def _gate(self, provider: str) -> Gate:

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 CANARY = "canary-7391"
 """Stands in everything that a provider says about a failure: no person may ever read it."""
 
-BACK = "It asks me to come back in about"
+BACK = "It will be worth a try in about"
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ UNKNOWN = "Something went wrong. Try sending your message again."
 UNREACHABLE = "I'm having trouble reaching my AI provider. Try again in a moment."
 
 FRIENDLY: Mapping[Code, str] = {
-    "rate_limited": "My AI provider is limiting how fast I may ask, and waiting did not help. "
-    "Try again in a few minutes.",
+    "rate_limited": "My AI provider is limiting how fast I may ask. Try again in a few minutes.",
     "timeout": UNREACHABLE,
     "unavailable": UNREACHABLE,
     "connection": UNREACHABLE,
@@ -80,7 +79,7 @@ def friendly(error: BaseException) -> str:
     text = known.friendly or FRIENDLY.get(known.code, UNKNOWN)
     wait = known.fields.get("retry_after")
     if isinstance(wait, float | int) and wait >= PATIENCE_S:
-        text += f" It asks me to come back in about {duration(wait)}."
+        text += f" It will be worth a try in about {duration(wait)}."
     return text
 
 
@@ -123,6 +122,8 @@ REASONS: Mapping[Code, str] = {
     "auth": "does not accept my key",
     "payment": "is out of credit",
     "model_not_found": "is not known to its provider",
+    "missing_tool_calling": "cannot call tools",
+    "missing_vision": "cannot see pictures",
 }
 """Why a model cannot answer, to be said after its name."""
 

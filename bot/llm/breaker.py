@@ -20,12 +20,9 @@ count.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from bot.errors import ModelConnection, ProviderError
 from threads.errors import Code
-
-State = Literal["closed", "open", "half_open"]
 
 COOLDOWNS_S: dict[Code, float] = {"rate_limited": 60, "timeout": 30, "unavailable": 60, "connection": 30}
 """First cooldown by the kind of failure that will pass."""
@@ -56,11 +53,6 @@ class Breaker:
         """Why the circuit is not closed; shared, so never to be raised or changed."""
         self._probe_at = self._last_resort_at = -math.inf
         self.probing = False
-
-    def state(self, now: float) -> State:
-        if self.failure is None:
-            return "closed"
-        return "half_open" if now >= self._probe_at else "open"
 
     def probe_at(self, *, last_resort: bool) -> float:
         """Return when a circuit that is not closed may be probed."""

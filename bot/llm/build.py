@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from bot.errors import ConfigInvalid
 from bot.llm.gate import Gate
 from bot.llm.http import SharedHttp
+from bot.llm.line import Line
 from bot.llm.model import Model
 from bot.llm.retry import RetryPolicy, Schedule
 from bot.settings import resolve_secret
 from bot.settings_model import LlmRetry, Provider, Settings
 
-LOOPBACK_HOSTS = ("http://127.", "http://localhost", "http://[::1]")
-
 
 def is_local(provider: Provider) -> bool:
-    """Say whether the provider is a server on this machine."""
-    return bool(provider.base_url) and str(provider.base_url).startswith(LOOPBACK_HOSTS)
+    """Say whether the provider is a server on this machine, by the host that its address names."""
+    host = urlsplit(provider.base_url or "").hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def build_adapter(
@@ -76,7 +81,7 @@ def build_adapter(
 
 def build_gate(settings: Settings, provider: Provider) -> Gate:
     """Return the gate that all calls to one provider and key pass through."""
-    return Gate(
+    line = Line(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
@@ -84,6 +89,7 @@ def build_gate(settings: Settings, provider: Provider) -> Gate:
         threshold=settings.breaker.failure_threshold,
         max_wait_s=settings.breaker.max_wait_s,
     )
+    return Gate(line)
 
 
 def retry_policy(given: LlmRetry, *, local: bool) -> RetryPolicy:

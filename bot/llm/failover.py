@@ -7,6 +7,7 @@
 | its circuit is open, or its gate is stopped        | passed over, if another one can be asked          |
 | rate_limited, timeout, unavailable, connection     | the next one; the answer says who gave it and why |
 | auth, payment, model_not_found                     | the same                                          |
+| bad_request of a fallback                          | the same: the chosen model was not asked yet      |
 | bad_request, content_policy, context_overflow, ... | raised: another model is no remedy                |
 | no candidate is left                               | `AllProvidersFailed`, with what each one said     |
 | all are shut                                       | one that may come back by itself is waited for    |
@@ -31,7 +32,10 @@ from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
 log = logging.getLogger(__name__)
 
 NEXT: frozenset[Code] = frozenset(
-    {"rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"}
+    {
+        *("rate_limited", "timeout", "unavailable", "connection"),
+        *("auth", "payment", "model_not_found", "missing_tool_calling", "missing_vision"),
+    }
 )
 """Failures that another model may be spared."""
 
@@ -91,7 +95,7 @@ class Failover:
             try:
                 completion = await candidate.model.complete(asked, on_event)
             except ProviderError as error:
-                if error.code not in NEXT:
+                if error.code not in NEXT and not (chain and error.code == "bad_request"):
                     raise
                 chain.append((candidate.info.name, error))
                 await on_event(TextReset())
@@ -156,7 +160,9 @@ class Failover:
             self._left = [same]
             return
         if place is None:
-            failed = AllProvidersFailed(error, chain)
+            # That a fallback did not take the request is no word on why the chosen model could not answer.
+            last = next((error for _, error in reversed(chain) if error.code in NEXT), error)
+            failed = AllProvidersFailed(last, chain)
             self._on_all_failed(failed)
             raise failed from error
         self._why[model] = (wording.because(model, error.code), error)

@@ -40,14 +40,14 @@ class Window:
 
 
 class Bucket:
-    """So much a minute, refilled all the time, with a tenth of a minute's worth in reserve.
+    """So much a minute, refilled all the time, with a quarter of a minute's worth in reserve.
 
     What is larger than the bucket may go when it is full, and leaves a debt.
     """
 
     def __init__(self, per_minute: int) -> None:
         self._rate = per_minute / 60
-        self._capacity = max(1.0, per_minute / 10)
+        self._capacity = per_minute / 4
         self._level = self._capacity
         self._at = 0.0
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import anyio
 
 from bot.errors import ProviderError
 from threads.model import OnEvent, Resumed, Waiting
+from threads.wording import duration
 
-from .line import LaneStatus, Line, Ticket
+from .line import Line, Ticket
 from .model import Completion, Model, Request, Usage
 from .retry import reason
 
@@ -28,48 +28,11 @@ LATE_S = 1e-6
 """How much after its time a waiting call looks at the clock again: timers may be early by a tick."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateStatus:
-    """A gate as operators see it. ``stopped_s`` is how long a Retry-After still holds it."""
-
-    waiting: int
-    running: int
-    lanes: tuple[LaneStatus, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """The call that a task has under way: the same request asked for again is the same call."""
-
-    request: Request
-    gate: Gate
-    ticket: Ticket
-
-
-_CALL: ContextVar[_Call | None] = ContextVar("_CALL", default=None)
-
-
 class Gate:
-    """Shared by every `Gated` model of one provider and key. Its methods never wait and raise nothing."""
+    """Shared by every `Gated` model of one provider and key. But for `turn` its methods never wait or raise."""
 
-    def __init__(
-        self,
-        *,
-        max_parallel: int,
-        requests_per_minute: int | None,
-        tokens_per_minute: int | None,
-        shrink: bool,
-        threshold: int,
-        max_wait_s: float,
-    ) -> None:
-        self.line = Line(
-            max_parallel=max_parallel,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            shrink=shrink,
-            threshold=threshold,
-            max_wait_s=max_wait_s,
-        )
+    def __init__(self, line: Line) -> None:
+        self.line = line
         self._places = itertools.count(1)
         self._woken: dict[int, anyio.Event] = {}
 
@@ -79,7 +42,6 @@ class Gate:
 
     def exhausted(self, model: str, error: ProviderError) -> None:
         """Note that a call to *model* gave up."""
-        _CALL.set(None)
         self.line.exhausted(model, error, anyio.current_time())
         self._changed(everybody=True)
 
@@ -88,18 +50,19 @@ class Gate:
         self.line.hold(model, seconds, error, anyio.current_time())
         self._changed(everybody=error.retry_after is not None)
 
-    def status(self) -> GateStatus:
-        lanes = self.line.status(anyio.current_time())
-        return GateStatus(sum(lane.waiting for lane in lanes), sum(lane.running for lane in lanes), lanes)
+    def describe(self, model: str) -> str:
+        """Return a clause on what holds up calls to *model*, for people; "" when nothing does."""
+        now, clauses = anyio.current_time(), []
+        if (wait := self.line.expected_at(model, now) - now) > 0 or self.line.shut(model, now):
+            again = f"in {duration(wait)}" if wait > 0 else "with the next call"
+            clauses.append(f"{reason(self.line.trouble(model))}, tried again {again}")
+        if waiting := len(self.line.lane(model).queue):
+            clauses.append("1 call waits in line" if waiting == 1 else f"{waiting} calls wait in line")
+        return "; ".join(clauses)
 
-    def ticket(self, request: Request, model: str) -> Ticket:
-        """Return the ticket of this call, the one it had if it comes back."""
-        last = _CALL.get()
-        if last is not None and last.request is request and last.gate is self and last.ticket.model == model:
-            return last.ticket
-        ticket = Ticket(next(self._places), model)
-        _CALL.set(_Call(request, self, ticket))
-        return ticket
+    def ticket(self, model: str) -> Ticket:
+        """Return the ticket of a new call to *model*: the last place in line, for all of its attempts."""
+        return Ticket(next(self._places), model)
 
     async def turn(self, ticket: Ticket, on_event: OnEvent) -> None:
         """Wait in line until *ticket* is let out; raises a new error when it is of no use to wait on.
@@ -119,7 +82,6 @@ class Gate:
         self._changed()
 
     def succeeded(self, ticket: Ticket, usage: Usage) -> None:
-        _CALL.set(None)
         self.line.succeeded(ticket, usage, anyio.current_time())
         self._changed()
 
@@ -152,7 +114,7 @@ class Gate:
 
     def _noticeable(self, ticket: Ticket, now: float, notice_at: float, told: float | None) -> Waiting | None:
         """Return what to tell of the wait, if that is new. ``told`` is until when it was said to last."""
-        expected = self.line.expected_at(ticket, now)
+        expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
         if expected >= now + NOTICE_S and (told is None or expected >= told + NOTICE_S):
             return Waiting(reason(self.line.trouble(ticket.model)), expected - now)
         return Waiting(IN_LINE, math.inf) if told is None and now >= notice_at else None
@@ -187,7 +149,11 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """A `Model` behind a gate. ``size`` estimates the tokens of a request, its answer included."""
+    """A `Model` behind a gate.
+
+    ``size`` estimates what a request counts against the tokens per minute: what of its prompt is in no cache, and the
+    answer. What the call really used takes its place afterwards.
+    """
 
     model: Model
     gate: Gate
@@ -199,7 +165,7 @@ class Gated:
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `Model.complete`; raises the circuit's failure anew, not to be tried again, without a call."""
-        ticket = self.gate.ticket(request, self.name)
+        ticket = request.ticket if isinstance(request.ticket, Ticket) else self.gate.ticket(self.name)
         ticket.size, ticket.last_resort = self.size(request), request.last_resort
         await self.gate.turn(ticket, on_event)
         try:

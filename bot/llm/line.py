@@ -31,7 +31,7 @@ from typing import Literal
 from bot.errors import ModelConnection, ProviderError
 from threads.errors import Code
 
-from .breaker import Breaker, State, passes
+from .breaker import Breaker, passes
 from .flow import Bucket, Window
 from .model import Usage
 
@@ -62,19 +62,6 @@ class Ticket:
     waited_s: float = 0.0
     """How long it has waited for a shut lane in all, as of when it last stood in line."""
     shut_at_join_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
-    """One model as operators see it. ``code`` is why its circuit is not closed."""
-
-    model: str
-    circuit: State
-    code: str | None
-    reopens_in_s: float
-    waiting: int
-    running: int
-    window: int
 
 
 class Lane:
@@ -257,10 +244,9 @@ class Line:
         probe_at = lane.breaker.probe_at(last_resort=last_resort) if lane.breaker.failure else now
         return max(now, self._stopped_until, probe_at)
 
-    def expected_at(self, ticket: Ticket, now: float) -> float:
-        """Return when a waiting call may be let out at the earliest."""
-        opens_at = self.opens_at(ticket.model, now, last_resort=ticket.last_resort)
-        return max(opens_at, self.lane(ticket.model).held_until)
+    def expected_at(self, model: str, now: float, *, last_resort: bool = False) -> float:
+        """Return when a call may be let out at the earliest, its turn in line apart."""
+        return max(self.opens_at(model, now, last_resort=last_resort), self.lane(model).held_until)
 
     @property
     def front(self) -> Ticket | None:
@@ -275,20 +261,6 @@ class Line:
         if model not in self._lanes:
             self._lanes[model] = Lane(model, self._max_parallel, self._threshold)
         return self._lanes[model]
-
-    def status(self, now: float) -> tuple[LaneStatus, ...]:
-        return tuple(
-            LaneStatus(
-                lane.model,
-                lane.breaker.state(now),
-                lane.breaker.failure.code if lane.breaker.failure else None,
-                self.opens_at(lane.model, now, last_resort=False) - now,
-                len(lane.queue),
-                lane.out,
-                lane.window.size,
-            )
-            for lane in self.lanes
-        )
 
     def _waited_for(self) -> Iterable[Lane]:
         return (lane for lane in self._lanes.values() if lane.queue)

@@ -59,7 +59,8 @@ class Request:
     ``tool_choice`` "none" keeps the tools in the prompt, and so in the cached prefix, but forbids their use.
     ``output_schema`` is a JSON Schema that the answer's text should follow. ``meter`` is told the usage so far
     whenever the provider reports it, so that a call that is cut off is counted too. ``last_resort`` is false when
-    another model can be asked instead: then an open circuit is a failure at once, not a wait.
+    another model can be asked instead: then an open circuit is a failure at once, not a wait. ``ticket`` is the
+    place in the provider's line that a call keeps over its retries; None is the last place.
     """
 
     system: str
@@ -72,6 +73,7 @@ class Request:
     temperature: float | None = None
     meter: Callable[[Usage], None] = unmetered
     last_resort: bool = True
+    ticket: object = None
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 from bot.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.llm.classify import Fault, failure_of
 from bot.llm.model import Completion, Request, ToolSpec, Usage
-from bot.llm.openai_sdk import OpenAIModel
+from bot.llm.openai_sdk import OpenAIModel, usage_of
 from bot.llm.returned import BROKEN_OFF, OVERFLOW
 from bot.llm.sdk import JsonEvent
 from bot.llm.stream import Content, Unseen
@@ -152,7 +152,7 @@ class ChatReader:
 
     def feed(self, event: JsonEvent) -> Content | None:
         if usage := event.get("usage"):
-            self.usage = usage_of(usage)
+            self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
         if error := event.get("error"):
             raise failure_of(Fault(str(error), {"error": error}))
         if not (choices := event.get("choices")):
@@ -219,15 +219,3 @@ class ChatReader:
             yield Text(text)
         for number, call in enumerate(self._calls, start=1):
             yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
-
-
-def usage_of(usage: JsonEvent) -> Usage:
-    """Return the counts; the API's prompt includes what was read from and written to the cache."""
-    details = usage.get("prompt_tokens_details") or {}
-    read, write = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
-    return Usage(
-        input=max(0, (usage.get("prompt_tokens") or 0) - read - write),
-        output=usage.get("completion_tokens") or 0,
-        cache_read=read,
-        cache_write=write,
-    )

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from bot.errors import ContentPolicy, ModelUnavailable
 from bot.llm.classify import Fault, failure_of
 from bot.llm.model import Completion, Request, Stop, ToolSpec, Usage
-from bot.llm.openai_sdk import OpenAIModel
+from bot.llm.openai_sdk import OpenAIModel, usage_of
 from bot.llm.sdk import JsonEvent
 from bot.llm.stream import Content, Unseen
 from bot.llm.wire import completion, data_url, dump_json, fit, scrub, scrub_json, tool_call
@@ -205,7 +205,7 @@ class ResponsesReader:
 
     def _end(self, response: JsonEvent, stop: Stop) -> None:
         self._stop = stop
-        self.usage = usage_of(response.get("usage") or {})
+        self.usage = usage_of(response.get("usage") or {}, "input_tokens", "output_tokens")
 
     def finish(self) -> Completion:
         if self._stop is None:
@@ -213,15 +213,3 @@ class ResponsesReader:
         if self._refusal:
             raise ContentPolicy(f"refused: {self._refusal}")
         return completion(self._model, self._blocks, self.usage, self._stop)
-
-
-def usage_of(usage: JsonEvent) -> Usage:
-    """Return the counts; the API's input includes what was read from and written to the cache."""
-    details = usage.get("input_tokens_details") or {}
-    read, write = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
-    return Usage(
-        input=max(0, (usage.get("input_tokens") or 0) - read - write),
-        output=usage.get("output_tokens") or 0,
-        cache_read=read,
-        cache_write=write,
-    )

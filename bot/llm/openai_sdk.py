@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bot.llm.model import Usage
 from bot.llm.sdk import ClientSettings, JsonEvent, SdkModel
 
 if TYPE_CHECKING:
@@ -27,3 +28,18 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
             self.path, cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
         )
         return stream
+
+
+def usage_of(usage: JsonEvent, prompt: str, answer: str) -> Usage:
+    """Return the counts; *prompt* and *answer* are the API's names for their tokens.
+
+    The API's prompt includes what was read from and written to the cache.
+    """
+    details = usage.get(f"{prompt}_details") or {}
+    read, write = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
+    return Usage(
+        input=max(0, (usage.get(prompt) or 0) - read - write),
+        output=usage.get(answer) or 0,
+        cache_read=read,
+        cache_write=write,
+    )

@@ -15,7 +15,7 @@ the one owner.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import anyio
@@ -82,6 +82,9 @@ _REASONS: dict[Code, str] = {
     "rate_limited": "rate limited",
     "timeout": "no answer in time",
     "connection": "no connection",
+    "auth": "the key is not accepted",
+    "payment": "out of credit",
+    "model_not_found": "not known to its provider",
 }
 
 
@@ -92,6 +95,10 @@ def reason(error: ProviderError | None) -> str:
 
 class RetryGate(Protocol):
     """What is told of retries: the calls of all threads to a provider go through it."""
+
+    def ticket(self, model: str) -> object:
+        """Return what a new call to *model* shows at each attempt, so that it keeps its place in line."""
+        ...
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
         """Note that a call to *model* failed with *error* and will be made again in so many seconds."""
@@ -117,6 +124,8 @@ class Retrying:
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         failures = 0
+        if self.gate is not None:
+            request = replace(request, ticket=self.gate.ticket(self.name))
         while True:
             try:
                 return await self.model.complete(request, on_event)

@@ -22,6 +22,9 @@ _PIECE, _IMAGE = 4, 1_600
 _MOST_PIECE, _MOST_IMAGE, _MOST_REQUEST = 32, 10_000, 1_000
 """The same, at the very most; the last is what providers add to a request on their own account."""
 
+_ANSWER = 1_000
+"""Likely tokens of an answer that may be longer."""
+
 
 def estimate(text: str) -> int:
     """Return about how many tokens *text* has: 3.5 characters each, 1.2 in scripts of three bytes a character."""
@@ -29,14 +32,26 @@ def estimate(text: str) -> int:
     return math.ceil(characters * _PER_CHARACTER + (_bytes(text) - characters) * _PER_FURTHER_BYTE)
 
 
+_LIKELY = (estimate, _PIECE, _IMAGE)
+
+
 def size_of(system: str, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> int:
     """Return about how many tokens a prompt has: the newest real count, and the estimate of what follows it."""
-    return _size(system, messages, tools, (estimate, _PIECE, _IMAGE))
+    return sum(_size(system, messages, tools, _LIKELY))
 
 
 def request_size(request: Request) -> int:
     """Return about how many tokens the prompt of *request* has."""
     return size_of(request.system, request.messages, request.tools)
+
+
+def uncached_size(request: Request, model: str) -> int:
+    """Return about how many tokens of a call *model* has not read before, its answer included.
+
+    What that model has counted it has read, and most likely kept in its cache.
+    """
+    _, guessed = _size(request.system, request.messages, request.tools, _LIKELY, model)
+    return guessed + min(request.max_tokens, _ANSWER)
 
 
 def most_tokens(request: Request, model: str = "") -> int:
@@ -46,7 +61,9 @@ def most_tokens(request: Request, model: str = "") -> int:
     """
     measure = (_bytes, _MOST_PIECE, _MOST_IMAGE)
     schema = _bytes(json.dumps(request.output_schema)) if request.output_schema else 0
-    return _MOST_REQUEST + schema + _size(request.system, request.messages, request.tools, measure, model)
+    return (
+        _MOST_REQUEST + schema + sum(_size(request.system, request.messages, request.tools, measure, model))
+    )
 
 
 def _size(
@@ -55,7 +72,8 @@ def _size(
     tools: Sequence[ToolSpec],
     measure: tuple[Callable[[str], int], int, int],
     model: str = "",
-) -> int:
+) -> tuple[int, int]:
+    """Return the newest real count, and what the prompt measures that follows it."""
     of_text, per_piece, per_image = measure
     counted, start = _counted(messages, model)
     pieces = [] if counted else [*([system] if system else ()), *map(_tool, tools)]
@@ -66,7 +84,7 @@ def _size(
                 images += 1
             else:
                 pieces.append(_written(block))
-    return counted + sum(map(of_text, pieces)) + per_piece * len(pieces) + per_image * images
+    return counted, sum(map(of_text, pieces)) + per_piece * len(pieces) + per_image * images
 
 
 def _counted(messages: Sequence[Message], model: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.llm.model import Request, ToolSpec
-from bot.prompt.tokens import estimate, most_tokens, request_size, size_of
+from bot.prompt.tokens import estimate, most_tokens, request_size, size_of, uncached_size
 from threads.model import Image, Message, Text, Thinking, ToolCall, ToolResult
 
 TOOL = ToolSpec("shell", "Runs a command.", {"type": "object", "properties": {"cmd": {"type": "string"}}})
@@ -62,6 +62,20 @@ def test_the_newest_real_count_stands_for_all_that_it_covers():
 
 def test_without_a_count_all_of_it_is_estimated():
     assert size_of("s" * 3_500, [user("x" * 3_500), counted(0)], [TOOL]) > 2_000 + 1_400
+
+
+def test_new_to_a_model_is_what_follows_its_own_newest_count_and_the_answer():
+    other = replace(counted(70, "p/b"), blocks=(Text("x" * 350),))
+    request = Request("s" * 9_999, [user("q" * 99_999), counted(90_000), user("x" * 350), other], [TOOL])
+    new = size_of("", [user("x" * 350), replace(other, tokens=0)], [])
+    assert uncached_size(request, "p/a") == new + 1_000
+    assert uncached_size(replace(request, max_tokens=50), "p/a") == new + 50
+    assert uncached_size(request, "p/b") == 1_000
+
+
+def test_all_of_a_prompt_is_new_to_a_model_that_never_counted_it():
+    request = Request("s" * 350, [user("q" * 3_500), replace(counted(7), blocks=())], [TOOL])
+    assert uncached_size(request, "p/c") == size_of(request.system, request.messages[:1], [TOOL]) + 1_000
 
 
 def test_the_upper_bound_is_the_bytes_of_what_nobody_counted():

@@ -13,6 +13,7 @@ import anyio
 
 from bot.errors import ModelUnavailable, ProviderError, RateLimited
 from bot.llm.gate import Gate, Gated
+from bot.llm.line import Line
 from bot.llm.model import Completion, Model, Request, Usage
 from bot.llm.retry import Retrying, RetryPolicy
 from tests.sim.loop import SimLoop
@@ -152,7 +153,7 @@ def gated(
         "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
         "shrink": True, "threshold": 1, "max_wait_s": 120.0,
     }  # fmt: skip
-    gate = Gate(**(given | settings))
+    gate = Gate(Line(**(given | settings)))
     return Retrying(Gated(provider, gate, lambda _: 150), policy, random.Random(seed).random, gate)
 
 

@@ -166,6 +166,14 @@ async def test_a_candidate_that_was_spared_its_retries_gets_them_when_nobody_els
     assert house.turn.notes == []
 
 
+async def test_a_fallback_that_does_not_take_the_request_hides_nothing():
+    house = House([ModelTimeout()], [BadRequest()], [BadRequest()])
+    with pytest.raises(AllProvidersFailed) as failed:
+        await house.complete()
+    assert failed.value.code == "timeout"
+    assert house.asked == [1, 1, 1]
+
+
 async def test_when_all_fail_the_last_failure_names_the_category_and_the_chain_tells_all():
     house = House([RateLimited()], [Unauthorized("secret words")])
     with pytest.raises(AllProvidersFailed) as failed:

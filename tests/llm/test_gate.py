@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 import random as rng
+import weakref
+from contextlib import suppress
+from functools import partial
 
 import anyio
 import pytest
@@ -22,11 +26,14 @@ from bot.errors import (
     RateLimited,
     Unauthorized,
 )
+from bot.llm.build import build_gate
 from bot.llm.flow import Bucket, Window
 from bot.llm.gate import Gate, Gated
 from bot.llm.line import Line, Ticket
 from bot.llm.model import Completion, Request, Usage
 from bot.llm.retry import Retrying, RetryPolicy, Schedule
+from bot.prompt.tokens import uncached_size
+from bot.settings_model import Settings
 from tests.sim.loop import SimLoop
 from threads.model import Message, Resumed, Text, Waiting
 
@@ -71,7 +78,7 @@ class Room:
     """Calls through one gate, and how they ended."""
 
     def __init__(self, provider, policy=ONCE, gate=None, **given):
-        self.gate = gate or Gate(**(OPEN | given))
+        self.gate = gate or Gate(Line(**(OPEN | given)))
         self.provider = provider
         self.model = Retrying(Gated(provider, self.gate, lambda _: 150), policy, lambda: 0.5, self.gate)
         self.ends, self.events, self.scopes = {}, {}, {}
@@ -94,6 +101,18 @@ class Room:
         self.provider.script.append(error)
         await self.call("first")
         assert self.ends["first"] is error
+
+
+def running(gate):
+    return sum(lane.out for lane in gate.line.lanes)
+
+
+def waiting(gate):
+    return sum(len(lane.queue) for lane in gate.line.lanes)
+
+
+async def ignore(event):
+    pass
 
 
 async def at(second):
@@ -126,8 +145,8 @@ async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_thro
         assert room.provider.asked[1:] == [(pytest.approx(31, abs=0.1), "0")], (
             "a second to fail, 30 s of cooldown"
         )
-        assert room.gate.status().running == 1
-        assert room.gate.status().waiting == 19
+        assert running(room.gate) == 1
+        assert waiting(room.gate) == 19
         probe.set()
     assert set(room.ends.values()) - {room.ends["first"]} == {"ok"}
     by_instant = sorted((second, int(key)) for second, key in room.provider.asked[1:])
@@ -222,7 +241,7 @@ async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_que
         assert [type(room.ends.get(str(n))) for n in range(3)] == [type(None), ModelTimeout, ModelTimeout]
         slow.set()
     assert room.ends["0"] == "ok"
-    assert room.gate.status().waiting == 0
+    assert waiting(room.gate) == 0
 
 
 @pytest.mark.anyio
@@ -247,7 +266,7 @@ async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_on
 
 @pytest.mark.anyio
 async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
-    gate = Gate(**OPEN)
+    gate = Gate(Line(**OPEN))
     policy = RetryPolicy()
     limited = Room(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
     other = Room(Provider(name="fake/two"), policy, gate)
@@ -281,6 +300,71 @@ async def test_a_call_that_comes_back_keeps_its_place():
 
 
 @pytest.mark.anyio
+async def test_a_request_that_is_asked_again_after_its_call_broke_off_is_a_new_call():
+    room = Room(Provider(ZeroDivisionError()), max_parallel=1)
+    request = Request("", (), cache_key="broken")
+    with suppress(ZeroDivisionError):
+        await room.model.complete(request, ignore)
+    async with anyio.create_task_group() as tasks:
+        for name in "ab":
+            tasks.start_soon(room.call, name)
+            await anyio.sleep(0.001)
+        await room.model.complete(request, ignore)
+    assert [key for _, key in room.provider.asked] == ["broken", "a", "b", "broken"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("within", [math.inf, 0.5])
+async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept(within):
+    class Watched(list):
+        pass
+
+    room = Room(Provider(ZeroDivisionError()))
+    request = Request("", Watched())
+    kept = weakref.ref(request.messages)
+    with anyio.move_on_after(within), suppress(ZeroDivisionError):
+        await room.model.complete(request, ignore)
+    del request
+    await anyio.sleep(0)  # the loop lets go of the cancelled wait one step later
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.anyio
+async def test_what_holds_up_a_models_calls_is_told_in_words():
+    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    tell = partial(room.gate.describe, "fake/one")
+    assert tell() == ""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "a")
+        await at(0.5)
+        assert tell() == ""
+        tasks.start_soon(room.call, "b")
+        await at(0.9)
+        assert tell() == "1 call waits in line"
+        await at(3)
+        assert tell() == "rate limited, tried again in 20 seconds; 1 call waits in line"
+        assert room.gate.describe("fake/two") == "rate limited, tried again in 19 seconds"
+        tasks.start_soon(room.call, "c")
+        await at(23)
+        assert tell() == "2 calls wait in line"
+        await at(24)
+        assert tell() == "no answer in time, tried again in 4 seconds; 2 calls wait in line"
+    assert tell() == ""
+
+
+@pytest.mark.anyio
+async def test_an_open_circuit_is_told_until_a_call_succeeds():
+    room = Room(Provider())
+    await room.open_circuit(Unauthorized())
+    assert room.gate.describe("fake/one") == "the key is not accepted, tried again in 30 minutes"
+    await at(1800)
+    assert room.gate.describe("fake/one") == "the key is not accepted, tried again with the next call"
+    await room.call("next")
+    assert room.gate.describe("fake/one") == ""
+
+
+@pytest.mark.anyio
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
     error.local = True
@@ -290,7 +374,7 @@ async def test_our_own_full_pool_holds_nothing_up():
         await at(1.5)
         await room.call("b")
         assert anyio.current_time() == 1002.5
-    assert room.gate.status().lanes[0].window > 16
+    assert room.gate.line.lane("fake/one").window.size > 16
 
 
 @pytest.mark.anyio
@@ -307,21 +391,40 @@ async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_
         with pytest.raises(ZeroDivisionError):
             await room.model.complete(Request("", ()), fails)
         await room.call("impatient", within=5)
-        assert room.gate.status().waiting == 0
+        assert waiting(room.gate) == 0
         await room.call("next")
     assert room.ends == {"next": "ok"}
-    assert room.gate.status().running == 0
+    assert running(room.gate) == 0
     assert room.events["next"] == [Waiting("many are asking the model at once", math.inf), Resumed()]
 
 
 @pytest.mark.anyio
 async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
-    room = Room(Provider(), tokens_per_minute=1500)  # holds 150: one call of the estimated size
+    room = Room(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
     async with anyio.create_task_group() as tasks:
         for n in range(3):
             tasks.start_soon(room.call, str(n))
             await anyio.sleep(0.001)
-    assert [round(second) for second, _ in room.provider.asked] == [0, 6, 12]
+    assert [round(second) for second, _ in room.provider.asked] == [0, 15, 30]
+
+
+@pytest.mark.anyio
+async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_each_other():
+    class Caching(Provider):
+        async def complete(self, request, on_event):
+            await super().complete(request, on_event)
+            return Completion(Message("assistant", (Text("ok"),)), Usage(1_000, 200, 99_000), "end")
+
+    shipped = Settings()
+    unlimited = shipped.providers["anthropic"].model_copy(update={"requests_per_minute": None})
+    provider = Caching(name="anthropic/claude")
+    model = Gated(provider, build_gate(shipped, unlimited), partial(uncached_size, model=provider.name))
+    said = Message("assistant", (Text("x"),), model=provider.name, tokens=99_000)
+    request = Request("", (said, Message("user", (Text("word " * 700),))))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(model.complete, request, ignore)
+    assert anyio.current_time() - 1000 < 5
 
 
 def test_a_window_grows_as_tcps_does():
@@ -344,15 +447,22 @@ def test_a_window_grows_as_tcps_does():
     assert Window(3).size == 3
 
 
-def test_a_bucket_holds_a_tenth_of_a_minute_and_lets_larger_ones_go_into_debt():
+def test_a_bucket_holds_a_quarter_of_a_minute_and_lets_larger_ones_go_into_debt():
     bucket = Bucket(600)
-    assert bucket.ready_at(60, 0) == 0
-    bucket.take(60, 0)
+    assert bucket.ready_at(150, 0) == 0
+    bucket.take(150, 0)
     assert bucket.ready_at(10, 0) == 1
-    assert bucket.ready_at(1000, 0) == 6
-    bucket.take(600, 6)
-    assert bucket.ready_at(1, 6) == pytest.approx(6 + 54.1)
-    assert Bucket(3).ready_at(1, 0) == 0, "one at least"
+    assert bucket.ready_at(1000, 0) == 15
+    bucket.take(600, 15)
+    assert bucket.ready_at(1, 15) == pytest.approx(15 + 45.1)
+
+
+def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
+    bucket = Bucket(3)
+    for now in (0, 20, 40):
+        assert bucket.ready_at(1, now) == now
+        bucket.take(1, now)
+        assert bucket.ready_at(1, now) == pytest.approx(now + 20)
 
 
 @pytest.mark.parametrize("shrink", [True, False])
@@ -369,12 +479,12 @@ def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
 
 @pytest.mark.anyio
 async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
-    room = Room(Provider(), requests_per_minute=10)
+    room = Room(Provider(), requests_per_minute=4)
     async with anyio.create_task_group() as tasks:
         for n in range(3):
             tasks.start_soon(room.call, str(n), True, math.inf if n != 1 else 3)
             await anyio.sleep(0.001)
-    assert [(round(second, 1), key) for second, key in room.provider.asked] == [(0, "0"), (6, "2")]
+    assert [(round(second, 1), key) for second, key in room.provider.asked] == [(0, "0"), (15, "2")]
 
 
 def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it_had():
@@ -414,7 +524,7 @@ def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
 
 
 def test_a_call_that_was_let_out_but_never_made_gives_everything_back():
-    line = Line(**(OPEN | {"tokens_per_minute": 1000, "requests_per_minute": 10}))
+    line = Line(**(OPEN | {"tokens_per_minute": 400, "requests_per_minute": 4}))
     a, b = standing_in(line, "m", "m")
     assert line.admit(0) == [a]
     line.leave(a, 0)
@@ -433,7 +543,7 @@ def test_the_end_of_a_retry_after_is_known_to_all_models():
 
 @pytest.mark.anyio
 async def test_a_refusal_of_the_gate_is_not_held_against_a_model():
-    gate = Gate(**OPEN)
+    gate = Gate(Line(**OPEN))
     limited, other = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
     await limited.open_circuit(RateLimited(retry_after=300))
     await other.call("n")
@@ -549,7 +659,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @invariant()
     def no_more_go_out_than_the_minute_allows(self):
-        assert self.rpm is None or self.sent <= 6 + self.now + 1
+        assert self.rpm is None or self.sent <= 15 + self.now + 1
 
     @invariant()
     def it_is_never_wedged(self):
@@ -591,7 +701,9 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
     """Through the real wrappers: random faults, and cancellations at random points of 150 calls."""
 
     async def turn(dice):
-        gate = Gate(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
+        gate = Gate(
+            Line(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
+        )
         rooms = [Room(Chaos(dice, f"fake/{n}"), RetryPolicy(), gate) for n in range(2)]
         async with anyio.create_task_group() as tasks:
             for n in range(150):
@@ -603,8 +715,7 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
             for events in room.events.values():
                 told = [type(event) for event in events if isinstance(event, Waiting | Resumed)]
                 assert Resumed not in told[:1]
-        status = gate.status()
-        assert (status.waiting, status.running, gate._woken) == (0, 0, {})
+        assert (waiting(gate), running(gate), gate._woken) == (0, 0, {})
         with anyio.fail_after(2000):
             await anyio.sleep(700)
             for name in ("fake/0", "fake/1"):

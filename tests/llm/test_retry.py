@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random as rng
 from contextlib import suppress
 
@@ -133,6 +134,10 @@ class Gate:
 
     def __init__(self):
         self.told = []
+        self.tickets = itertools.count(1)
+
+    def ticket(self, model):
+        return next(self.tickets)
 
     def hold(self, model, seconds, error):
         self.told.append(("hold", model, seconds, error.code))
@@ -155,6 +160,14 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
         ("hold", "fake/one", 21, "timeout"),
         ("exhausted", "fake/one", "auth"),
     ]
+
+
+async def test_all_attempts_of_a_call_show_one_ticket_and_the_next_call_another():
+    scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
+    model, request = Retrying(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
+    await model.complete(request, ignore)
+    await model.complete(request, ignore)
+    assert [attempt.ticket for attempt in scripted.requests] == [1, 1, 1, 2, 2]
 
 
 async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_asked():
