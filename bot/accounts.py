@@ -49,13 +49,6 @@ class Accounts:
         """Return the account of one turn; the same *turn* goes on where it stopped, also after a restart."""
         return Account(self.ledger, self.policy, thread_id, user, turn)
 
-    async def grant(self, key: Key, amount: int, by: str) -> None:
-        """Raise one limit by *amount* micro-dollars, durably; raises `StoreUnavailable`."""
-        if amount <= 0:
-            raise ValueError("a grant is more than nothing")
-        scope, name = key
-        await self.ledger.append(Grant(scope=scope, key=name, micros=amount, by=by))
-
     def overview(self, thread_id: str, user: str) -> str:
         """Tell what was spent, of what: this thread, this person today, everyone today and this month."""
         here = Call(thread_id, user, "", "", self.ledger.today)
@@ -72,12 +65,17 @@ class Opened:
 
 
 class Account:
-    """One turn's account. ``usage`` and ``spent_usd`` are the sum of all its calls, failed ones too."""
+    """One turn's account. ``usage`` and ``spent_usd`` are the sum of all its calls, failed ones too.
+
+    A turn that goes on after a restart begins with what the ledger kept of it: what was written to a cache is there a
+    part of the input, and a call of no known price cost nothing.
+    """
 
     def __init__(self, ledger: Ledger, policy: Policy, thread_id: str, user: str, turn: str) -> None:
+        so_far = ledger.budgets.total(("turn", turn))
         self.policy = policy
-        self.usage = Usage()
-        self.spent_usd: float | None = 0.0
+        self.usage = Usage(so_far.prompt - so_far.cached, so_far.output, so_far.cached)
+        self.spent_usd: float | None = dollars(so_far.spent)
         self._ledger, self._ids = ledger, (thread_id, user, turn)
 
     async def reserve(self, model: str, most: int) -> Opened:
@@ -125,7 +123,11 @@ class Account:
         return _spent(self._ledger.budgets, self.policy, key)
 
     async def grant(self, key: Key, amount: int, by: str) -> None:
-        await Accounts(self._ledger, self.policy).grant(key, amount, by)
+        """Raise one limit by *amount* micro-dollars, durably; raises `StoreUnavailable`."""
+        if amount <= 0:
+            raise ValueError("a grant is more than nothing")
+        scope, name = key
+        await self._ledger.append(Grant(scope=scope, key=name, micros=amount, by=by))
 
     def _put_commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
         self._ledger.put(

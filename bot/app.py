@@ -23,7 +23,7 @@ from bot.errors import report
 from bot.escalation import Escalation
 from bot.guards.access import allowed
 from bot.ledger import Ledger
-from bot.lineup import Lineup, candidates
+from bot.lineup import Lineup, candidates, offered
 from bot.llm.build import is_local
 from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
@@ -125,16 +125,19 @@ async def serve(
     data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
     toolbox = toolbox_of(settings, offload)
     catalog = catalog_of(settings)
-    if model.partition("/")[0] not in catalog.local:
+    if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
     async with aclosing(SharedHttp()) as http:
         with sole_owner(data):
             ledger = Ledger(disk, data / "usage", offload=offload, now=utc_now)
             chosen = ChosenModels(disk, data / "models.json", offload)
-            await offload(ledger.open)
+            if damaged := await offload(ledger.open):
+                log.warning(
+                    "usage: %d damaged lines put aside; what they counted is not known any more", damaged
+                )
             await offload(chosen.open)
             system = system_prompt(settings.name, _text(data / "IDENTITY.md"), _text(data / "MEMORY.md"))
-            async with anyio.create_task_group() as tasks:
+            async with ledger.writing(), anyio.create_task_group() as tasks:
                 lineup = Lineup(
                     model,
                     settings,
@@ -150,7 +153,6 @@ async def serve(
                         tasks, settings.escalation.channel, _posting(transports), utc_now
                     ),
                 )
-                tasks.start_soon(ledger.run)
                 core = await open_core(
                     tasks,
                     data,

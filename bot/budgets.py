@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, TypeAdapter
@@ -36,11 +37,16 @@ Level = Literal["", "warning", "passed"]
 LEVELS: tuple[Level, ...] = ("", "warning", "passed")
 
 MICRO = 1_000_000
-KEPT_DAYS = 8
+KEPT_DAYS = 180
+KEPT_USER_DAYS = 8
 KEPT_MONTHS = 3
 KEPT_TURNS = 10_000
 """How much of the past a new file of the ledger still knows, counted in what was seen, not by the clock: a clock that
-jumps, either way, makes nobody's spending forgotten. Threads are kept for ever."""
+jumps, either way, makes nobody's spending forgotten. A thread is forgotten when nothing was charged to it on the last
+`KEPT_DAYS` days on which anything was: to a thread that was silent for half a year its limit is a new one."""
+
+ROWS = 500
+"""Totals on one line: encoding it takes a worker about a millisecond, in which no other thread runs."""
 
 MOST_GRANTED_USD = 1000
 _AMOUNT = re.compile(r"\$?(\d{1,4}(?:\.\d{1,6})?)", re.ASCII)
@@ -136,19 +142,22 @@ class Warned(_Record):
     kind: Literal["warned"] = "warned"
 
 
-Row = tuple[Scope, str, int, int, int, int, Level]
-"""A `Total` on disk: scope, key, spent, granted, prompt, cached, said."""
+Row = tuple[Scope, str, int, int, int, int, int, Level, str]
+"""A `Total` on disk: scope, key, spent, granted, prompt, cached, output, said, day."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Carried(_Record):
-    """The first line of a file: all that counts of the records up to and with ``seq``, so that no older file is read.
+    """A line of a file's head: all that counts of the records up to and with ``seq``, so that no older file is read.
 
-    Lines with such a ``seq`` that come after it are there for the report only.
+    The head is ``lines`` long, and this is the one at ``place``, from 0; the last one has what is ``open``.
+    Lines with such a ``seq`` that come after the head are there for the report only.
     """
 
     rows: list[Row]
     open: list[Reserve]
+    place: int = 0
+    lines: int = 1
     kind: Literal["carried"] = "carried"
 
 
@@ -161,20 +170,28 @@ def record_adapter() -> TypeAdapter[Record]:
     return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Total:
-    """One key's account: micro-dollars, and the tokens of its prompts. ``said`` is the warning given last."""
+    """One key's account: micro-dollars and tokens.
+
+    ``said`` is the warning given last, ``day`` the day of the call charged last.
+    """
 
     spent: int = 0
     granted: int = 0
     prompt: int = 0
     cached: int = 0
+    output: int = 0
     said: Level = ""
+    day: str = ""
     reserved: int = 0
 
     @property
     def used(self) -> int:
         return self.spent + self.reserved
+
+
+NOTHING = Total()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +262,7 @@ class Budgets:
 
     def total(self, key: Key) -> Total:
         """Return a key's account as it is, an empty one if it has none."""
-        return self.totals.get(key) or Total()
+        return self.totals.get(key, NOTHING)
 
     def shortages(self, call: Call, most: int, policy: Policy) -> list[Shortage]:
         """Return the limits that a call of at most *most* does not fit under; what costs nothing fits."""
@@ -281,87 +298,106 @@ class Budgets:
         match record:
             case Reserve():
                 self.open[record.seq] = record
-                self._reserve(record)
+                self._reserve(record.call, record.micros)
             case Commit():
                 if (reserve := self.open.pop(record.reserve, None)) is not None:
-                    self._release(reserve)
-                self._spend(record)
+                    self._reserve(reserve.call, -reserve.micros)
+                self._spend(record.call, record.micros or 0, record.usage)
             case Grant():
-                total = self._charged((record.scope, record.key))
-                total.granted += record.micros
-                total.said = ""
+                total = self.total(key := (record.scope, record.key))
+                self._put(key, replace(total, granted=total.granted + record.micros, said=""))
             case Warned():
-                self._charged((record.scope, record.key)).said = record.level
+                total = self.total(key := (record.scope, record.key))
+                self._put(key, replace(total, said=record.level))
             case _:
                 assert_never(record)
 
     def lapse(self) -> None:
         """Count what was reserved by a process that is gone: whether its calls were answered cannot be known."""
         for reserve in self.open.values():
-            self._release(reserve)
-            for key in reserve.call.keys:
-                self._charged(key).spent += reserve.micros
+            self._reserve(reserve.call, -reserve.micros)
+            self._spend(reserve.call, reserve.micros, Usage())
         self.open.clear()
 
-    def carry(self) -> Carried:
-        """Forget what is long past, and return all the rest as one record."""
-        self._forget()
-        rows = [
-            (scope, name, total.spent, total.granted, total.prompt, total.cached, total.said)
-            for (scope, name), total in self.totals.items()
-        ]
-        return Carried(seq=self.seq, rows=rows, open=list(self.open.values()))
+    def snapshot(self) -> Budgets:
+        """Return all of it as it is now: what changes later does not change what is returned."""
+        return Budgets(dict(self.totals), dict(self.open), self.seq)
+
+    def carry(self) -> Iterator[Carried]:
+        """Return all of it as the lines of a head."""
+        totals, lines = iter(self.totals.items()), max(1, math.ceil(len(self.totals) / ROWS))
+        for place in range(lines):
+            rows = [_row(key, total) for key, total in islice(totals, ROWS)]
+            still = list(self.open.values()) if place == lines - 1 else []
+            yield Carried(seq=self.seq, rows=rows, open=still, place=place, lines=lines)
+
+    def forget(self) -> dict[Key, Total]:
+        """Forget what is long past, and return it."""
+        names: dict[Scope, list[str]] = {"turn": [], "thread": [], "user_day": [], "day": [], "month": []}
+        for scope, name in self.totals:
+            names[scope].append(name)
+        days, user_days = {"", *names["day"][-KEPT_DAYS:]}, set(names["day"][-KEPT_USER_DAYS:])
+        kept: dict[Scope, Container[str]] = {
+            "turn": set(names["turn"][-KEPT_TURNS:]),
+            "thread": {name for name in names["thread"] if self.totals["thread", name].day in days},
+            "user_day": {name for name in names["user_day"] if name[:10] in user_days},
+            "day": days,
+            "month": set(names["month"][-KEPT_MONTHS:]),
+        }
+        past = {
+            key: total
+            for key, total in self.totals.items()
+            if not total.reserved and key[1] not in kept[key[0]]
+        }
+        self.drop(past)
+        return past
+
+    def drop(self, past: Mapping[Key, Total]) -> None:
+        """Forget what did not change since."""
+        for key, total in past.items():
+            if self.totals.get(key) is total:
+                del self.totals[key]
 
     def _take_over(self, carried: Carried) -> None:
+        if carried.place == 0:
+            self.totals, self.open = {}, {}
         self.seq = carried.seq
-        self.totals = {
-            (scope, name): Total(spent, granted, prompt, cached, said)
-            for scope, name, spent, granted, prompt, cached, said in carried.rows
-        }
-        self.open = {reserve.seq: reserve for reserve in carried.open}
+        for scope, name, spent, granted, prompt, cached, output, said, day in carried.rows:
+            self.totals[scope, name] = Total(spent, granted, prompt, cached, output, said, day)
         for reserve in carried.open:
-            self._reserve(reserve)
+            self.open[reserve.seq] = reserve
+            self._reserve(reserve.call, reserve.micros)
 
-    def _charged(self, key: Key) -> Total:
-        """Return a key's account for a change: it comes last in the order."""
-        total = self.totals.pop(key) if key in self.totals else Total()
+    def _reserve(self, call: Call, amount: int) -> None:
+        for key in call.keys:
+            total = self.total(key)
+            self.totals[key] = replace(total, reserved=total.reserved + amount)
+
+    def _spend(self, call: Call, amount: int, usage: Usage) -> None:
+        for key in call.keys:
+            total = self.total(key)
+            spent = replace(
+                total,
+                spent=total.spent + amount,
+                prompt=total.prompt + usage.prompt,
+                cached=total.cached + usage.cache_read,
+                output=total.output + usage.output,
+                day=call.day,
+            )
+            self._put(key, spent)
+
+    def _put(self, key: Key, total: Total) -> None:
+        """Put a key's account in place, as the last in the order."""
+        self.totals.pop(key, None)
         self.totals[key] = total
-        return total
-
-    def _reserve(self, reserve: Reserve) -> None:
-        for key in reserve.call.keys:
-            self._charged(key).reserved += reserve.micros
-
-    def _release(self, reserve: Reserve) -> None:
-        for key in reserve.call.keys:
-            self._charged(key).reserved -= reserve.micros
-
-    def _spend(self, commit: Commit) -> None:
-        for key in commit.call.keys:
-            total = self._charged(key)
-            total.spent += commit.micros or 0
-            total.prompt += commit.usage.prompt
-            total.cached += commit.usage.cache_read
-
-    def _forget(self) -> None:
-        days = _newest({name[:10] for scope, name in self.totals if scope in ("day", "user_day")}, KEPT_DAYS)
-        months = _newest({name for scope, name in self.totals if scope == "month"}, KEPT_MONTHS)
-        turns = [name for scope, name in self.totals if scope == "turn"]
-        old = set(turns[:-KEPT_TURNS])
-        for scope, name in [key for key in self.totals if key[0] != "thread"]:
-            match scope:
-                case "turn":
-                    kept = name not in old
-                case "month":
-                    kept = name in months
-                case _:
-                    kept = name[:10] in days
-            if not kept and not self.totals[scope, name].reserved:
-                del self.totals[scope, name]
 
 
-def _newest(names: set[str], count: int) -> set[str]:
-    return set(sorted(names)[-count:])
+def _row(key: Key, total: Total) -> Row:
+    scope, name = key
+    return (
+        *(scope, name, total.spent, total.granted),
+        *(total.prompt, total.cached, total.output, total.said, total.day),
+    )
 
 
 def _level(spent: int, limit: int, policy: Policy) -> Level:

@@ -122,13 +122,7 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
     answer = Answer(command.name == "approve", owed.incoming.author.id, words)
-    match controls.questions.decide(owed.incoming.thread, question_id, answer):
-        case "taken":
-            return "Thank you, I go on." if answer.approved else "All right, I leave it."
-        case "not_open":
-            return "There is no question of mine open here, or it was answered already."
-        case "not_yours":
-            return "This is not yours to decide. Ask whoever runs this bot."
+    return controls.questions.decide(owed.incoming.thread, question_id, answer)
 
 
 async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all

@@ -3,19 +3,23 @@
 A reservation is on disk before its call goes out; in memory it counts at once, so that of two calls at the edge of a
 limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
 (``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
-begins with all that counts of the older ones, so a start reads one file, however many there are.
+begins with a head, all that counts of the older ones, so a start reads one file, however many there are. All of them
+are kept: `bot.usage_report` reads them.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bot.budgets import Budgets, Carried, Record, record_adapter
+import anyio
+
+from bot.budgets import Budgets, Carried, Key, Record, Total, record_adapter
 from threads.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.errors import StoreUnavailable
 from threads.group import Batch, GroupWriter
@@ -25,6 +29,12 @@ log = logging.getLogger(__name__)
 
 BEGIN_ANEW_ABOVE = 2_000_000
 """Bytes appended to a file before the next one: about 3,300 calls, read back in well under a second."""
+
+HEADS = 4
+"""How many times its head's bytes are appended to a file first, so that heads are at most a fifth of the whole."""
+
+LAST_WRITE_S = 3.0
+"""How long the end of the process waits for the last lines; a disk that hangs must not hold it up for ever."""
 
 KEPT = 10_000
 """How many lines wait in memory while the disk refuses; beyond, the oldest go. What they add up to is never lost."""
@@ -58,7 +68,7 @@ def parts(names: Iterable[str]) -> list[Part]:
 
 
 def names_in(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
 
 
 class Ledger:
@@ -77,8 +87,8 @@ class Ledger:
         self._disk, self._folder, self._offload, self._now, self._names = disk, folder, offload, now, names
         self._part: Part | None = None
         self._file: File | None = None
-        self._grown = 0
-        self._kept: list[bytes] = []
+        self._room = 0
+        self._unwritten: list[bytes] = []
         self._group = GroupWriter(self._commit)
 
     @property
@@ -99,12 +109,14 @@ class Ledger:
         return damaged
 
     def _since_carried(self, found: list[Part]) -> list[Record]:
-        """Return the newest file's records, after those of older ones if what it carried over is damaged."""
+        """Return the newest file's records, after those of older ones if its head is damaged."""
         records: list[Record] = []
         for part in reversed(found):
-            records = [*(record for record, _ in self._read(part)[0]), *records]
-            if records and isinstance(records[0], Carried):
-                break
+            read = [record for record, _ in self._read(part)[0]]
+            head = [record for record in read if isinstance(record, Carried)]
+            if head and [line.place for line in head] == list(range(head[0].lines)):
+                return [*read, *records]
+            records = [*(record for record in read if not isinstance(record, Carried)), *records]
         return records
 
     def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:
@@ -122,37 +134,65 @@ class Ledger:
             raise StoreUnavailable(f"ledger: {batch.error}") from batch.error
 
     async def run(self) -> None:
-        """Write until cancelled."""
-        await self._group.run()
+        """Write until cancelled, and then what is left: without its commit a call counts for the most it can cost."""
+        try:
+            await self._group.run()
+        finally:
+            with anyio.move_on_after(LAST_WRITE_S, shield=True), suppress(OSError):
+                await self._commit(self._group.filling.items)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write for as long as the block lasts, while it is being cancelled too, and then what it left."""
+        end = anyio.CancelScope(shield=True)
+
+        async def run() -> None:
+            with end:
+                await self.run()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                yield
+            finally:
+                end.cancel()
 
     async def _commit(self, batch: list[Item]) -> None:
-        lines, durable = [line for line, _ in batch], any(durable for _, durable in batch)
+        self._unwritten += [line for line, _ in batch]
+        if not self._unwritten:
+            return
         month = self._now().strftime("%Y-%m")
         try:
-            if self._file is None or self._grown > BEGIN_ANEW_ABOVE or self._is_past(month):
-                carried = self.budgets.carry()
-                carried.at = self._now().isoformat(timespec="milliseconds")
-                await self._offload(self._begin, month, carried, [*self._kept, *lines])
+            if self._file is None or self._room < 0 or self._is_past(month):
+                at, data = self._now().isoformat(timespec="milliseconds"), b"".join(self._unwritten)
+                past = await self._offload(self._begin, month, at, self.budgets.snapshot(), data)
+                self.budgets.drop(past)
             else:
-                await self._offload(self._append, b"".join(lines), durable)
+                durable = any(durable for _, durable in batch)
+                await self._offload(self._append, b"".join(self._unwritten), durable)
         except OSError as error:
             log.warning("ledger write failed: %s", error)
-            self._kept = [*self._kept, *lines][-KEPT:]
+            del self._unwritten[:-KEPT]
             raise
-        self._kept = []
+        self._unwritten.clear()
 
     def _is_past(self, month: str) -> bool:
         return self._part is not None and month > self._part.month
 
-    def _begin(self, month: str, carried: Carried, lines: list[bytes]) -> None:
-        """Write a new file, whole and durable, and go on there."""
+    def _begin(self, month: str, at: str, budgets: Budgets, data: bytes) -> dict[Key, Total]:
+        """Write a new file, whole and durable, and go on there; return what it does not carry over."""
         self._abandon()
+        past = budgets.forget()
+        head = []
+        for carried in budgets.carry():
+            carried.at = at
+            head.append(encode(record_adapter(), carried))
         part = self._part.next(month) if self._part else Part(month)
         path = self._folder / part.name
-        data = b"".join(lines)
-        replace_file(self._disk, path, encode(record_adapter(), carried) + data)
-        self._part, self._grown = part, len(data)
+        replace_file(self._disk, path, b"".join([*head, data]))
+        self._part, self._room = part, _room(head) - len(data)
         self._file = self._disk.append(path)
+        return past
 
     def _append(self, data: bytes, durable: bool) -> None:
         assert self._file is not None
@@ -163,7 +203,7 @@ class Ledger:
         except OSError:
             self._abandon()
             raise
-        self._grown += len(data)
+        self._room -= len(data)
 
     def _abandon(self) -> None:
         file, self._file = self._file, None
@@ -179,12 +219,18 @@ class Ledger:
         # Into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
         replace_file(self._disk, path, b"".join(line + b"\n" for _, line in good))
         self._file = self._disk.append(path)
-        self._part, self._grown = part, sum(len(line) for _, line in good[1:])
+        head = [line for record, line in good if isinstance(record, Carried)]
+        self._part, self._room = part, _room(head) - sum(len(line) for _, line in good[len(head) :])
         return len(damaged)
 
     def _read(self, part: Part) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
         """Return a file's records with their lines, and its damaged pieces."""
         return read_records(read_or_empty(self._disk, self._folder / part.name))
+
+
+def _room(head: list[bytes]) -> int:
+    """Return how many bytes are appended after such a head before a new file begins."""
+    return max(BEGIN_ANEW_ABOVE, HEADS * sum(map(len, head)))
 
 
 def read_records(data: bytes) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
@@ -193,8 +239,16 @@ def read_records(data: bytes) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
     good: list[tuple[Record, bytes]] = []
     damaged = [*found.broken, *([found.tail] if found.tail else [])]
     for line in found.good:
-        try:
-            good.append((read_line(record_adapter(), line), line))
-        except ValueError:
+        if (record := record_of(line)) is not None:
+            good.append((record, line))
+        else:
             damaged.append(line)
     return good, damaged
+
+
+def record_of(line: bytes) -> Record | None:
+    """Return the record of an intact line, None if it holds none; raises `NewerSchema`."""
+    try:
+        return read_line(record_adapter(), line)
+    except ValueError:
+        return None

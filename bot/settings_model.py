@@ -130,12 +130,16 @@ class StreamTimeouts(Section):
 
 
 class Price(Section):
-    """USD per million tokens. A cache price that is left out counts as `input`."""
+    """USD per million tokens. A cache price that is left out counts as `input`, for an hour as twice that."""
 
     input: Usd = Field(description="Uncached prompt.")
     output: Usd = Field(description="Answer.")
     cache_read: Usd | None = Field(default=None, description="Prompt read from the cache.")
     cache_write: Usd | None = Field(default=None, description="Prompt written to the cache.")
+    cache_write_1h: Usd | None = Field(
+        default=None,
+        description="The same, kept for an hour; null is the dearer of `cache_write` and twice `input`.",
+    )
 
 
 class ModelFacts(Section):

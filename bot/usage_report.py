@@ -15,8 +15,9 @@ from rich.text import Text
 
 from bot.accounts import usd
 from bot.budgets import Commit, Reserve, dollars
-from bot.ledger import names_in, parts, read_records
+from bot.ledger import names_in, parts, record_of
 from bot.trace import plain
+from threads.lines import intact
 
 By = Literal["day", "user", "thread", "model"]
 DAYS = 30
@@ -106,14 +107,20 @@ def _records(folder: Path, month: str, made: Report) -> Iterator[Reserve | Commi
     for part in found:
         if part.month < month:
             continue
-        data = (folder / part.name).read_bytes()
-        records, damaged = read_records(data)
-        being_written = bool(data) and not data.endswith(b"\n")
-        made.damaged += len(damaged) - being_written
-        for record, _ in records:
+        for line in _lines(folder / part.name):
+            record = record_of(line) if intact(line) else None
+            made.damaged += record is None
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
                 yield record
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Return a file's lines, one at a time, without their newlines; one without is being written."""
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line[:-1]
 
 
 def _ended(records: Iterable[Reserve | Commit]) -> Iterator[Reserve | Commit]:

@@ -89,6 +89,20 @@ async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, 
     assert model.answers == [answer]
 
 
+async def test_words_that_make_no_sense_leave_the_question_open(tmp_path):
+    picky = replace(MORE, fault=lambda words: "" if words in {"", "1.00"} else "I need an amount.")
+    platform, model = Platform(), Asks(picky)
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        await asked(platform)
+        await bot.orchestrator.receive(message(2, "/approve abc"))
+        await platform.settled("m2")
+        await bot.orchestrator.receive(message(3, "/approve 1.00"))
+        await platform.settled("m1", "m3")
+    assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+    assert next(post.text for post in platform.posts if post.reply_to == "m2") == "I need an amount."
+
+
 async def test_only_who_may_decide_does_and_only_once(tmp_path):
     platform, model = Platform(), Asks()
     async with running(tmp_path, platform, model) as bot:

@@ -281,12 +281,16 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line."""
+    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
+
+    ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open.
+    """
 
     text: str
     options: tuple[Option, ...]
     may_answer: Callable[[str], bool]
     about: str = "your decision"
+    fault: Callable[[str], str] = lambda _: ""
 
 
 @dataclass(frozen=True, slots=True)

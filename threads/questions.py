@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 import anyio
 
+from . import wording
 from .model import Answer, Question, ThreadId
 
 ANSWER_WITHIN_S = 3600.0
 """A question that nobody answers for an hour is answered with no."""
-
-Verdict = Literal["taken", "not_open", "not_yours"]
 
 
 @dataclass(slots=True)
@@ -55,14 +53,16 @@ class Questions:
             if not of_thread:
                 del self._open[thread]
 
-    def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> Verdict:
-        """Answer a question of the thread; a blank id means the oldest one that is open."""
+    def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
+        """Answer a question of the thread, and return what to tell who did; a blank id means the oldest open one."""
         of_thread = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
         asked = of_thread.get(question_id or next(iter(of_thread), ""))
         if asked is None:
-            return "not_open"
+            return wording.NO_QUESTION
         if not asked.question.may_answer(answer.by):
-            return "not_yours"
+            return wording.NOT_YOURS
+        if answer.approved and (fault := asked.question.fault(answer.words)):
+            return fault
         asked.answer = answer
         asked.decided.set()
-        return "taken"
+        return wording.APPROVED if answer.approved else wording.DENIED

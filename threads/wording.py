@@ -142,6 +142,10 @@ DAMAGED = (
     "Part of what I had stored was damaged, and a message of yours with it. "
     "Please send it again if you still need an answer."
 )
+APPROVED = "Thank you, I go on."
+DENIED = "All right, I leave it."
+NO_QUESTION = "There is no question of mine open here, or it was answered already."
+NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 COMPACTED = "Done."
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = "I no longer have that message. Please send it again."

@@ -54,7 +54,7 @@ class Catalog:
         self._models, self._prices, self.local, self._now = models, prices, local, now
 
     def load(self) -> None:
-        """Read the price list. Takes a quarter of a second once: keep it off the event loop."""
+        """Read the price list. A quarter of a second, once: do it off the event loop, before anything is asked."""
         _listed("", "")
 
     def info(self, name: str) -> ModelInfo:
@@ -84,16 +84,6 @@ class Catalog:
             return partial(_by_list, prices)
         return _free if self._is_free(provider) else None
 
-    def cost(self, name: str, usage: Usage) -> float | None:
-        """Return what a call cost in USD."""
-        rate = self.rate(name)
-        return None if rate is None else rate(usage)
-
-    def most(self, name: str, prompt_tokens: int, max_tokens: int) -> float | None:
-        """Return the most a call can cost in USD, with a prompt of at most *prompt_tokens*."""
-        rate = self.rate(name)
-        return None if rate is None else most(rate, prompt_tokens, max_tokens)
-
     def _is_free(self, provider: str) -> bool:
         return provider == "offline" or provider in self.local
 
@@ -119,10 +109,12 @@ def _by_settings(price: Price, usage: Usage) -> float:
     usage = _sound(usage)
     read = _first(price.cache_read, price.input)
     write = _first(price.cache_write, price.input)
+    hour = _first(price.cache_write_1h, max(write, 2 * price.input))
     total = (
         usage.input * price.input
         + usage.cache_read * read
-        + usage.cache_write * write
+        + (usage.cache_write - usage.cache_write_1h) * write
+        + usage.cache_write_1h * hour
         + usage.output * price.output
     )
     return total / 1_000_000

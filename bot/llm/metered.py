@@ -5,11 +5,12 @@ What a call counts for, in the end:
 | it ended with                                   | it counts for                                              |
 | an answer, or a failure that was no cut         | what the provider counted                                  |
 | a failure before it began to answer             | nothing                                                    |
-| a time-out before it began                      | the prompt                                                 |
+| a time-out or a stop before it began            | the prompt                                                 |
 | a cut in the middle, by the provider or by us   | what was counted of the prompt, and the longest answer     |
 | the death of the process                        | its whole reservation                                      |
 
-A prompt that nobody counted is taken for the longest it can be, at the dearest price.
+A prompt that nobody counted is taken for the longest it can be, at the dearest price. A cut answer counts as the
+longest: how much was written when the provider noticed, thinking that it does not show included, nobody tells.
 """
 
 from __future__ import annotations
@@ -25,9 +26,6 @@ from bot.llm.catalog import Catalog, Rate, most
 from bot.llm.model import Completion, KnownModel, Model, ModelInfo, Request, Usage
 from threads.model import OnEvent, Option, Question, TextDelta, ThinkingDelta, Turn, TurnEvent
 from threads.wording import code_of
-
-TRIES = 3
-"""How often a person is asked when the amount they write cannot be read."""
 
 
 @dataclass(slots=True)
@@ -108,8 +106,8 @@ class _Counted:
 def _unfinished(error: BaseException, seen: _Seen) -> _Counted:
     failed = error if isinstance(error, ProviderError) else None
     told = (failed.usage if failed else None) or seen.usage
-    if failed and told is None and not seen.began:
-        return _Counted(Usage(), 0, prompted=isinstance(failed, ModelTimeout))
+    if told is None and not seen.began:
+        return _Counted(Usage(), 0, prompted=failed is None or isinstance(failed, ModelTimeout))
     usage = told or Usage()
     cut = failed is None or failed.retryable
     return _Counted(usage, max(usage.output, seen.request.max_tokens) if cut else usage.output)
@@ -159,20 +157,30 @@ class Budgeted:
         offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
         spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
         most = usd(micros(error.needed_usd))
-        text = f"The next step may cost up to {most}, and that is more than I may spend: {spent}."
-        for _ in range(TRIES):
-            answer = await self._turn.ask(_question(text, offer, self._may_grant))
-            if answer is None or not answer.approved:
-                raise error
-            amount = parse_grant(answer.words) if answer.words.strip() else offer
-            if amount is not None:
-                for shortage in error.shortages:
-                    await self._account.grant(shortage.key, amount, answer.by)
-                return
-            text = f"I need an amount in dollars above 0 and up to {MOST_GRANTED_USD}, such as 1.50. {text}"
-        raise error
+        text = (
+            f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
+            "This is the most it can cost, set aside before it; what is not used is given back."
+        )
+        answer = await self._turn.ask(_question(text, offer, self._may_grant))
+        if answer is None or not answer.approved:
+            raise error
+        amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
+        for shortage in error.shortages:
+            await self._account.grant(shortage.key, amount, answer.by)
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:
     more = Option(f"Continue with {usd(offer)} more", approve=True, words=usd(offer)[1:])
-    return Question(text, (more, Option("Cancel", approve=False)), may_grant, about="a decision on spending")
+    return Question(
+        text,
+        (more, Option("Cancel", approve=False)),
+        may_grant,
+        about="a decision on spending",
+        fault=_amount_fault,
+    )
+
+
+def _amount_fault(words: str) -> str:
+    if not words.strip() or parse_grant(words) is not None:
+        return ""
+    return f"I need an amount in dollars above 0 and up to {MOST_GRANTED_USD}, such as `/approve 1.50`."

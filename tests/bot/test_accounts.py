@@ -49,6 +49,7 @@ class Provider:
     name: str = "fake/one"
 
     def bill(self, usage: Usage) -> None:
+        """Charge a part of a call: its prompt as soon as it is there, its answer when it begins."""
         cost = usage.input + 2 * usage.cache_write + 3 * usage.output
         for key in self.account.last.call.keys:
             self.billed[key] = self.billed.get(key, 0) + cost
@@ -61,10 +62,11 @@ class Provider:
         if fate == 0:
             await anyio.sleep(rng.random())
             raise ModelConnection("never began")
-        self.bill(usage)
+        self.bill(replace(usage, output=0))
         await anyio.sleep(rng.random())
         if fate == 1:
-            raise ModelTimeout("silence") if usage.output == 0 else self.cut(replace(usage, output=1))
+            raise ModelTimeout("silence")
+        self.bill(Usage(output=usage.output))
         request.meter(replace(usage, output=min(1, usage.output)))
         await on_event(TextDelta("x"))
         await anyio.sleep(rng.random() * 4)
@@ -122,7 +124,7 @@ class Bank:
         for shortage in error.shortages:
             amount = self.rng.randrange(1, 200)
             self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
-            await accounts.grant(shortage.key, amount, "admin")
+            await accounts.account("", "", "").grant(shortage.key, amount, "admin")
 
 
 async def nothing(event: object) -> None:
@@ -255,12 +257,15 @@ async def test_a_disk_that_refuses_stops_a_hard_budget_and_not_a_soft_one(hard):
 
 @pytest.mark.anyio
 async def test_a_call_that_is_cancelled_while_it_is_reserved_costs_nothing():
-    never = anyio.Event()
+    stuck, never = anyio.Event(), anyio.Event()
 
-    async def stuck(function, *args):
-        await never.wait()
+    async def offload(function, *args):
+        if not stuck.is_set():
+            stuck.set()
+            await never.wait()
+        return function(*args)
 
-    ledger = ledger_on(empty_disk(), Time(), stuck)
+    ledger = ledger_on(empty_disk(), Time(), offload)
     ledger.open()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ledger.run)
@@ -316,4 +321,18 @@ async def test_the_overview_tells_what_was_spent_of_what():
 async def test_a_grant_of_nothing_is_refused(amount):
     async with opened(empty_disk(), Time()) as ledger:
         with pytest.raises(ValueError, match="more than nothing"):
-            await Accounts(ledger, LIMITS).grant(("thread", "t"), amount, "admin")
+            account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+            await account.grant(("thread", "t"), amount, "admin")
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_goes_on_after_a_restart_knows_what_it_used():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 60), Usage(10, 5, 30, 20), 50, "ok")
+    async with opened(disk, Time()) as again:
+        account = Accounts(again, LIMITS).account("t", "ann", "m1")
+        assert account.usage == Usage(30, 5, 30)
+        assert account.spent_usd == pytest.approx(50e-6)
+        assert Accounts(again, LIMITS).account("t", "ann", "m2").usage == Usage()

@@ -1,8 +1,13 @@
+from collections.abc import Iterable
+from datetime import date, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot import budgets as budgets_module
 from bot.budgets import (
+    KEPT_DAYS,
     Budgets,
     Call,
     Commit,
@@ -105,17 +110,72 @@ def test_a_record_counts_once_however_often_it_is_read():
     assert budgets.total(("day", "2026-11-21")).spent == 10
 
 
+def charged(days: int, budgets: Budgets, first: date = date(2026, 12, 1)) -> None:
+    """Charge the thread "busy" on so many days, one after the other."""
+    for n in range(days):
+        day = (first + timedelta(days=n)).isoformat()
+        call = Call("busy", "ann", "m2", "x/y", day)
+        budgets.apply(Commit(seq=budgets.seq + 1, call=call, usage=Usage(), micros=1))
+
+
+def test_a_thread_is_forgotten_after_half_a_year_of_silence():
+    budgets = spent(10)
+    charged(KEPT_DAYS - 1, budgets)
+    assert ("thread", "t1") not in budgets.forget()
+    charged(1, budgets, date(2027, 12, 1))
+    assert budgets.forget()["thread", "t1"].spent == 10
+    assert budgets.total(("thread", "t1")).spent == 0
+    assert budgets.total(("thread", "busy")).spent == KEPT_DAYS
+    assert len([name for scope, name in budgets.totals if scope == "day"]) == KEPT_DAYS
+
+
+def test_a_clock_that_jumped_makes_no_thread_forgotten():
+    budgets = Budgets()
+    for seq, day in enumerate(["2026-11-21", "2099-01-01", "1970-01-01"], 1):
+        budgets.apply(Commit(seq=seq, call=Call(f"t{seq}", "ann", "m1", "x/y", day), usage=Usage(), micros=1))
+    charged(KEPT_DAYS - 3, budgets)
+    assert budgets.forget().keys().isdisjoint({("thread", "t1"), ("thread", "t2"), ("thread", "t3")})
+
+
+def test_a_grant_to_a_silent_thread_is_not_forgotten_before_it_is_used():
+    budgets = Budgets()
+    charged(KEPT_DAYS, budgets)
+    budgets.apply(
+        Grant(seq=budgets.seq + 1, scope="thread", key="t9", micros=5, by="admin", at="2027-11-21T")
+    )
+    budgets.forget()
+    assert budgets.total(("thread", "t9")).granted == 5
+
+
+def test_what_was_charged_since_is_not_dropped():
+    budgets = spent(10)
+    old = budgets.snapshot().totals
+    budgets.apply(Commit(seq=2, call=Call("t1", "ann", "m2", "x/y", "2026-11-21"), usage=Usage(), micros=1))
+    budgets.drop(old)
+    assert budgets.total(("thread", "t1")).spent == 11
+    assert ("turn", "m1") not in budgets.totals
+
+
+def test_a_snapshot_does_not_change():
+    budgets = spent(10)
+    budgets.apply(Reserve(seq=2, call=CALL, micros=5))
+    before = budgets.snapshot()
+    budgets.apply(Commit(seq=3, call=CALL, usage=Usage(), micros=1, reserve=2))
+    assert (before.total(("thread", "t1")).used, before.seq, list(before.open)) == (15, 2, [2])
+
+
 def test_what_is_still_reserved_is_not_forgotten_however_old_it_is():
     budgets = Budgets()
     budgets.apply(Reserve(seq=1, call=Call("t1", "ann", "m1", "x/y", "2026-01-01"), micros=7))
     for day in range(1, 20):
         call = Call("t1", "ann", f"m{day}", "x/y", f"2026-11-{day:02}")
         budgets.apply(Commit(seq=day + 1, call=call, usage=Usage(), micros=1))
-    again = fold([budgets.carry()])
+    budgets.forget()
+    again = fold(budgets.carry())
     assert again.total(("day", "2026-01-01")).reserved == 7
     assert budgets.total(("day", "2026-01-01")).reserved == 7
-    assert again.total(("day", "2026-11-01")).spent == 0
-    assert again.total(("day", "2026-11-19")).spent == 1
+    assert again.total(("user_day", "2026-11-01 ann")).spent == 0
+    assert again.total(("user_day", "2026-11-19 ann")).spent == 1
 
 
 keys = st.sampled_from(["a", "b"])
@@ -139,21 +199,23 @@ steps = st.lists(
 )
 
 
-def fold(records: list[Record]) -> Budgets:
+def fold(records: Iterable[Record]) -> Budgets:
     budgets = Budgets()
     for record in records:
         budgets.apply(record)
     return budgets
 
 
-@given(steps, st.integers(0, 12))
-def test_what_is_carried_over_adds_up_to_the_same(records, at):
+@given(steps, st.integers(0, 12), st.integers(1, 20))
+def test_what_is_carried_over_adds_up_to_the_same(records, at, rows):
     for seq, record in enumerate(records, 1):
         record.seq = seq
     before = fold(records[:at])
-    carried = before.carry()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budgets_module, "ROWS", rows)
+        carried = list(before.carry())
     whole = fold(records)
-    again = fold([carried, *records])
+    again = fold([*carried, *records])
     assert again.totals == whole.totals
     assert again.open == whole.open
     assert again.seq == whole.seq
@@ -161,9 +223,9 @@ def test_what_is_carried_over_adds_up_to_the_same(records, at):
 
 @given(steps)
 def test_a_record_reads_back_from_its_line(records):
-    lines = b"".join(encode(record_adapter(), record) for record in [*records, fold(records).carry()])
+    lines = b"".join(encode(record_adapter(), record) for record in [*records, *fold(records).carry()])
     read = [read_line(record_adapter(), line) for line in scan(lines).good]
-    assert read == [*records, fold(records).carry()]
+    assert read == [*records, *fold(records).carry()]
 
 
 @given(st.floats(0, 1_000_000))

@@ -1,6 +1,9 @@
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from genai_prices.data_snapshot import get_snapshot
@@ -8,7 +11,7 @@ from genai_prices.types import ModelPrice, TieredPrices
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.catalog import Catalog
+from bot.llm.catalog import Catalog, most
 from bot.llm.model import ModelInfo, Usage
 from bot.settings_model import ModelFacts, Price
 
@@ -29,6 +32,11 @@ def price(**given) -> Price:
     return Price(**given)
 
 
+def cost(known: Catalog, name: str, usage: Usage) -> float | None:
+    rate = known.rate(name)
+    return rate and rate(usage)
+
+
 @pytest.mark.parametrize(
     ("name", "usage", "usd"),
     [
@@ -44,41 +52,57 @@ def price(**given) -> Price:
     ],
 )
 def test_a_call_costs_what_the_price_list_says(name, usage, usd):
-    assert catalog().cost(name, usage) == pytest.approx(usd)
+    assert cost(catalog(), name, usage) == pytest.approx(usd)
 
 
 def test_the_briefs_fifty_turns_cost_what_the_brief_says():
-    cost = catalog().cost
+    known = catalog()
     read = written = 0
     total = 0.0
     for turn in range(50):
         prompt = 1500 + 300 + turn * 700
-        total += cost("anthropic/claude-sonnet-5-5", Usage(0, 400, read, prompt - read)) or 0
+        total += cost(known, "anthropic/claude-sonnet-5-5", Usage(0, 400, read, prompt - read)) or 0
         read, written = prompt, written + prompt - read
     assert total == pytest.approx(0.38, abs=0.01)
 
 
 def test_the_settings_price_wins_and_a_missing_cache_price_counts_as_input():
     known = catalog(prices={"anthropic/claude-sonnet-5-5": price(input=1.0, output=2.0, cache_read=0.5)})
-    assert known.cost("anthropic/claude-sonnet-5-5", Usage(M, M, M, M)) == pytest.approx(1 + 2 + 0.5 + 1)
+    assert cost(known, "anthropic/claude-sonnet-5-5", Usage(M, M, M, M)) == pytest.approx(1 + 2 + 0.5 + 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "usd"),
+    [
+        ({}, 2.0),
+        ({"cache_write": 1.25}, 2.0),
+        ({"cache_write": 3.0}, 3.0),
+        ({"cache_write": 1.25, "cache_write_1h": 1.5}, 1.5),
+    ],
+)
+def test_what_is_kept_for_an_hour_has_a_price_of_its_own_and_is_never_counted_too_low(given, usd):
+    known = catalog(prices={"set/x": price(input=1.0, output=5.0, **given)})
+    assert cost(known, "set/x", Usage(cache_write=M, cache_write_1h=M)) == pytest.approx(usd)
+    usual = given.get("cache_write", 1.0)
+    assert cost(known, "set/x", Usage(cache_write=2 * M, cache_write_1h=M)) == pytest.approx(usd + usual)
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-9-nothing", "nobody/x", "openai/whisper-1", "x", ""])
 def test_a_price_that_is_not_known_is_none(name):
-    assert catalog().cost(name, Usage(10)) is None
-    assert catalog().most(name, 10, 10) is None
+    assert cost(catalog(), name, Usage(10)) is None
+    assert catalog().rate(name) is None
 
 
 def test_rules_and_servers_on_this_machine_cost_nothing():
-    assert catalog().most("offline/demo", M, M) == 0
-    assert catalog(local={"ollama"}).cost("ollama/llama3.1", Usage(M, M)) == 0
-    assert catalog().cost("ollama/llama3.1", Usage(M, M)) is None
+    assert cost(catalog(), "offline/demo", Usage(M, M)) == 0
+    assert cost(catalog(local={"ollama"}), "ollama/llama3.1", Usage(M, M)) == 0
+    assert cost(catalog(), "ollama/llama3.1", Usage(M, M)) is None
     priced = catalog(prices={"ollama/x": price(input=1.0, output=1.0)}, local={"ollama"})
-    assert priced.cost("ollama/x", Usage(M)) == 1
+    assert cost(priced, "ollama/x", Usage(M)) == 1
 
 
 def test_a_provider_on_this_machine_that_is_in_the_price_list_still_costs():
-    assert catalog(local={"openai"}).cost("openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
+    assert cost(catalog(local={"openai"}), "openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize(
@@ -93,15 +117,15 @@ def test_a_provider_on_this_machine_that_is_in_the_price_list_still_costs():
 def test_no_call_costs_more_than_its_most(name, kinds, hour, extra, room):
     known = catalog(prices={"set/x": price(input=1.0, output=2.0, cache_read=9.0, cache_write=0.1)})
     usage = Usage(*kinds, cache_write_1h=int(kinds[3] * hour))
-    highest = known.most(name, usage.prompt + extra, usage.output + room)
-    assert known.cost(name, usage) <= highest + 1e-12
+    highest = most(known.rate(name), usage.prompt + extra, usage.output + room)
+    assert cost(known, name, usage) <= highest + 1e-12
 
 
 @given(st.tuples(*[st.integers(-1000, 1000)] * 5))
 def test_a_server_that_counts_nonsense_never_gives_money_back(kinds):
     for name in ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-terra", "set/x"):
         known = catalog(prices={"set/x": price(input=1.0, output=2.0)})
-        assert known.cost(name, Usage(*kinds)) >= 0
+        assert cost(known, name, Usage(*kinds)) >= 0
 
 
 def test_no_listed_price_falls_with_the_length_of_the_prompt():
@@ -128,7 +152,7 @@ def test_a_dated_price_is_that_of_the_moment_the_call_began():
     rate = known.rate("openai/o3")
     before = rate(Usage(M))
     moment[0] = NOW
-    assert rate(Usage(M)) == before > known.cost("openai/o3", Usage(M))
+    assert rate(Usage(M)) == before > cost(known, "openai/o3", Usage(M))
 
 
 def test_the_window_comes_from_the_list_and_the_settings_know_better():
@@ -157,4 +181,46 @@ def test_loading_from_many_threads_at_once_is_fine():
         thread.start()
     for thread in threads:
         thread.join()
-    assert known.cost("openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
+    assert cost(known, "openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
+
+
+LOADING = """
+import sys, threading
+from importlib.abc import MetaPathFinder
+
+class Watch(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] == "genai_prices":
+            where.add("loop" if threading.current_thread() is threading.main_thread() else "worker")
+
+where = set()
+sys.meta_path.insert(0, Watch())
+
+import anyio
+from pathlib import Path
+from tests.fakes import openai as o
+from tests.serving import compatible, serving
+
+async def main():
+    async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("hello"))) as fake:
+        given = {"model": sys.argv[2], "providers": compatible("near", fake.base_url)}
+        async with serving(Path(sys.argv[1]), given) as seat:
+            assert await seat.say("hi")
+            assert seat.outcomes["m1"] == "answered"
+
+anyio.run(main)
+print(*sorted(where))
+"""
+
+
+@pytest.mark.parametrize(("model", "where"), [("near/llama3.1", "worker"), ("offline/demo", "")])
+def test_the_price_list_is_read_in_a_worker_and_only_where_it_is_needed(tmp_path, model, where):
+    told = subprocess.run(
+        [sys.executable, "-c", LOADING, str(tmp_path), model],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert told.stdout == f"{where}\n"

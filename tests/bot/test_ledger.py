@@ -27,6 +27,9 @@ from tests.bot.ledgers import (
     power_cut,
 )
 from tests.explorer.model import ModelDisk, Read, Sync, Write
+from tests.fakes.http import Reply, Stall
+from tests.fakes.openai import FakeOpenAI
+from tests.serving import compatible, serving
 from threads.disk import PosixDisk
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.lines import encode
@@ -149,11 +152,11 @@ async def test_a_large_file_is_followed_by_another_of_the_same_month(monkeypatch
     monkeypatch.setattr(ledger_module, "BEGIN_ANEW_ABOVE", 2000)
     disk = empty_disk()
     async with opened(disk, Time()) as ledger:
-        for _ in range(40):
+        for _ in range(100):
             await ledger.append(reserve(1))
     assert {"2026-11.jsonl", "2026-11.2.jsonl", "2026-11.3.jsonl"} <= set(files(disk))
     async with opened(disk, Time()) as again:
-        assert used(again) == 40
+        assert used(again) == 100
 
 
 async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
@@ -216,6 +219,164 @@ async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_
     assert used(third) == 31
 
 
+async def heads(disk: ModelDisk, time: Time) -> bytes:
+    """Write a file with a head of many lines, after one that adds up to the same; return it."""
+    async with opened(disk, time) as ledger:
+        for n in range(5):
+            await ledger.append(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10))
+        await ledger.append(reserve())
+        time.set("2026-12-01T00:00:00")
+        await ledger.append(reserve(1))
+    return files(disk)["2026-12.jsonl"]
+
+
+async def test_a_head_of_many_lines_is_read_back(monkeypatch):
+    monkeypatch.setattr("bot.budgets.ROWS", 3)
+    disk, time = empty_disk(), Time()
+    december = await heads(disk, time)
+    assert december.count(b'"carried"') > 3
+    read: list[str] = []
+    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
+    again = ledger_on(disk, time)
+    again.open()
+    assert used(again) == 111
+    assert again.budgets.total(("day", "2026-11-21")).used == 151
+    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+
+
+@pytest.mark.parametrize("damaged", [0, 1, -1])
+async def test_a_head_with_any_line_damaged_is_not_believed(monkeypatch, damaged):
+    monkeypatch.setattr("bot.budgets.ROWS", 3)
+    disk, time = empty_disk(), Time()
+    lines = (await heads(disk, time)).split(b"\n")
+    last = sum(b'"carried"' in line for line in lines) - 1
+    place = last if damaged == -1 else damaged
+    lines[place] = lines[place].replace(b"carried", b"carrieD")
+    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
+    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): b"\n".join(lines)})
+    for damage in (1, 0):
+        again = ledger_on(disk, time)
+        assert again.open() == damage
+        assert used(again) == 111
+        assert again.budgets.total(("day", "2026-11-21")).used == 151
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_file_grows_to_several_times_its_head_before_the_next_one(monkeypatch, restart):
+    monkeypatch.setattr(ledger_module, "BEGIN_ANEW_ABOVE", 1000)
+    disk, time = empty_disk(), Time()
+    async with opened(disk, time) as ledger:
+        for n in range(300):
+            ledger.put(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10))
+        await written(ledger)
+        time.set("2026-12-01T00:00:00")
+        await ledger.append(reserve(1))
+    async with opened(disk, time) as ledger:
+        while "2026-12.2.jsonl" not in files(disk):
+            await ledger.append(reserve(1))
+            if restart:
+                break
+    while "2026-12.2.jsonl" not in files(disk):
+        async with opened(disk, time) as ledger:
+            for _ in range(20):
+                await ledger.append(reserve(1))
+    lines = files(disk)["2026-12.jsonl"].splitlines(keepends=True)
+    head = sum(len(line) for line in lines if b'"carried"' in line)
+    grown = sum(map(len, lines)) - head
+    assert head > 10_000
+    assert ledger_module.HEADS * head < grown < (ledger_module.HEADS + 0.5) * head
+
+
+async def test_a_batch_that_was_cancelled_on_its_way_to_the_disk_is_written_at_the_end():
+    disk, calls = empty_disk(), []
+    taken = anyio.Event()
+
+    async def busy(function, *args):
+        calls.append(function)
+        if len(calls) == 2:
+            taken.set()
+            await anyio.sleep_forever()
+        return function(*args)
+
+    ledger = ledger_on(disk, Time(), busy)
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        await taken.wait()
+        tasks.cancel_scope.cancel()
+    again = ledger_on(disk, Time())
+    again.open()
+    assert used(again) == 30
+
+
+async def test_what_a_cancelled_block_puts_last_is_written_too():
+    disk = empty_disk()
+    ledger = ledger_on(disk, Time())
+    ledger.open()
+
+    async def life() -> None:
+        async with ledger.writing(), anyio.create_task_group() as actors:
+            actors.start_soon(actor)
+            await anyio.sleep_forever()
+
+    async def actor() -> None:
+        await ledger.append(record := reserve())
+        ready.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()  # last of all
+                ledger.put(commit(record))
+
+    ready = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(life)
+        await ready.wait()
+        tasks.cancel_scope.cancel()
+    again = ledger_on(disk, Time())
+    again.open()
+    assert used(again) == 30
+
+
+async def test_a_disk_that_refuses_at_the_end_does_not_hold_up_the_end(caplog):
+    disk = empty_disk()
+
+    def faults(op):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with opened(disk, Time()) as ledger:
+        disk.faults = faults
+        ledger.put(reserve())
+    assert "No space left" in caplog.text
+
+
+async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_reservation(tmp_path):
+    price = {"input": 1.0, "output": 1000.0}
+    asked = anyio.Event()
+
+    def silent(seen: object) -> Reply:
+        asked.set()
+        return Reply((Stall(),))
+
+    async with FakeOpenAI(silent) as fake:
+        given = {
+            "model": "cloud/x",
+            "providers": compatible("cloud", fake.base_url),
+            "prices": {"cloud/x": price},
+            "budget": {"limit_usd": {"turn": None, "thread": None, "user_day": None, "day": None}},
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.send("hello")
+            await asked.wait()
+    records, _ = read_records(b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir()))
+    made = [record for record, _ in records if isinstance(record, Commit)]
+    assert [record.outcome for record in made] == ["turn_stopped"]
+    assert 0 < made[0].micros < 100_000
+
+
 async def test_a_ledger_of_a_newer_version_is_left_alone():
     line = encode(record_adapter(), Carried(seq=1, rows=[], open=[], v=99))
     disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: line})
@@ -275,8 +436,9 @@ async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
     assert used(again) == 107
 
 
-async def test_thread_totals_live_for_ever_and_old_days_do_not(monkeypatch):
-    monkeypatch.setattr("bot.budgets.KEPT_TURNS", 3)
+async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
+    for name, kept in {"KEPT_TURNS": 3, "KEPT_DAYS": 8, "KEPT_USER_DAYS": 2}.items():
+        monkeypatch.setattr(f"bot.budgets.{name}", kept)
     disk, time = empty_disk(), Time("2026-01-01T10:00:00")
     async with opened(disk, time) as ledger:
         for month in range(1, 13):
@@ -284,10 +446,14 @@ async def test_thread_totals_live_for_ever_and_old_days_do_not(monkeypatch):
             ledger.put(Commit(call=_call(month, ledger.today), usage=Usage(1, 1), micros=10))
             await written(ledger)
     scopes = [scope for scope, _ in ledger.budgets.totals]
-    assert scopes.count("thread") == 12
-    assert scopes.count("turn") <= 4
-    assert scopes.count("day") <= 9
-    assert scopes.count("month") <= 4
+    # The last file began when its first record had been counted.
+    assert [scopes.count(scope) for scope in ("thread", "turn", "user_day", "day", "month")] == [
+        8,
+        3,
+        2,
+        8,
+        3,
+    ]
     async with opened(disk, time) as again:
         assert again.budgets.totals == ledger.budgets.totals
 

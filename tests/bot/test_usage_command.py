@@ -1,5 +1,6 @@
 import io
 import json
+import tracemalloc
 
 import anyio
 import pytest
@@ -171,6 +172,22 @@ def test_a_line_that_was_written_twice_counts_once(data):
     file = data / "usage" / "2026-11.jsonl"
     (data / "usage" / "2026-11.2.jsonl").write_bytes(file.read_bytes())
     assert lines(data, "--since", "2026-11-01")["total"]["usd"] == 0.75
+
+
+def test_a_long_file_is_read_a_line_at_a_time(data):
+    with (data / "usage" / "2026-11.jsonl").open("ab") as file:
+        for seq in range(100, 5000):
+            record = Commit(seq=seq, call=call("2026-11-22"), usage=Usage(1, 1), micros=1)
+            file.write(encode(record_adapter(), record))
+        size = file.tell()
+    tracemalloc.start()
+    try:
+        made = usage_report.report(data, "day", ("2026-11-22", None))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made.total.calls == 4900
+    assert peak < size
 
 
 def test_since_and_month_are_not_used_together(data):
