@@ -82,11 +82,10 @@ class Agent:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
             turn.add(user_message(turn.incoming))
-        elif (given := turn.messages[mine[-1]]).role == "assistant":
-            if given.model != model.name:
-                turn.note(wording.answered_by(given.model))
-            return "".join([*_continued(turn.messages[mine[0] : mine[-1] + 1]), given.text])
-        parts = _continued(turn.messages[mine[0] :]) if mine else []
+        elif turn.messages[mine[-1]].role == "assistant":
+            given = turn.messages[mine[0] : mine[-1] + 1]
+            return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
+        parts = _said(turn, _continued(turn.messages[mine[0] :]), model.name) if mine else []
         if (last := turn.messages[-1]).role == "assistant" and not last.calls:
             turn.add(AGAIN)
         keep = self.room.keep_recent_tokens
@@ -160,9 +159,17 @@ async def _whole(turn: Turn, message: Message, done: _Progress) -> str:
     return "".join([*done.parts, message.text])
 
 
-def _continued(messages: Sequence[Message]) -> list[str]:
+def _continued(messages: Sequence[Message]) -> list[Message]:
     """Return the parts of an answer that a cut turn has already written."""
-    return [part.text for part, next_ in pairwise(messages) if next_ == CONTINUE]
+    return [part for part, next_ in pairwise(messages) if next_ == CONTINUE]
+
+
+def _said(turn: Turn, parts: Sequence[Message], model: str) -> list[str]:
+    """Return the texts of what a cut turn has written, and have it said who wrote it, if another than *model*."""
+    for part in parts:
+        if part.model != model:
+            turn.note(wording.answered_by(part.model))
+    return [part.text for part in parts]
 
 
 def _footer(model: TurnModel) -> str:

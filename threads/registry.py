@@ -49,7 +49,8 @@ class Registry:
             if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
                 return
             try:
-                await self._shared.delivery.cover(gone, "withdrawn", "")
+                with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+                    await self._shared.delivery.cover(gone, "withdrawn", "")
             except StoreUnavailable:
                 actor.mailbox.put_back(gone)
                 raise

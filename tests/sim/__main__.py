@@ -10,6 +10,8 @@ from collections import Counter
 
 from .run import run_seed
 
+COUNTED = ("messages", "crashes", "calls", "summaries", "questions", "stacked")
+
 
 def _kind(fault: str) -> str:
     """Return what a fault is about, without whom it met."""
@@ -24,11 +26,12 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print every operation")
     parser.add_argument("--known", default="$^", metavar="REGEX", help="pass over faults that match")
     asked = parser.parse_args()
-    began, failed, crashes, messages = time.perf_counter(), 0, 0, 0
+    began, failed = time.perf_counter(), 0
+    sums: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for done, seed in enumerate(range(asked.first, asked.first + asked.seeds), 1):
         result = run_seed(seed)
-        crashes, messages = crashes + result.crashes, messages + result.messages
+        sums.update({name: int(getattr(result, name)) for name in COUNTED})
         if asked.trace:
             print("\n".join(result.trace).encode("utf-8", "replace").decode())
         faults = [fault for fault in result.faults if not re.search(asked.known, fault)]
@@ -44,10 +47,8 @@ def main() -> int:
                 return 1
         if done % 500 == 0:
             rate = done / (time.perf_counter() - began)
-            print(
-                f"{done} seeds, {messages} messages, {crashes} crashes, {rate:.0f}/s, {failed} failed",
-                flush=True,
-            )
+            told = ", ".join(f"{count} {name}" for name, count in sums.items())
+            print(f"{done} seeds, {told}, {rate:.0f}/s, {failed} failed", flush=True)
     for kind, count in kinds.most_common():
         print(f"{count:6} {kind}")
     return 1 if failed else 0

@@ -153,6 +153,11 @@ class SimDisk:
     def power_cut(self) -> None:
         self.root.power_cut(self._rng)
 
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a folder; one that is missing has none."""
+        self._begin("read", path.name)
+        return list(self._folder(path).shown) if self._exists(path) else []
+
     def files(self) -> dict[str, bytes]:
         """Return what the kernel shows, by path."""
         return {path: bytes(inode.shown) for path, inode in self._walk(self.root, "")}

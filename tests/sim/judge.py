@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from .evidence import MAYBE_REPEAT, Story, clock, namesake, plain, read_journal, read_lines, sibling
-from .record import Post, Record, Sent
+from .money import money_faults
+from .record import REACTIONS_FROM, Post, Record, Sent
 
 MAX_ATTEMPTS = 3
 MENTION = "I could not post"
 TRIES_BEFORE_GIVING_UP = 4
+LANDS_WITHIN_S = 3.0
 TOLD = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
+TURNS = ("/compact", "/retry")
+"""Commands that are served as messages are."""
 OUTCOMES = {
     "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered",
 }  # fmt: skip
@@ -44,7 +48,9 @@ class _Audit:
             yield from self._outcome(sent)
             yield from self._posts_of(sent)
         for key in sorted(self._posts.keys() - self._record.sent.keys()):
-            yield f"{key}: a post for a message that nobody sent"
+            if "?" not in key:  # a question, see `money`
+                yield f"{key}: a post for a message that nobody sent"
+        yield from money_faults(self._files, self._record)
         yield from self._order()
         yield from self._folders()
 
@@ -139,6 +145,7 @@ class _Audit:
             other.number
             for key, other in self._record.sent.items()
             if other.thread == sent.thread
+            and not other.command
             and self._stories[key].by == sent.id
             and self._stories[key].outcome != "undelivered"
         }
@@ -147,6 +154,8 @@ class _Audit:
         later = {number for _, number in marks if self._later(sent, number) and not self._gone(sent, number)}
         if later - joined and not self._overflowed(sent.thread, 0.0, post.at):
             yield f"{sent.key}: a later message's words in {post.text!r}"
+        if story.outcome == "answered" and sent.command.startswith(TURNS):
+            return
         if story.outcome != "answered" or sent.command:
             if post.kind == "reply" and story.outcome != "undelivered":
                 yield f"{sent.key}: {story.outcome} by a reply {post.text!r}"
@@ -187,12 +196,16 @@ class _Audit:
             last[post.thread] = (seq, post)
 
     def _pardoned(self, before: Post, late: Post) -> bool:
-        """A message on its way to a refusal when the process died is served after the restart, late."""
-        return self._overflowed(late.thread, before.at, late.at)
+        """A message on its way to a refusal when the process died is served after the restart, late.
+
+        The post *before* it may have been on its way then too, and have landed after the death.
+        """
+        return self._overflowed(late.thread, before.at - LANDS_WITHIN_S, late.at)
 
     def _overflowed(self, thread: str, start: float, end: float) -> bool:
         """Say whether the process died in that time, with messages of the thread on their way to a refusal."""
-        many = sum(sent.thread == thread for sent in self._record.sent.values()) > self._record.mailbox
+        those = (sent for sent in self._record.sent.values() if sent.number < REACTIONS_FROM)
+        many = sum(sent.thread == thread for sent in those) > self._record.mailbox
         return many and any(start <= death <= end for death in self._record.deaths)
 
     def _started_after_delete(self, sent: Sent, story: Story) -> bool:
@@ -234,7 +247,7 @@ class _Audit:
             posts = self._posts[key]
             if not sent.thread.endswith(f":{place}") or sent.id in sources or not posts:
                 continue
-            if posts[0].kind == "reply" and not self._told(sent.thread):
+            if posts[0].kind == "reply" and sent.command != "/compact" and not self._told(sent.thread):
                 yield f"{path}: {key} was answered and forgotten"
 
     def _told(self, thread: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import anyio
 from pydantic import BaseModel, JsonValue
 
-from bot.errors import BadRequest, ContentPolicy, ModelUnavailable, RateLimited
+from bot.errors import BadRequest, ContentPolicy, ModelUnavailable, ProviderError, RateLimited
 from bot.llm.model import Completion, Request, Stop, Usage
 from bot.tools.base import Place
 from tests.one_model import OneModel
@@ -30,6 +30,10 @@ class ModelBug(Exception):
 
 class SimModel(OneModel):
     name = "sim/one"
+    passing: tuple[type[ProviderError], ...] = (ModelUnavailable, RateLimited)
+    begins = 0.2
+    """How often a call fails, if it does, in the middle of its answer."""
+    lasting: tuple[type[ProviderError], ...] = (BadRequest, ContentPolicy)
 
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
         self._rates, self._fate, self._record, self._rng = plan.rates.model, fate, record, fate.rng
@@ -40,32 +44,33 @@ class SimModel(OneModel):
         rng = self._rng
         if self._fate.step(f"model {request.cache_key} {len(request.messages)}"):
             self._fate.die()
+        self._record.calls += 1
         self._check(request)
         await anyio.sleep(rng.choice((0.0, 0.05, 1.0, 4.0)) * rng.random())
         if self._happens("waits"):
             await on_event(Waiting("rate limited", 5, 1, 6))
             await anyio.sleep(rng.uniform(0, 10))
             await on_event(Resumed())
-        await self._fail(on_event)
+        await self._fail(request, on_event)
         if request.tools and self._happens("tools"):
-            return await self._call_tools(on_event)
+            return await self._call_tools(request, on_event)
         if self._happens("empty"):
-            return _completion("", "end")
-        answer = f"{rng.choice(STRANGE)} answer to {' '.join(_open(request))}"
+            return self._completion(request, "", "end")
+        answer = f"{rng.choice(STRANGE)} {self._words(request)}"
         await on_event(TextDelta(answer))
         await anyio.sleep(rng.uniform(0, 0.5))
         if request.tools and self._happens("pause"):
-            return _completion(PAUSED, "pause")
-        return _completion(answer, "length" if self._happens("length") else "end")
+            return self._completion(request, PAUSED, "pause")
+        return self._completion(request, answer, "length" if self._happens("length") else "end")
 
-    async def _fail(self, on_event: OnEvent) -> None:
+    async def _fail(self, request: Request, on_event: OnEvent) -> None:
         rng = self._rng
-        if rng.random() < 0.2:
+        if began := rng.random() < self.begins:
             await on_event(TextDelta("half an ans"))
         if self._happens("error"):
-            raise rng.choice((ModelUnavailable, RateLimited))("secret payload")
+            raise self._error(self.passing, request, began=began)
         if self._happens("terminal"):
-            raise rng.choice((BadRequest, ContentPolicy))("secret payload")
+            raise self._error(self.lasting, request, began=began)
         if self._happens("bug"):
             raise rng.choice((ModelBug, BotError))("secret payload")
         if self._happens("hang"):
@@ -75,12 +80,28 @@ class SimModel(OneModel):
                 with anyio.CancelScope(shield=True):
                     await anyio.sleep(rng.choice((0.0, 0.0, 3.0)))
 
-    async def _call_tools(self, on_event: OnEvent) -> Completion:
+    def _error(
+        self, kinds: tuple[type[ProviderError], ...], request: Request, *, began: bool
+    ) -> ProviderError:
+        return self._rng.choice(kinds)("secret payload")
+
+    def _words(self, request: Request) -> str:
+        return f"answer to {' '.join(open_marks(request))}"
+
+    def _usage(self, request: Request, answer: str) -> Usage:
+        return Usage(1, 1)
+
+    def _completion(self, request: Request, text: str, stop: Stop) -> Completion:
+        message = Message("assistant", (Text(text),), model=self.name)
+        return Completion(message, self._usage(request, text), stop)
+
+    async def _call_tools(self, request: Request, on_event: OnEvent) -> Completion:
         if self._rng.random() < 0.5:
             await on_event(TextDelta("let me look"))
         count = self._rng.choice((1, 1, 2, 3))
         blocks = [ToolCall(self._id(), "peek", {"n": self._rng.randrange(4)}) for _ in range(count)]
-        return Completion(Message("assistant", tuple(blocks), model=self.name), Usage(1, 1), "tool_calls")
+        message = Message("assistant", tuple(blocks), model=self.name)
+        return Completion(message, self._usage(request, "call " * 4 * count), "tool_calls")
 
     def _id(self) -> str:
         self._calls += 1
@@ -113,11 +134,7 @@ class SimModel(OneModel):
             self._record.violations.append(f"{request.cache_key}: a message twice in {sources}")
 
 
-def _completion(text: str, stop: Stop) -> Completion:
-    return Completion(Message("assistant", (Text(text),), model=SimModel.name), Usage(1, 1), stop)
-
-
-def _open(request: Request) -> list[str]:
+def open_marks(request: Request) -> list[str]:
     """Return the marks of the messages that no answer in the request covers yet."""
     found: list[str] = []
     for message in request.messages:

@@ -1,6 +1,7 @@
 """Wrong protocols, planted to see that the simulation is not blind. Never in the product.
 
-The first six are those that a delivery protocol is known to be got wrong by; the others are wrong uses of a disk.
+The first six are those that a delivery protocol is known to be got wrong by, two are wrong uses of a disk, and the rest
+are ways to overspend, to wedge, to obey the wrong person, and to hide who answers.
 Each is a context manager that puts the fault in and takes it out again.
 """
 
@@ -9,16 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import threads.journal
+from bot.accounts import Account, Opened
+from bot.budgets import Budgets, Call, OverLimit, Reserve
+from bot.llm.gate import Gate
+from bot.llm.model import Usage
 from threads.delivery import Delivery, Ending
 from threads.disk import Disk, File, temporary_of, write_all
 from threads.errors import StoreUnavailable
 from threads.journal import Journal, _received
 from threads.lines import scan, scrub
-from threads.model import Incoming
+from threads.model import Answer, Incoming, ThreadId
+from threads.questions import Questions
 from threads.records import Intent, Ledger, Owed, Received, Record, record_adapter
+from threads.turn import ActorTurn
 
 
 @contextmanager
@@ -164,12 +172,71 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
     return _instead(threads.journal, replace_file=hasty)
 
 
+def reservation_not_awaited() -> AbstractContextManager[None]:
+    """A call goes out while its reservation is still on its way to the disk."""
+
+    async def hasty(self: Account, model: str, most: int) -> Opened:
+        call = Call(*self._ids, model, self._ledger.today)
+        if shortages := self._ledger.budgets.shortages(call, most, self.policy):
+            raise OverLimit(shortages, most)
+        record = Reserve(call=call, micros=most)
+        self._ledger.put(record)
+        return Opened(call, record.seq)
+
+    return _instead(Account, reserve=hasty)
+
+
+def reservations_of_the_dead_forgotten() -> AbstractContextManager[None]:
+    """What a killed process had reserved is free again after the restart."""
+
+    def forgetful(self: Budgets) -> None:
+        for reserve in self.open.values():
+            self._reserve(reserve.call, -reserve.micros)
+        self.open.clear()
+
+    return _instead(Budgets, lapse=forgetful)
+
+
+def failures_cost_nothing() -> AbstractContextManager[None]:
+    """A call that fails gives its reservation back, whatever the provider had counted by then."""
+    commit = Account.commit
+
+    def generous(self: Account, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+        commit(self, opened, usage, cost if outcome == "ok" else 0, outcome)
+
+    return _instead(Account, commit=generous)
+
+
+def permit_leaked_on_cancel() -> AbstractContextManager[None]:
+    """A call that is stopped keeps its place at the gate for ever."""
+    return _instead(Gate, cancelled=lambda self, ticket: None)
+
+
+def anybody_decides() -> AbstractContextManager[None]:
+    """The first answer to a question counts, whoever gives it."""
+    decide = Questions.decide
+
+    def trusting(self: Questions, thread: ThreadId, question_id: str, answer: Answer) -> str:
+        for asked in self._open.get(thread, {}).values():
+            asked.question = replace(asked.question, may_answer=lambda _: True)
+        return decide(self, thread, question_id, answer)
+
+    return _instead(Questions, decide=trusting)
+
+
+def silent_failover() -> AbstractContextManager[None]:
+    """Another model answers and nobody is told."""
+    return _instead(ActorTurn, note=lambda self, text: None)
+
+
 def _key_of(record: Record) -> str:
     transport, workspace, channel, _ = record.thread_id.split(":", 3)
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
 
 
 LOST, DOUBLED = "never settled|damaged line", "posted twice|settled 2 times|settled twice"
+
+OVERSPENT = "billed, .* allowed"
 
 MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
     "duplicate acknowledged early": (duplicate_acknowledged_early, LOST),
@@ -180,5 +247,11 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
     "torn tail kept": (torn_tail_kept, LOST),
     "fsync tried again": (fsync_tried_again, ""),
     "renamed without fsync": (renamed_without_fsync, ""),
+    "reservation not awaited": (reservation_not_awaited, OVERSPENT),
+    "reservations of the dead forgotten": (reservations_of_the_dead_forgotten, OVERSPENT),
+    "failures cost nothing": (failures_cost_nothing, OVERSPENT),
+    "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
+    "anybody decides": (anybody_decides, "who may not decide"),
+    "silent failover": (silent_failover, "without a word"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""

@@ -17,6 +17,15 @@ from .record import Record, Sent
 START = 1000.0
 """Virtual seconds at which the first process starts."""
 
+STACK_COMMANDS = (
+    "/compact",
+    "/retry",
+    "/usage",
+    "/model far/two",
+    "/model default",
+    "/model nope",
+    "/approve",
+)
 COMMANDS = ("/stop", "stop", "!stop", "/status", "/new", "/help", "/stpo")
 STRANGE = ("", "a\u2028b", "half \ud83d emoji", "nul \0 and \x1b[2J", 'quo"te \\ {}', "é\r\nline")
 
@@ -50,10 +59,10 @@ class Plan:
     resume: bool
 
 
-def draw(rng: random.Random, record: Record) -> Plan:
+def draw(rng: random.Random, record: Record, more_commands: tuple[str, ...] = ()) -> Plan:
     """Decide everything that a seed decides before the run, and enter the messages into *record*."""
     threads = _threads(rng)
-    events = _events(rng, threads, record)
+    events = _events(rng, threads, record, COMMANDS + more_commands)
     last = max(at for at, _ in events)
     calm_at = last + rng.choice((5.0, 60.0, 600.0))
     outage = (0.0, 0.0)
@@ -101,7 +110,9 @@ def _limits(rng: random.Random, busy: str) -> Limits:
     )
 
 
-def _events(rng: random.Random, threads: list[ThreadId], record: Record) -> list[tuple[float, Inbound]]:
+def _events(
+    rng: random.Random, threads: list[ThreadId], record: Record, known: tuple[str, ...]
+) -> list[tuple[float, Inbound]]:
     """Return what people do, in order of time: no two events at one instant, a thread's own always in order."""
     users = [Author(f"U{n}", rng.choice(("", f"user {n}"))) for n in range(rng.randint(1, 5))]
     at, events, numbers = START, [], dict.fromkeys(map(str, threads), 0)
@@ -117,7 +128,7 @@ def _events(rng: random.Random, threads: list[ThreadId], record: Record) -> list
             at += rng.uniform(0.001, 0.3) if burst > 1 else rng.expovariate(1 / calm)
             place = threads.index(thread)
             number = numbers[str(thread)] = numbers[str(thread)] + 1
-            command = rng.choice(COMMANDS) if rng.random() < commands else ""
+            command = rng.choice(known) if rng.random() < commands else ""
             incoming = Incoming(
                 f"m{place}-{number}",
                 thread,
@@ -126,7 +137,9 @@ def _events(rng: random.Random, threads: list[ThreadId], record: Record) -> list
                 "2026-11-21T10:00:00+00:00",
             )
             key = f"sim:W:{thread.channel}:{incoming.id}"
-            sent = record.sent[key] = Sent(key, incoming.id, str(thread), number, command)
+            sent = record.sent[key] = Sent(
+                key, incoming.id, str(thread), number, command, author=incoming.author.id
+            )
             events.append((at, incoming))
             if rng.random() < changes:
                 events.append(_change(rng, at, incoming, sent, place))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import anyio
@@ -21,15 +21,19 @@ from threads.errors import (
     TransportRejected,
     TransportUnavailable,
 )
-from threads.model import Deleted, Inbound, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from threads.model import Author, Deleted, Inbound, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.base import Capabilities
 
 from .fate import Died, Fate
 from .plan import Plan
-from .record import Post, Record
+from .record import REACTIONS_FROM, Post, Record, Sent
 
 ACK_DEADLINE_S = 3.0
 LATE_S = 2.99
+
+
+People = Callable[[Outgoing], Iterable[tuple[float, str, str]]]
+"""From a post with choices to what people do about it: after how many seconds, who, and what they write."""
 
 
 class TransportBug(Exception):
@@ -57,6 +61,7 @@ class Platform:
         self.watch: Callable[[], None] = lambda: None
         self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
         self._rng: random.Random = fate.rng
+        self.people: People = lambda _: ()
         self._count = 0
         self._due: list[tuple[float, int, Event]] = []
         self.events = [Event(payload, _key(payload)) for _, payload in plan.events]
@@ -214,7 +219,20 @@ class Platform:
         at = self._fate.clock() if at is None else at
         self._record.posts.append(Post(at, outgoing.key, str(outgoing.thread), outgoing.text, outgoing.kind))
         self._fate.note(f"kept {outgoing.key} {outgoing.text!r}")
+        if outgoing.choices:
+            for delay, author, text in self.people(outgoing):
+                self._react(outgoing.thread, at + delay, author, text)
         return f"p{len(self._record.posts) - 1}"
+
+    def _react(self, thread: ThreadId, at: float, author: str, text: str) -> None:
+        """Have somebody write a command because of a post."""
+        number = REACTIONS_FROM + len(self.events)
+        incoming = Incoming(f"m{thread.root.partition('.')[0]}-{number}", thread, Author(author), text)
+        self._record.sent[incoming.key] = Sent(
+            incoming.key, incoming.id, str(thread), number, text, author=author
+        )
+        self.events.append(event := Event(incoming, incoming.key))
+        self._push(at, event)
 
     async def _deliver(self, event: Event, sink: Sink) -> None:
         rng = self._rng

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+REACTIONS_FROM = 1000
+"""The numbers of what people write because of a post, in their thread."""
+
 
 @dataclass(slots=True)
 class Sent:
@@ -19,6 +22,7 @@ class Sent:
     acknowledged: bool = False
     deleted: bool = False
     deleted_at: float | None = None
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,17 @@ class Post:
     thread: str
     text: str
     kind: str
+
+
+@dataclass(slots=True)
+class Bill:
+    """What a provider takes for one call that reached it, in micro-dollars; ``turn`` is its message's key."""
+
+    at: float
+    thread: str
+    user: str
+    turn: str
+    micros: int
 
 
 @dataclass(slots=True)
@@ -51,3 +66,12 @@ class Record:
     trace: list[str] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)
     restarts: int = 0
+    calls: int = 0
+    summaries: int = 0
+    bills: list[Bill] = field(default_factory=list)
+    limits: dict[str, int] = field(default_factory=dict)
+    """Hard limits in micro-dollars, by scope."""
+    admins: set[str] = field(default_factory=set)
+    asker_may_grant: bool = False
+    tops: dict[str, set[str]] = field(default_factory=dict)
+    """The models that were chosen, by the message whose turn they were to answer; only with the real stack."""

@@ -20,6 +20,10 @@ class Result:
     trace: list[str]
     crashes: int
     messages: int
+    calls: int
+    summaries: int
+    questions: int
+    stacked: bool
 
     @property
     def digest(self) -> str:
@@ -37,4 +41,15 @@ def run_seed(seed: int) -> Result:
         faults = [*world.record.violations, f"the process ended: {error!r}\n{where}"]
     finally:
         gc.enable()
-    return Result(seed, faults, world.record.trace, len(world.record.deaths), len(world.record.sent))
+    record = world.record
+    return Result(
+        seed,
+        faults,
+        record.trace,
+        crashes=len(record.deaths),
+        messages=len(record.sent),
+        calls=record.calls,
+        summaries=record.summaries,
+        questions=sum("?" in post.key for post in record.posts),
+        stacked=world.stack is not None,
+    )

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,23 +16,30 @@ import anyio
 import anyio.lowlevel
 from anyio._core._eventloop import set_current_async_library
 
+import bot.ledger
 import threads.journal
-from bot.agent import Agent
+from bot.agent import Agent, Room
 from bot.app import Core, open_core
+from bot.chosen import ChosenModels
 from bot.errors import ProviderError
+from bot.ledger import Ledger
 from bot.tools.base import Toolbox
-from tests.one_model import OneModel
 from threads.errors import BotError
+from threads.model import Outgoing
 
 from .disk import SimDisk
 from .fate import Fate
 from .loop import SimLoop
 from .model import ModelBug, Peek, SimModel
-from .plan import START, draw
+from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .record import Record
+from .stack import ADMIN, STRANGER, SimLineup, Stack, draw_stack
 
 DATA = Path("/srv/bot")
+STACKED = 0.4
+"""The share of seeds with the real model layer."""
+
 DRAIN_S = 4 * 3600.0
 """Far more than all retries, time-outs and waits of one thread's queue add up to."""
 
@@ -46,7 +54,9 @@ class World:
         self._rng = random.Random(f"{seed} world")
         plan = random.Random(f"{seed} plan")
         self.record = Record(find=plan.random() < 0.6, busy=plan.choice(("steer", "steer", "queue")))
-        self.plan = draw(plan, self.record)
+        more = random.Random(f"{seed} stack")
+        self.stack = draw_stack(more, self.record) if more.random() < STACKED else None
+        self.plan = draw(plan, self.record, STACK_COMMANDS if self.stack else ())
         self.record.mailbox = self.plan.limits.mailbox
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
@@ -54,11 +64,13 @@ class World:
         self.platform = Platform(self.plan, self.fate, self.record)
         self._toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
         self._calm = False
+        if self.stack is not None:
+            self.platform.people = self._people
 
     def run(self) -> None:
         """Live through all that the plan holds, then once more with nothing to fear and everything repeated."""
         lives = list(self.plan.lives)
-        with _settings(self.plan.compact_above), _listening(self.record):
+        with _settings(self.plan.compact_above, self.stack), _listening(self.record):
             while not self._live(*(lives.pop(0) if lives and not self._calm else (0, False))):
                 self.record.restarts += 1
                 if self.record.restarts > 200:
@@ -142,11 +154,13 @@ class World:
         set_current_async_library("asyncio")  # as `anyio.run` does: else it is looked up at every call
         async with anyio.create_task_group() as tasks:
             self.fate.leave = partial(self._leave, tasks.cancel_scope)
+            self.model = await self._open_model(tasks)
+            self.model.calm = self._calm
             core = await open_core(
                 tasks,
                 DATA,
                 agent=self._agent,
-                brain=OneModel(),
+                brain=self.model,
                 transports=[self.platform],
                 limits=self.plan.limits,
                 disk=self.disk,
@@ -188,11 +202,57 @@ class World:
         await anyio.sleep(2 * self.plan.limits.idle_timeout_s + 60)
         if len(core.registry):
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
+        if isinstance(self.model, SimLineup):
+            self.record.violations += self.model.left_over()
+
+    async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimLineup:
+        """Return the bare model, or open all that stands before the real stack's."""
+        if self.stack is None:
+            return SimModel(self.plan, self.fate, self.record)
+        disk, offload = self.disk, self._offload
+        ledger = Ledger(disk, DATA / "usage", offload=offload, now=self._now, names=disk.names)
+        chosen = ChosenModels(disk, DATA / "models.json", offload)
+        await offload(ledger.open)
+        await offload(chosen.open)
+        tasks.start_soon(ledger.run, name="ledger")
+        return SimLineup(
+            self.stack,
+            self.plan,
+            self.fate,
+            self.record,
+            ledger=ledger,
+            chosen=chosen,
+            tools=self._toolbox.specs,
+            now=self._now,
+        )
 
     def _agent(self, *places) -> Agent:
-        self.model = SimModel(self.plan, self.fate, self.record)
-        self.model.calm = self._calm
-        return Agent(self.model, self._toolbox, "You are kind.", *places, max_steps=8)
+        agent = Agent(self.model, self._toolbox, "You are kind.", *places, max_steps=8)
+        if self.stack is None:
+            return agent
+        given = self.stack.settings
+        room = Room(**given.compaction.model_dump())
+        return replace(agent, max_tokens=given.max_tokens, room=room, footer=given.budget.footer)
+
+    def _people(self, outgoing: Outgoing) -> Iterator[tuple[float, str, str]]:
+        """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""
+        rng = self.fate.rng
+        commands = [choice.command for choice in outgoing.choices]
+        if self._calm:
+            if "?" in outgoing.key:
+                approve = " ".join(commands[0].split()[:2])
+                yield rng.uniform(0, 5), ADMIN, rng.choice((f"{approve} 0.03", commands[1]))
+            return
+        if rng.random() < self.stack.silent:
+            return
+        if "?" in outgoing.key:
+            approve = " ".join(commands[0].split()[:2])
+            commands += [*commands[1:], *[f"{approve} 0.03"] * 4, "/approve", "/deny", f"{approve} plenty"]
+        asker = self.record.sent[outgoing.key.partition("?")[0]].author
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            text = rng.choice(commands)
+            author = rng.choice((ADMIN, ADMIN, asker, STRANGER))
+            yield rng.choice((0.1, 5.0, 5.0, 60.0, 4000.0)) * rng.random(), author, text
 
     async def _offload(self, function, /, *args, **kwargs):
         """Run *function* here, as if in a thread: it takes a while, and finishes though its caller is gone."""
@@ -218,13 +278,14 @@ class World:
 
 
 @contextmanager
-def _settings(compact_above: int) -> Iterator[None]:
-    before = threads.journal.COMPACT_ABOVE
+def _settings(compact_above: int, stack: Stack | None) -> Iterator[None]:
+    before = threads.journal.COMPACT_ABOVE, bot.ledger.BEGIN_ANEW_ABOVE
     threads.journal.COMPACT_ABOVE = compact_above
+    bot.ledger.BEGIN_ANEW_ABOVE = stack.new_file_above if stack else before[1]
     try:
         yield
     finally:
-        threads.journal.COMPACT_ABOVE = before
+        threads.journal.COMPACT_ABOVE, bot.ledger.BEGIN_ANEW_ABOVE = before
 
 
 class _Listener(logging.Handler):

@@ -1,0 +1,105 @@
+"""Nothing is lost between two hands: an answer that a killed process left, a message whose delete was cut off."""
+
+from __future__ import annotations
+
+import errno
+import random
+from contextlib import suppress
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tests.sim.loop import SimLoop
+from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
+from threads.errors import StoreUnavailable
+from threads.model import Deleted, Limits, Message, Outgoing, Waiting
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+
+
+class SlowToRefuse(Platform):
+    """Notices hang until the process is dead: what was to be refused is then owed an answer."""
+
+    alive = True
+
+    async def post(self, outgoing: Outgoing) -> str:
+        if outgoing.kind == "notice" and self.alive:
+            await anyio.sleep_forever()
+        return await super().post(outgoing)
+
+
+@pytest.mark.parametrize(
+    "fourth",
+    [
+        pytest.param([says("four")], id="served before it"),
+        pytest.param([calls("list_files"), says("four")], id="served before it, with tools"),
+    ],
+)
+async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted(tmp_path, fourth):
+    began, first = anyio.Event(), anyio.Event()
+    disk, platform = FaultyDisk(), SlowToRefuse()
+
+    async def one() -> Message:
+        began.set()
+        await first.wait()
+        return says("one")
+
+    async def five() -> Message:
+        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
+            disk.refuse[call] = OSError(errno.EIO, "broken")
+        return says("five")
+
+    model = Scripted(one, says("two"), five)
+    async with running(tmp_path, platform, model, limits=Limits(mailbox=1), disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        for n in (2, 3, 4):  # one waits, one is being refused, one shares the next refusal
+            await bot.orchestrator.receive(message(n))
+        first.set()
+        await platform.settled("m1", "m2")
+        await bot.orchestrator.receive(message(5))
+        await platform.until(lambda: any(m == "m5" and isinstance(e, Waiting) for m, e in platform.events))
+    platform.alive = False
+    again = Scripted(*fourth)
+    async with running(tmp_path, platform, again) as bot:
+        await platform.settled("m3", "m4", "m5")
+    assert (platform.outcomes["m4"], platform.outcomes["m5"]) == ("answered", "answered")
+    posts = {post.reply_to: post.text for post in platform.posts}
+    assert posts["m4"].endswith("four")
+    assert posts["m5"].endswith("five"), "the answer that was there, not asked for again"
+    assert len(again.requests) == len(fourth)
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_lost(tmp_path, steps):
+    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
+
+    async def one() -> Message:
+        began.set()
+        await go_on.wait()
+        return says("one")
+
+    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        disk.refuse["write journal.jsonl"] = OSError(errno.EIO, "broken")
+
+        async def delete() -> None:
+            with suppress(StoreUnavailable):
+                await bot.orchestrator.receive(Deleted("m2", T1))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(delete)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        disk.refuse.clear()
+        go_on.set()
+        await platform.settled("m1", "m2")
