@@ -93,6 +93,18 @@ class BadRequest(ProviderError):
     code = "bad_request"
 
 
+class ToolsUnsupported(ProviderError):
+    """The model, or the server it runs on, takes no tools."""
+
+    code = "missing_tool_calling"
+
+
+class VisionUnsupported(ProviderError):
+    """The model takes no pictures."""
+
+    code = "missing_vision"
+
+
 class ThinkingRejected(BadRequest):
     """The provider refuses reasoning of its own that is sent back: without it the same request will do."""
 

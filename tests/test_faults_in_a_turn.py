@@ -145,7 +145,8 @@ async def test_what_never_passes_is_told_after_the_last_try(tmp_path, name, faul
     async with wire.fake(lambda _: PASSING[fault](wire)) as fake:
         given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
         async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
+            post, status = await seat.say("hello"), await seat.say("/status")
+    assert f"Model: {wire.model} (" in status.text, "the open circuit is told"
     assert post.text.startswith(f"{UNREACHABLE} (ref ")
     assert (post.kind, post.choices) == ("error", (Choice("Try again", "/retry m1"),))
     assert len(fake.requests) == 4

@@ -7,7 +7,7 @@ The reader takes the raw events: the SDK's own accumulator turns tool arguments 
 | content_block_start | an open block; what is neither text nor a call is kept as it came, to be sent back |
 | content_block_delta | more of that block; text and readable thinking are told at once |
 | content_block_stop  | the text, if it was one, pauses |
-| message_delta       | stop reason, usage |
+| message_delta       | stop reason, usage; there may be several, and what one leaves out it does not erase |
 | message_stop        | whole: without it the answer does not count |
 """
 
@@ -26,7 +26,7 @@ from bot.llm.model import Completion, Request, Stop, ToolSpec, Usage
 from bot.llm.returned import OVERFLOW
 from bot.llm.sdk import ClientSettings, JsonEvent, SdkModel
 from bot.llm.stream import Content, Unseen
-from bot.llm.wire import completion, fit, scrub, scrub_json, tool_call
+from bot.llm.wire import completion, fit, part, scrub, scrub_json, tokens, tool_call
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -209,12 +209,12 @@ class MessagesReader:
                 self.writing = False
                 return Unseen(0)
             case "message_start":
-                self._count(event["message"].get("usage"))
+                self._count(part(event["message"], "usage"))
             case "message_delta":
-                delta = event["delta"]
-                self._stop = delta.get("stop_reason")
-                self._refusal = (delta.get("stop_details") or {}).get("category") or ""
-                self._count(event.get("usage"))
+                delta = part(event, "delta")
+                self._stop = delta.get("stop_reason") or self._stop
+                self._refusal = part(delta, "stop_details").get("category") or self._refusal
+                self._count(part(event, "usage"))
             case "message_stop":
                 self._whole = True
         return None
@@ -239,11 +239,11 @@ class MessagesReader:
         self.writing = self.writing or bool(text)
         return scrub(text) or None
 
-    def _count(self, usage: JsonEvent | None) -> None:
-        """Later counts replace earlier ones, but a null says nothing."""
-        given = usage or {}
-        for counts in (given, given.get("cache_creation") or {}):
-            self._counts |= {name: counts[name] for name in _COUNTS if counts.get(name) is not None}
+    def _count(self, usage: JsonEvent) -> None:
+        """Later counts replace earlier ones, but what is no count says nothing."""
+        for counts in (usage, part(usage, "cache_creation")):
+            given = {name: tokens(counts.get(name)) for name in _COUNTS}
+            self._counts |= {name: count for name, count in given.items() if count is not None}
         count_of = self._counts.get
         self.usage = Usage(
             input=count_of("input_tokens", 0),

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -51,6 +52,8 @@ class _Bounded(httpx2.AsyncByteStream):
         size = event = 0
         end = b""
         async for piece in self._stream:
+            if not size:
+                piece = piece.removeprefix(BOM_UTF8)  # noqa: PLW2901 - The SDKs would take it for a field's name.
             size += len(piece)
             if failed and size >= MAX_PAGE:
                 yield piece[: MAX_PAGE - size or None]

@@ -2,9 +2,9 @@
 
 Exceptions are known by their class names, so that nothing has to be imported to read them. What a provider *said*
 is a `Fault`, matched against ``RULES`` from the top; the first rule that fits decides, and the order is the point:
-billing -> context -> policy -> model -> payment in words -> auth -> what the status says. A provider may say it in
-any of three places (status, machine code, text), also inside a stream whose status was 200. Its words stay in
-``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
+billing -> context -> policy -> tools, vision -> model -> payment in words -> auth -> what the status says. A provider
+may say it in any of three places (status, machine code, text), also inside a stream whose status was 200. Its words
+stay in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
 without codes were gathered from public issue trackers. What an SDK *returned* is judged in `bot.llm.returned`.
 """
 
@@ -28,8 +28,10 @@ from bot.errors import (
     ProviderError,
     RateLimited,
     ThinkingRejected,
+    ToolsUnsupported,
     Unauthorized,
     UnknownFailure,
+    VisionUnsupported,
 )
 
 MAX_TEXT = 2000
@@ -107,6 +109,22 @@ _THINKING = _any(
 )
 """How reasoning that is sent back is refused: Anthropic's four ways, then OpenAI's."""
 
+_TOOLS = _any(
+    r"does not support (tools|tool calling|tool use|function calling)\b",  # Ollama
+    r"tool choice requires --enable-auto-tool-choice",  # vLLM
+    r"tools param requires --jinja",  # llama.cpp
+    r"no endpoints found that support tool use",  # OpenRouter
+    r"\b(tools|tool calling|function calling)\W? (is|are) not supported (with|by|for|in) this model",  # OpenAI, Groq
+)
+
+_VISION = _any(
+    r"does not support (image inputs?|vision|images)\b(?! \w)",  # LM Studio, gateways
+    r"no endpoints found that support image input",  # OpenRouter
+    r"image inputs? (is|are) not supported\b",  # llama.cpp, xAI
+    r"model is missing data required for image input",  # Ollama
+    r"is not a multimodal model",  # vLLM
+)
+
 RULES = (
     Rule(
         PaymentRequired,
@@ -131,6 +149,8 @@ RULES = (
             "content_filter|(image_)?content_policy_violation|invalid_prompt|bio_policy|misalignment_policy_violation"
         ),
     ),
+    Rule(ToolsUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_TOOLS),
+    Rule(VisionUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_VISION),
     Rule(ModelNotFound, codes=_any("model_not_found")),
     Rule(
         ModelNotFound,

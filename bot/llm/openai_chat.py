@@ -6,12 +6,15 @@
 | delta.tool_calls    | more of a call |
 | delta.refusal       | the reason of a refusal |
 | finish_reason       | whole: without it the answer does not count |
-| usage               | usage; it mostly comes last, in a chunk without choices |
+| usage               | usage; it mostly comes last, in a chunk without choices, or inside the choice |
 | error               | raised |
+
+A server that cannot stream sends one chunk with a ``message`` in place of the ``delta``: the whole answer.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +30,7 @@ from bot.llm.openai_sdk import OpenAIModel, usage_of
 from bot.llm.returned import BROKEN_OFF, OVERFLOW
 from bot.llm.sdk import JsonEvent
 from bot.llm.stream import Content, Unseen
-from bot.llm.wire import completion, data_url, dump_json, fit, scrub, tool_call
+from bot.llm.wire import completion, data_url, dump_json, fit, load_json, part, scrub, tool_call
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
 
 if TYPE_CHECKING:
@@ -129,12 +132,28 @@ def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ChatCompletionFunctionToolP
     ]
 
 
-@dataclass(slots=True)
+MAX_LOOK = 100_000
+"""Characters of a call's arguments up to which they are looked at while they come: each look reads them all."""
+
+
+@dataclass(slots=True, eq=False)
 class _OpenCall:
     index: int
     id: str = ""
     name: str = ""
     parts: list[str] = field(default_factory=list)
+    length: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing more to come: the arguments are JSON."""
+        if self.length > MAX_LOOK:
+            return False
+        try:
+            load_json("".join(self.parts))
+        except (ValueError, RecursionError):
+            return False
+        return True
 
 
 class ChatReader:
@@ -145,30 +164,32 @@ class ChatReader:
         self._text: list[str] = []
         self._thinking: dict[str, list[str]] = {}
         self._calls: list[_OpenCall] = []
+        self._by_index: dict[int, _OpenCall] = {}
+        self._by_id: dict[str, _OpenCall] = {}
         self._refusal = ""
         self._reason: str | None = None
         self.writing = False
         self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
-        if usage := event.get("usage"):
+        choice: JsonEvent = next(iter(event.get("choices") or ()), {})
+        if usage := part(event, "usage") or part(choice, "usage"):
             self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
         if error := event.get("error"):
             raise failure_of(Fault(str(error), {"error": error}))
-        if not (choices := event.get("choices")):
-            return None
-        self._reason = choices[0].get("finish_reason") or self._reason
-        return self._extend(choices[0].get("delta") or {})
+        self._reason = choice.get("finish_reason") or self._reason
+        return self._extend(choice.get("delta") or choice.get("message") or {})
 
     def _extend(self, delta: JsonEvent) -> Content | None:
         refusal = delta.get("refusal") or ""
         self._refusal += refusal
         unseen = len(refusal)
+        told: set[_OpenCall] = set()
         for call in delta.get("tool_calls") or ():
-            unseen += self._extend_call(call)
+            unseen += self._extend_call(call, told)
             self.writing = False
         thought = self._think(delta)
-        if not (text := delta.get("content")):
+        if not (text := _text_of(delta.get("content"))):
             return ThinkingDelta(scrub(thought)) if thought else Unseen(unseen) if unseen else None
         self._text.append(text)
         self.writing = True
@@ -182,22 +203,49 @@ class ChatReader:
         self._thinking.setdefault(name, []).append(thought)
         return thought
 
-    def _extend_call(self, delta: JsonEvent) -> int:
-        """Add to the call it belongs to; some servers give all calls of an answer the index 0, or none at all.
+    def _extend_call(self, delta: JsonEvent, told: set[_OpenCall]) -> int:
+        """Add to the call it belongs to, and that to *told*, the calls of the same list.
 
         Returns how many characters, at least 1: the call itself is a sign of life.
         """
-        index, call_id = delta.get("index") or 0, delta.get("id") or ""
-        call = next((call for call in reversed(self._calls) if call.index == index), None)
-        if call is None or (call_id and call.id and call_id != call.id):
-            call = _OpenCall(index)
+        function = part(delta, "function")
+        name, arguments = function.get("name") or "", _json_of(function.get("arguments"))
+        index = delta.get("index") if isinstance(delta.get("index"), int) else None
+        call_id = "" if delta.get("id") is None else str(delta["id"])
+        call = self._continued(index, call_id, name, told)
+        if call is None:
+            call = _OpenCall(index or 0)
             self._calls.append(call)
-        call.id = call_id or call.id
-        function = delta.get("function") or {}
-        name, arguments = function.get("name") or "", function.get("arguments") or ""
-        call.name += name
+            self._by_index[call.index] = call
+        if call_id:
+            call.id = call_id
+            self._by_id[call_id] = call
+        if name != call.name:  # Else it was only said again.
+            call.name += name
         call.parts.append(arguments)
+        call.length += len(arguments)
+        told.add(call)
         return max(1, len(name) + len(arguments))
+
+    def _continued(
+        self, index: int | None, call_id: str, name: str, told: set[_OpenCall]
+    ) -> _OpenCall | None:
+        """Return the call that a delta goes on with; None if it begins one.
+
+        Some servers give all calls of an answer the index 0, or none at all, and one id or none: then a name begins
+        a call, unless it can be more of one, whose arguments are still to come.
+        """
+        known = self._by_id.get(call_id)
+        if known and index in (None, known.index):
+            begins = name and (name != known.name or known in told) and known.complete
+            return None if begins else known
+        last = self._calls[-1] if self._calls else None
+        call = last if index is None else self._by_index.get(index)
+        if call is None or (call_id and call.id):
+            return None
+        other = index is None and name != call.name
+        begins = name and call.name and (other or call in told or call.complete)
+        return None if begins else call
 
     def finish(self) -> Completion:
         if self._reason is None or self._reason in BROKEN_OFF:
@@ -219,3 +267,17 @@ class ChatReader:
             yield Text(text)
         for number, call in enumerate(self._calls, start=1):
             yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
+
+
+def _json_of(arguments: object) -> str:
+    """Return a call's arguments as the text they should be; some servers send the object itself."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _text_of(content: str | list[JsonEvent] | None) -> str:
+    """Return the text of a content, which some servers send in parts."""
+    if isinstance(content, list):
+        return "".join(piece.get("text") or "" for piece in content)
+    return content or ""

@@ -6,7 +6,7 @@
 | response.output_item.done       | a block, whole: text, call, or reasoning with its encrypted content |
 | response.refusal.*              | the reason of a refusal |
 | any other delta, or item.added  | a sign of life |
-| response.completed, .incomplete | whole: without one of them the answer does not count |
+| response.completed, .incomplete | whole: without one of them no answer counts; the blocks, if none was done |
 | response.failed, error          | raised |
 """
 
@@ -25,7 +25,7 @@ from bot.llm.model import Completion, Request, Stop, ToolSpec, Usage
 from bot.llm.openai_sdk import OpenAIModel, usage_of
 from bot.llm.sdk import JsonEvent
 from bot.llm.stream import Content, Unseen
-from bot.llm.wire import completion, data_url, dump_json, fit, scrub, scrub_json, tool_call
+from bot.llm.wire import completion, data_url, dump_json, fit, part, scrub, scrub_json, tool_call
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class ResponsesReader:
             case "response.incomplete":
                 self._cut_off(event["response"])
             case "response.failed":
-                self._end(event["response"], "end")
+                self._count(event["response"])
                 error = event["response"].get("error") or {}
                 raise failure_of(Fault(error.get("message") or "the response failed", error or None))
             case "error":
@@ -182,17 +182,17 @@ class ResponsesReader:
     def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
         match item["type"]:
             case "message":
-                for part in item["content"]:
-                    if part["type"] == "refusal":
-                        self._refusal = part["refusal"] or self._refusal or "no reason given"
-                    elif text := part.get("text"):
+                for piece in item["content"]:
+                    if piece["type"] == "refusal":
+                        self._refusal = piece["refusal"] or self._refusal or "no reason given"
+                    elif text := piece.get("text"):
                         if phase := item.get("phase"):
                             yield Thinking("", self._model, {"phase": phase})
                         yield Text(scrub(text))
             case "function_call":
                 yield tool_call(item["call_id"], item["name"], item["arguments"])
             case "reasoning":
-                summary = "\n\n".join(part["text"] for part in item.get("summary") or ())
+                summary = "\n\n".join(piece["text"] for piece in item.get("summary") or ())
                 yield Thinking(scrub(summary), self._model, scrub_json(item))
 
     def _cut_off(self, response: JsonEvent) -> None:
@@ -205,7 +205,13 @@ class ResponsesReader:
 
     def _end(self, response: JsonEvent, stop: Stop) -> None:
         self._stop = stop
-        self.usage = usage_of(response.get("usage") or {}, "input_tokens", "output_tokens")
+        self._count(response)
+        if not self._blocks:
+            for item in response.get("output") or ():
+                self._blocks += self._blocks_of(item)
+
+    def _count(self, response: JsonEvent) -> None:
+        self.usage = usage_of(part(response, "usage"), "input_tokens", "output_tokens")
 
     def finish(self) -> Completion:
         if self._stop is None:

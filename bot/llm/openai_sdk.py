@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bot.llm.model import Usage
 from bot.llm.sdk import ClientSettings, JsonEvent, SdkModel
+from bot.llm.wire import part, tokens
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -35,11 +36,11 @@ def usage_of(usage: JsonEvent, prompt: str, answer: str) -> Usage:
 
     The API's prompt includes what was read from and written to the cache.
     """
-    details = usage.get(f"{prompt}_details") or {}
-    read, write = details.get("cached_tokens") or 0, details.get("cache_write_tokens") or 0
+    details = part(usage, f"{prompt}_details")
+    read, write = tokens(details.get("cached_tokens")) or 0, tokens(details.get("cache_write_tokens")) or 0
     return Usage(
-        input=max(0, (usage.get(prompt) or 0) - read - write),
-        output=usage.get(answer) or 0,
+        input=max(0, (tokens(usage.get(prompt)) or 0) - read - write),
+        output=tokens(usage.get(answer)) or 0,
         cache_read=read,
         cache_write=write,
     )

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 import anyio
@@ -102,7 +103,14 @@ class SdkModel(ABC, Generic[Client]):
             return await self._post(await self._client(api_key), self._body(request))
 
         call = Call(
-            self._provider, self._model, open_stream, self._reader(), self._timeouts, self._now, request.meter
+            self._provider,
+            self._model,
+            open_stream,
+            self._reader(),
+            self._timeouts,
+            self._now,
+            request.meter,
+            prepare=partial(self._client, api_key),
         )
         return await call.answer(on_event)
 

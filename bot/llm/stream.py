@@ -8,21 +8,23 @@ Silence means no *content*: pings and keep-alives keep a socket busy for ever an
 | visible text is being written                                   | ``idle``         |
 | the listener has a delta                                        | for ever: its time is not the model's |
 | in any case, the whole call less the listener's time            | ``total``        |
+
+The listener's time with a delta is its own from `LISTENING` on; less is counted, as a flood of deltas adds it up.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import anyio
 
-from bot.errors import ModelTimeout, ModelUnavailable, OutputInvalid, ProviderError
+from bot.errors import BadRequest, ModelTimeout, ModelUnavailable, OutputInvalid, ProviderError
 from bot.llm.classify import classify
 from bot.llm.model import Completion, Usage, unmetered
 from bot.llm.returned import failure_in
@@ -38,6 +40,9 @@ Event_co = TypeVar("Event_co", covariant=True)
 
 MAX_CONTENT = 4_000_000
 """Characters of one answer, thinking and arguments included: some eight times what a model may write today."""
+
+LISTENING = 0.1
+"""Seconds with one delta from which a listener is waiting for something, not just passing it on."""
 
 MAX_PAGE = 1_000_000
 """Bytes read of a body that is no event stream, to see what it says."""
@@ -108,7 +113,7 @@ class _Count:
     meter: Callable[[Usage], None]
     began: bool = False
     length: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage | None = None
 
     def take(self, content: Content | None, usage: Usage) -> None:
         self.began = True
@@ -136,13 +141,21 @@ class _Count:
         if not self.began and usage == Usage():
             return None
         streamed = math.ceil(self.length / CHARACTERS_PER_TOKEN)
-        self.tell(replace(usage, output=max(usage.output, streamed)))
-        return self.usage
+        counted = replace(usage, output=max(usage.output, streamed))
+        self.tell(counted)
+        return counted
+
+
+async def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Event]):
-    """One request to one model: opens the stream, drives the reader, tells the listener and the meter."""
+    """One request to one model: opens the stream, drives the reader, tells the listener and the meter.
+
+    ``prepare`` runs before the clock does: the time that an SDK takes to be imported is not the model's silence.
+    """
 
     provider: str
     model: str
@@ -151,6 +164,7 @@ class Call(Generic[Event]):
     timeouts: StreamTimeouts
     now: Callable[[], datetime] | None = None
     meter: Callable[[Usage], None] = unmetered
+    prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
         """Return the whole answer; raises `ProviderError`, and whatever *on_event* raises, unchanged."""
@@ -165,6 +179,8 @@ class Call(Generic[Event]):
             raise
 
     async def _answer(self, on_event: OnEvent, count: _Count) -> Completion:
+        with self._typed():
+            await self.prepare()
         began = anyio.current_time()
         first = min(self.timeouts.first_content, self.timeouts.total)
         with anyio.CancelScope(deadline=began + first) as scope:
@@ -183,8 +199,7 @@ class Call(Generic[Event]):
         end = anyio.current_time() + self.timeouts.total
         with self._typed():
             async with await self.open() as stream:
-                await _expect_events(stream.response)
-                async for event in stream:
+                async for event in await _events(stream):
                     content = self.reader.feed(event)
                     count.take(content, self.reader.usage)
                     if content is None:
@@ -192,7 +207,8 @@ class Call(Generic[Event]):
                     if content and not isinstance(content, Unseen):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
                         yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
-                        end += anyio.current_time() - shown_at
+                        listened = anyio.current_time() - shown_at
+                        end += listened if listened > LISTENING else 0
                     patience = self.timeouts.idle if self.reader.writing else self.timeouts.first_content
                     scope.deadline = min(end, anyio.current_time() + patience)
 
@@ -215,16 +231,29 @@ class Call(Generic[Event]):
                 del failure
 
 
-async def _expect_events(response: httpx2.Response) -> None:
-    """Refuse a 200 that is no event stream: a proxy's page, or an error some gateways send with status 200."""
+async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
+    """Return the events; a whole chat completion reads like one, from a server that does not stream.
+
+    Refuses any other 200: a proxy's page, or an error some gateways send with status 200.
+    """
+    response = stream.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("text/html", "application/json"):
-        return
+        return stream
     page = b""
     async for piece in response.aiter_bytes():
         page = (page + piece)[:MAX_PAGE]
         if len(page) == MAX_PAGE:
             break
-    if kind == "application/json" and (failure := failure_in(json.loads(page), dict(response.headers))):
+    if kind == "text/html":
+        raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
+    answer = json.loads(page)
+    if failure := failure_in(answer, dict(response.headers)):
         raise failure
-    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
+    if "choices" not in answer:
+        raise BadRequest("the server does not stream: it sent a whole answer in place of an event stream")
+    return _once(answer)
+
+
+async def _once(event: Event) -> AsyncIterator[Event]:
+    yield event

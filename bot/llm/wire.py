@@ -10,9 +10,10 @@ import base64
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -25,6 +26,9 @@ EMPTY = "(empty)"
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """The media types that every provider takes."""
+
+MAX_TOKENS = 10**9
+"""More than any call can count: what is beyond is no count."""
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 """What no tool's name may hold: a model that made one up would poison its thread."""
@@ -163,6 +167,19 @@ def load_json(text: str) -> JsonValue:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+def tokens(value: object) -> int | None:
+    """Return a count of tokens as a server gave it; None for what is none: no number, no whole one, out of bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MAX_TOKENS and value == int(value) else None
+
+
+def part(event: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object under *name*; an empty one where there is none."""
+    value = event.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def tool_call(call_id: str, name: str, raw: str) -> ToolCall:

@@ -7,6 +7,9 @@ from bot.llm.http import SharedHttp
 from bot.llm.model import Request
 from threads.model import Message, Text, TextDelta, ThinkingDelta, TurnEvent
 
+NO_COUNTS = (float("nan"), float("inf"), -5, 1.5, 10**40, "7", [7], True)
+"""What a server may say in place of a count of tokens."""
+
 
 @pytest.fixture(scope="module")
 async def http(anyio_backend) -> AsyncIterator[SharedHttp]:

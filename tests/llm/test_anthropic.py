@@ -1,6 +1,7 @@
 import gc
 import subprocess
 import sys
+from codecs import BOM_UTF8
 
 import anyio
 import pytest
@@ -34,7 +35,7 @@ from tests.fakes.anthropic import (
     stream,
 )
 from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait, error
-from tests.llm.conftest import ask, user
+from tests.llm.conftest import NO_COUNTS, ask, user
 from threads import model as words
 from threads.model import Message, Thinking, ToolCall, ToolResult
 
@@ -247,6 +248,57 @@ async def test_nulls_do_not_erase_usage_and_later_counts_win(http, listener):
     async with FakeAnthropic([reply]) as fake:
         done = await claude(fake, http).complete(ask(), listener)
     assert done.usage == Usage(input=12, output=40)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"delta": {}},
+        {"delta": None},
+        {},
+        {"delta": {"stop_reason": None, "stop_details": None}, "usage": None},
+    ],
+    ids=["empty", "null", "missing", "of nulls"],
+)
+async def test_a_later_message_delta_erases_nothing(http, listener, more):
+    calls = answer(Tool("tu_1", "look"))
+    refused = answer(Text("x"), stop="refusal", stop_details={"type": "refusal", "category": "cyber"})
+    replies = [reply.keep(-1, event("message_delta", **more), reply.steps[-1]) for reply in (calls, refused)]
+    async with FakeAnthropic(replies) as fake:
+        done = await claude(fake, http).complete(ask(), listener)
+        with pytest.raises(ContentPolicy, match="cyber"):
+            await claude(fake, http).complete(ask(), listener)
+    assert (done.stop, len(done.message.calls)) == ("tool_calls", 1)
+    assert done.usage == Usage(input=10, output=7, cache_read=5, cache_write=3)
+
+
+@pytest.mark.parametrize("count", NO_COUNTS, ids=str)
+async def test_what_is_no_count_counts_nothing_and_erases_nothing(http, listener, count):
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    nonsense = {**dict.fromkeys(names, count), "cache_creation": count}
+    reply = answer(Text("x"), usage={"input_tokens": 10.0, "output_tokens": 1}, end_usage=nonsense)
+    async with FakeAnthropic([reply, answer(Text("x"), usage=nonsense, end_usage=[count])]) as fake:
+        done = await claude(fake, http).complete(ask(), listener)
+        nothing = await claude(fake, http).complete(ask(), listener)
+    assert done.usage == Usage(input=10, output=1)
+    assert nothing.usage == Usage()
+
+
+async def test_a_server_that_does_not_stream_is_told_apart_and_not_asked_again(http, listener):
+    content = [{"type": "text", "text": "x"}]
+    whole = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}
+    async with FakeAnthropic([error(200, whole)]) as fake:
+        with pytest.raises(BadRequest, match="does not stream") as caught:
+            await claude(fake, http).complete(ask(), listener)
+    assert not caught.value.retryable
+
+
+async def test_a_byte_order_mark_costs_no_event(http, listener):
+    first, *rest = HELLO.steps
+    async with FakeAnthropic([stream(BOM_UTF8 + first, *rest)]) as fake:
+        done = await claude(fake, http).complete(ask(), listener)
+    assert done.message.text == "Hello, world"
+    assert done.usage == Usage(input=10, output=7, cache_read=5, cache_write=3)
 
 
 async def test_what_is_written_to_the_cache_for_an_hour_is_counted_apart(http, listener):

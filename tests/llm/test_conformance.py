@@ -26,8 +26,10 @@ from bot.errors import (
     ProviderError,
     RateLimited,
     ThinkingRejected,
+    ToolsUnsupported,
     Unauthorized,
     UnknownFailure,
+    VisionUnsupported,
 )
 from bot.llm.anthropic import AnthropicModel
 from bot.llm.classify import classify
@@ -229,6 +231,40 @@ COMPATIBLE = {
     ),
     "no such path": Said(BadRequest, 404, body=f"404 page not found {CANARY}"),
     "no such path, as JSON": Said(BadRequest, 404, body={"detail": "Not Found", "x": CANARY}),
+    "Ollama's model without tools": Said(
+        ToolsUnsupported, 400, "api_error", text="registry.ollama.ai/library/gemma:2b does not support tools"
+    ),
+    "vLLM without tools": Said(
+        ToolsUnsupported,
+        400,
+        body={
+            "object": "error",
+            "type": "BadRequestError",
+            "code": 400,
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set '
+            + CANARY,
+        },
+    ),
+    "llama.cpp without tools": Said(
+        ToolsUnsupported, 500, "server_error", text="tools param requires --jinja flag"
+    ),
+    "OpenRouter without tools": Said(
+        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
+    ),
+    "tools not supported": Said(
+        ToolsUnsupported, 400, BAD, "unsupported_parameter", text="'tools' is not supported with this model."
+    ),
+    "OpenRouter without pictures": Said(
+        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
+    ),
+    "llama.cpp without pictures": Said(
+        VisionUnsupported, 500, "server_error", text="image input is not supported - you may need the mmproj"
+    ),
+    "LM Studio without pictures": Said(
+        VisionUnsupported, 400, BAD, text="Model does not support images. Please use a model that does."
+    ),
+    "vLLM without pictures": Said(VisionUnsupported, 400, BAD, text="/models/x is not a multimodal model"),
+    "a picture too large": Said(BadRequest, 400, BAD, text="This model does not support images over 5 MB."),
     "llama.cpp loads": Said(
         ModelUnavailable, 503, "unavailable_error", text="Loading model", only_status=True, retry_after=5
     ),

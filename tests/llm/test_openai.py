@@ -1,7 +1,10 @@
+from codecs import BOM_UTF8
+
 import anyio
 import pytest
 
 from bot.errors import (
+    BadRequest,
     ContentPolicy,
     ContextOverflow,
     ModelConnection,
@@ -30,7 +33,7 @@ from tests.fakes.openai import (
     response_answer,
     stream,
 )
-from tests.llm.conftest import ask, user
+from tests.llm.conftest import NO_COUNTS, ask, user
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
@@ -281,6 +284,195 @@ async def test_calls_of_servers_that_number_them_all_alike_are_told_apart(http, 
         ToolCall("b", "look", {"n": 2}),
         ToolCall("call_3", "go", {}),
     ]
+
+
+def called(*entries: dict) -> bytes:
+    return chunk({"tool_calls": list(entries)})
+
+
+def entry(name=None, arguments=None, **where) -> dict:
+    return {**where, "function": {"name": name, "arguments": arguments}}
+
+
+ONE, TWO = ("look", {"n": 1}), ("go", {"n": 2})
+CALLS = {
+    "one list, no ids, no index": ([called(entry("look", '{"n":1}'), entry("go", '{"n":2}'))], [ONE, TWO]),
+    "one list, no ids, all 0": (
+        [called(entry("look", '{"n":1}', index=0), entry("go", '{"n":2}', index=0))],
+        [ONE, TWO],
+    ),
+    "one list, the same name, arguments later": (
+        [called(entry("look", index=0), entry("look", index=0)), called(entry(None, '{"n":1}', index=0))],
+        [("look", {}), ONE],
+    ),
+    "one after the other, no ids, all 0": (
+        [called(entry("look", '{"n":1}', index=0)), called(entry("go", '{"n":2}', index=0))],
+        [ONE, TWO],
+    ),
+    "one after the other, no ids, no index": (
+        [called(entry("look", '{"n":1}')), called(entry("go", '{"n":2}'))],
+        [ONE, TWO],
+    ),
+    "the same call twice": ([called(entry("look", '{"n":1}')), called(entry("look", '{"n":1}'))], [ONE, ONE]),
+    "in pieces, no ids, no index": (
+        [
+            *(called(entry("look")), called(entry(None, '{"n"')), called(entry(None, ":1}"))),
+            *(called(entry("go")), called(entry(None, '{"n":2}'))),
+        ],
+        [ONE, TWO],
+    ),
+    "ids without an index, taking turns": (
+        [
+            called(entry("look", '{"n"', id="a"), entry("go", '{"n"', id="b")),
+            called(entry(None, ":1}", id="a"), entry(None, ":2}", id="b")),
+        ],
+        [ONE, TWO],
+    ),
+    "an index, taking turns": (
+        [
+            called(entry("look", '{"n"', id="a", index=0), entry("go", '{"n"', id="b", index=1)),
+            called(entry(None, ":1}", index=0), entry(None, ":2}", index=1)),
+        ],
+        [ONE, TWO],
+    ),
+    "an index at the head only": (
+        [
+            called(entry("look", '{"n":1}', id="a", index=0), entry("go", id="b", index=1)),
+            called(entry(None, '{"n":2}')),
+        ],
+        [ONE, TWO],
+    ),
+    "one id for all": (
+        [called(entry("look", '{"n":1}', id="a", index=0), entry("go", '{"n":2}', id="a", index=1))],
+        [ONE, TWO],
+    ),
+    "one id and one index for all": (
+        [called(entry("look", '{"n":1}', id="a", index=0)), called(entry("go", '{"n":2}', id="a", index=0))],
+        [ONE, TWO],
+    ),
+    "one id and one name in one list": (
+        [called(entry("look", '{"n":1}', id="a"), entry("look", '{"n":1}', id="a"))],
+        [ONE, ONE],
+    ),
+    "id and name said again": (
+        [called(entry("look", '{"n"', id="a", index=0)), called(entry("look", ":1}", id="a", index=0))],
+        [ONE],
+    ),
+    "a name said again, no id": (
+        [called(entry("look", '{"n"', index=0)), called(entry("look", ":1}", index=0))],
+        [ONE],
+    ),
+    "a name in pieces": (
+        [called(entry("lo", index=0)), called(entry("ok", index=0)), called(entry(None, '{"n":1}', index=0))],
+        [ONE],
+    ),
+    "an id that comes late": (
+        [called(entry("look", index=0)), called(entry(None, '{"n":1}', index=0, id="a"))],
+        [ONE],
+    ),
+    "arguments as an object": ([called(entry("look", {"n": 1}), entry("go", {"n": 2}))], [ONE, TWO]),
+    "ids that are numbers": (
+        [called(entry("look", '{"n":', id=0), entry("go", '{"n":2}', id=1)), called(entry(None, "1}", id=0))],
+        [ONE, TWO],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), CALLS.values(), ids=CALLS)
+async def test_calls_are_told_apart_however_a_server_marks_them(http, listener, steps, expected):
+    async with FakeOpenAI([stream(*steps, chunk(finish="tool_calls"))]) as fake:
+        done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
+    assert [(call.name, call.arguments) for call in done.message.calls] == expected
+    assert all(isinstance(call.id, str) and call.id for call in done.message.calls)
+
+
+async def test_text_in_parts_is_read(http, listener):
+    parts = [
+        [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}],
+        [],
+        [{"type": "reference"}],
+        "!",
+    ]
+    reply = stream(*(chunk({"content": part}) for part in parts), chunk(finish="stop"))
+    async with FakeOpenAI([reply]) as fake:
+        done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
+    assert done.message.text == listener.text == "Hello!"
+
+
+async def test_a_chat_server_that_does_not_stream_is_read_all_the_same(http, listener):
+    function = {"name": "look", "arguments": '{"n":1}'}
+    calls = [
+        {"id": "a", "type": "function", "function": function},
+        {"type": "function", "function": function},
+    ]
+    said = {"role": "assistant", "content": "Hello", "reasoning_content": "hm", "tool_calls": calls}
+    choice = {"index": 0, "message": said, "finish_reason": "tool_calls"}
+    usage = {"prompt_tokens": 4, "completion_tokens": 2}
+    async with FakeOpenAI(
+        [error(200, {"object": "chat.completion", "choices": [choice], "usage": usage})]
+    ) as fake:
+        done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
+    assert listener.text == done.message.text == "Hello"
+    assert [(call.name, call.arguments) for call in done.message.calls] == [ONE, ONE]
+    assert (done.stop, done.usage) == ("tool_calls", Usage(input=4, output=2))
+
+
+async def test_a_responses_server_that_does_not_stream_is_told_apart_and_not_asked_again(http, listener):
+    item = {"type": "message", "content": [{"type": "output_text", "text": "x"}]}
+    async with FakeOpenAI([error(200, {"status": "completed", "output": [item]})]) as fake:
+        with pytest.raises(BadRequest, match="does not stream") as caught:
+            await gpt(OpenAIResponsesModel, fake, http).complete(ask(), listener)
+    assert not caught.value.retryable
+
+
+async def test_items_that_were_never_done_are_taken_from_the_whole_response(http, listener):
+    item = {"id": "m", "type": "message", "content": [{"type": "output_text", "text": "Hello, world"}]}
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"n":1}'}
+    whole = response_answer(Text("Hello, world"), end=completed(output=[item, call]))
+    undone = stream(*(step for step in whole.steps if b"output_item.done" not in step))
+    async with FakeOpenAI([undone, whole]) as fake:
+        taken = await gpt(OpenAIResponsesModel, fake, http).complete(ask(), listener)
+        done = await gpt(OpenAIResponsesModel, fake, http).complete(ask(), listener)
+    assert taken.message.blocks == (words.Text("Hello, world"), ToolCall("c1", "look", {"n": 1}))
+    assert taken.stop == "tool_calls"
+    assert done.message.blocks == (words.Text("Hello, world"),)
+
+
+async def test_a_byte_order_mark_costs_no_event(http, listener):
+    reply = stream(
+        BOM_UTF8 + chunk({"content": "Hello, "}), chunk({"content": "world"}), chunk(finish="stop")
+    )
+    async with FakeOpenAI([reply]) as fake:
+        done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
+    assert done.message.text == "Hello, world"
+
+
+@pytest.mark.parametrize("count", NO_COUNTS, ids=str)
+async def test_what_is_no_count_counts_nothing(http, listener, count):
+    def usage(prompt, answered):
+        return {prompt: count, answered: 7.0, f"{prompt}_details": {"cached_tokens": count}}
+
+    chat = stream(
+        chunk({"content": "x"}), chunk(finish="stop", usage=usage("prompt_tokens", "completion_tokens"))
+    )
+    responses = response_answer(Text("x"), end=completed(usage=usage("input_tokens", "output_tokens")))
+    async with FakeOpenAI(
+        [chat, responses, response_answer(Text("x"), end=completed(usage=[count]))]
+    ) as fake:
+        counted = [
+            (await gpt(kind, fake, http).complete(ask(), listener)).usage
+            for kind in (OpenAIChatModel, OpenAIResponsesModel, OpenAIResponsesModel)
+        ]
+    assert counted == [Usage(output=7), Usage(output=7), Usage()]
+
+
+async def test_usage_inside_the_choice_is_read(http, listener):
+    choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 4, "completion_tokens": 2}
+    end = chunk(choices=[{**choice, "usage": usage}], usage=None)
+    async with FakeOpenAI([stream(chunk({"content": "x"}), end)]) as fake:
+        done = await gpt(OpenAIChatModel, fake, http).complete(ask(), listener)
+    assert done.usage == Usage(input=4, output=2)
 
 
 CUT_OFF = {

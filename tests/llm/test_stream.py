@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 import httpx2
@@ -160,6 +160,11 @@ async def test_the_listener_s_time_gives_the_model_none():
     assert (ended, round(took)) == ("timeout", 1 + 1000 + 60)
     ended, took = await lasted(Script([text(1)] * 10_000), listener=Heard(time=9))
     assert (ended, round(took)) == ("timeout", 600 + 599 * 9)
+
+
+async def test_a_flood_of_deltas_cannot_stretch_the_total():
+    ended, took = await lasted(Script([text(0.05)] * 100_000), listener=Heard(time=0.09))
+    assert (ended, round(took)) == ("timeout", 600)
 
 
 def oracle(said: list[Said], limits: StreamTimeouts) -> tuple[str, float]:
@@ -335,3 +340,13 @@ def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
     assert metered[-1].output >= length / 3
     assert metered[-1].output <= max(9, length / 3 + 1)
     assert ProviderError().usage is None
+
+
+async def test_the_time_that_it_takes_to_get_ready_is_not_the_model_s_silence():
+    async def prepare():
+        await anyio.sleep(1000)
+
+    ready = replace(call(Script([text(1)])), prepare=prepare)
+    listener = Heard()
+    await ready.answer(listener)
+    assert listener.events == [TextDelta("x")]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.llm import anthropic, openai_chat, openai_responses
-from bot.llm.wire import EMPTY, fit, scrub, tool_call
+from bot.llm.wire import EMPTY, fit, scrub, tokens, tool_call
 from threads.model import Message, Text, Thinking, ToolCall, ToolResult
 
 ME = "p/me"
@@ -129,6 +129,36 @@ def test_arguments_are_an_object_or_marked(value):
 @given(st.dictionaries(st.text(), st.integers() | st.text()))
 def test_arguments_survive_the_wire(arguments):
     assert tool_call("c", "t", json.dumps(arguments)) == ToolCall("c", "t", arguments)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        -1,
+        -0.5,
+        1.5,
+        10**9 + 1,
+        10**40,
+        1e40,
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        "7",
+        [7],
+        {},
+    ],
+    ids=str,
+)
+def test_what_is_no_whole_number_within_reason_is_no_count(value):
+    assert tokens(value) is None
+
+
+@pytest.mark.parametrize(("value", "count"), [(0, 0), (7, 7), (10.0, 10), (10**9, 10**9)])
+def test_a_whole_number_is_a_count(value, count):
+    assert tokens(value) == count
+    assert type(tokens(value)) is int
 
 
 def test_a_turn_without_words_still_has_its_place():
