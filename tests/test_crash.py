@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.crash.judge import CUT_AT_NEWLINE
 from tests.crash.platform import Habits, Platform
 from tests.crash.run import Report, Rounds, child, crash_run, judge
 
@@ -210,10 +211,10 @@ async def test_the_judge_reports_a_flipped_byte(good, tmp_path):
     await assert_reported(folder, "damage")
 
 
-async def test_the_judge_reports_a_good_line_that_was_put_aside(good, tmp_path):
+async def test_the_judge_reports_good_lines_that_were_put_aside(good, tmp_path):
     folder = copy_of(good, tmp_path)
-    line = (folder / JOURNAL).read_bytes().split(b"\n")[0]
-    (folder / "data/journal.jsonl.broken").write_bytes(line + b"\n")
+    lines = (folder / JOURNAL).read_bytes().split(b"\n")[: CUT_AT_NEWLINE + 1]
+    (folder / "data/journal.jsonl.broken").write_bytes(b"\n".join(lines) + b"\n")
     await assert_reported(folder, "sidecar")
 
 
