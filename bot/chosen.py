@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from functools import cache
 from pathlib import Path
 
 import anyio
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
 from threads.errors import StoreUnavailable
@@ -31,7 +30,7 @@ class ChosenModels:
         """Read the file; one that cannot be understood is put aside, and every thread has the usual model."""
         data = read_or_empty(self._disk, self._path)
         try:
-            self._models = _form().validate_json(data).models if data else {}
+            self._models = _File.model_validate_json(data).models if data else {}
         except ValidationError as error:
             log.warning("models.json is damaged and was put aside: %s", error)
             set_aside(self._disk, self._path, data)
@@ -52,9 +51,4 @@ class ChosenModels:
             self._models = models
 
     def _write(self, models: dict[str, str]) -> None:
-        replace_file(self._disk, self._path, _form().dump_json(_File(models=models)))
-
-
-@cache
-def _form() -> TypeAdapter[_File]:
-    return TypeAdapter(_File)
+        replace_file(self._disk, self._path, _File(models=models).model_dump_json().encode())

@@ -132,8 +132,7 @@ class ActorTurn:
             else:
                 self.saved = True
                 return
-        if wording.NOT_SAVED not in self.notes:
-            self.notes.append(wording.NOT_SAVED)
+        self.note(wording.NOT_SAVED)
 
     async def steer(self, render: Callable[[Incoming], Message]) -> None:
         if self._shared.limits.busy == "steer":

@@ -189,7 +189,8 @@ class Failover:
         )
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:
-            raise AllProvidersFailed(chain[-1][1], chain) if chain else [*self._why.values()][-1][1]
+            cause = [*self._why.values()][-1][1]
+            raise (AllProvidersFailed(chain[-1][1], chain) if chain else cause) from cause
         self._agreed.add(self.name)
 
     @property
