@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from bot.asking import Asking
 from bot.errors import OutputInvalid, StepLimit
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
+from bot.llm.sight import Sighted
 from bot.prompt.compaction import Compaction, Spill
-from bot.prompt.system import user_message
+from bot.prompt.heard import heard
 from bot.tools.base import Place, Toolbox
 from threads import wording
 from threads.model import Message, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
@@ -71,9 +73,9 @@ class Agent:
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
-        model = await self.models.for_turn(turn)
+        model = Sighted(await self.models.for_turn(turn), turn)
         if turn.incoming.control:
-            done = await self._asking(turn, model, keep_recent_tokens=0).compact()
+            done = await self._asking(turn, model, keep=0).compact()
             return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
         answer = await self._answer(turn, model)
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
@@ -81,24 +83,23 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(user_message(turn.incoming))
+            turn.add(await heard(turn, turn.incoming))
         elif turn.messages[mine[-1]].role == "assistant":
             given = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
         parts = _said(turn, _continued(turn.messages[mine[0] :]), model.name) if mine else []
         if (last := turn.messages[-1]).role == "assistant" and not last.calls:
             turn.add(AGAIN)
-        keep = self.room.keep_recent_tokens
-        done = _Progress(self._asking(turn, model, keep_recent_tokens=keep), parts=parts)
+        done = _Progress(self._asking(turn, model, self.room.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
             answer = await self._step(turn, await done.asking.ask(), done)
             if answer is not None:
                 return answer
         return await self._finish(turn, done, StepLimit(f"no answer after {self.max_steps} steps"))
 
-    def _asking(self, turn: Turn, model: TurnModel, *, keep_recent_tokens: int) -> Asking:
+    def _asking(self, turn: Turn, model: TurnModel, keep: int) -> Asking:
         thread = turn.incoming.thread
-        compaction = Compaction(keep_recent_tokens, self.spill(thread), enabled=self.room.enabled)
+        compaction = Compaction(keep, self.spill(thread), enabled=self.room.enabled)
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
@@ -112,7 +113,7 @@ class Agent:
             await turn.checkpoint()
             turn.add(Message("user", tuple(await self._use_tools(turn, message.calls, done))))
             await turn.checkpoint()
-            await turn.steer(user_message)
+            await turn.steer(partial(heard, turn))
             return None
         if completion.stop == "pause":
             turn.add(message)
@@ -140,17 +141,11 @@ class Agent:
         return await _whole(turn, completion.message, done)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
-        results: dict[int, ToolResult] = {}
-        fresh: list[int] = []
-        for index, call in enumerate(calls):
-            if refusal := done.loops.refusal(call):
-                results[index] = refusal
-            else:
-                fresh.append(index)
-        place = Place(self.workspace(turn.incoming.thread))
-        ran = await self.tools.run([calls[index] for index in fresh], place, turn.tell)
-        results.update(zip(fresh, ran, strict=True))
-        return [results[index] for index in range(len(calls))]
+        refusals = [done.loops.refusal(call) for call in calls]
+        fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
+        place = Place(self.workspace(turn.incoming.thread), turn.attach)
+        results = iter(await self.tools.run(fresh, place, turn.tell))
+        return [refusal or next(results) for refusal in refusals]
 
 
 async def _whole(turn: Turn, message: Message, done: _Progress) -> str:

@@ -16,10 +16,12 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from bot.accounts import Accounts
+from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
+from bot.audit import Audit
 from bot.chosen import ChosenModels
 from bot.commands import Brain, Controls
-from bot.errors import report
+from bot.errors import ConfigInvalid, report
 from bot.escalation import Escalation
 from bot.guards.access import allowed
 from bot.ledger import Ledger
@@ -31,19 +33,23 @@ from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.system import system_prompt
 from bot.settings_model import Settings
+from bot.tools.attach import Attach
 from bot.tools.base import Tool, Toolbox
 from bot.tools.files import ListFiles, ReadFile
-from threads.context import ContextFile
+from threads.attachments import Shelf
+from threads.beside import Beside
+from threads.context import ContextFile, begun
 from threads.delivery import Delivery
 from threads.disk import Disk, Offload, PosixDisk, replace_file
-from threads.errors import StoreUnavailable, TransportRejected
+from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
 from threads.log import Log
-from threads.model import Incoming, Limits, Outgoing, ThreadId
+from threads.model import Feedback, Limits, Outgoing, Sink, ThreadId
 from threads.records import Owed
 from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
+from threads.wording import first_cause
 from threads.workspace import sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
@@ -74,7 +80,8 @@ async def open_core(
     disk: Disk,
     offload: Offload,
     now: Callable[[], datetime],
-    allowed: Callable[[Incoming], bool] = lambda _: True,
+    allowed: Allowed = lambda _: True,
+    on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     max_age_s: float = 600,
     resume: bool = True,
 ) -> Core:
@@ -104,12 +111,25 @@ async def open_core(
         limits=limits,
         run=answers.run,
         context=lambda thread: ContextFile(disk, folder(thread), offload),
+        beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder),
         on_error=partial(_record, now),
     )
     registry = Registry(tasks, shared)
-    controls = Controls(registry, shared.questions, brain)
+
+    async def joined(thread: ThreadId) -> bool:
+        try:
+            return registry.serves(thread) or await offload(begun, disk, folder(thread))
+        except OSError as error:
+            raise StoreUnavailable(f"context: {error}") from error
+
     orchestrator = Orchestrator(
-        tasks, journal=journal, registry=registry, delivery=delivery, allowed=allowed, controls=controls
+        tasks,
+        journal=journal,
+        registry=registry,
+        delivery=delivery,
+        admission=Admission(allowed, joined, now),
+        controls=Controls(registry, shared.questions, brain, partial(_troubles, transports)),
+        on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
@@ -123,7 +143,7 @@ async def serve(
 ) -> None:
     """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
     data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
-    toolbox = toolbox_of(settings, offload)
+    toolbox = toolbox_of(settings, offload, attach=any(t.capabilities.files for t in transports))
     catalog = catalog_of(settings)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
@@ -177,14 +197,36 @@ async def serve(
                     max_age_s=settings.recovery.max_age_s,
                     resume=settings.recovery.resume,
                 )
+                ended: list[str] = []
                 async with anyio.create_task_group() as edges:
                     for transport in transports:
-                        edges.start_soon(transport.serve, core.orchestrator.receive)
+                        edges.start_soon(_serve_edge, transport, core.orchestrator.receive, ended)
                 tasks.cancel_scope.cancel()
+    if ended:
+        raise ConfigInvalid("\n".join(ended))
 
 
-def toolbox_of(settings: Settings, offload: Offload) -> Toolbox:
-    tools: list[Tool] = [ReadFile(offload), ListFiles(offload)] if "files" in settings.tools.enabled else []
+async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> None:
+    """Serve one transport; a fault that only a person can mend stops it, and no other."""
+    try:
+        await transport.serve(sink)
+    except* TransportFatal as faults:
+        fault = f"{transport.name}: {first_cause(faults)}"
+        log.exception("transport stopped: %s", fault)
+        ended.append(fault)
+
+
+def _troubles(transports: Sequence[Transport]) -> str:
+    """Return a sentence on the transports that are not connected, or nothing."""
+    down = [f"{transport.name} is {transport.state}" for transport in transports]
+    return ", ".join(clause for clause in down if not clause.endswith("is connected"))
+
+
+def toolbox_of(settings: Settings, offload: Offload, *, attach: bool) -> Toolbox:
+    """Return the tools that the settings enable; *attach* is whether a transport takes files."""
+    tools: list[Tool] = []
+    if "files" in settings.tools.enabled:
+        tools += [ReadFile(offload), ListFiles(offload), *([Attach(offload)] if attach else [])]
     timeouts_s = {name: ms / 1000 for name, ms in settings.tools.per_tool.items()}
     return Toolbox(tools, timeout_s=timeouts_s, default_timeout_s=settings.tools.default_timeout_ms / 1000)
 
@@ -221,6 +263,7 @@ def limits_of(settings: Settings) -> Limits:
         running_turns_per_user=given.max_running_turns_per_user,
         turn_timeout_s=given.turn_timeout_s,
         idle_timeout_s=given.idle_timeout_s,
+        attachment_bytes=given.attachment_mb * 1_000_000,
         busy=settings.busy,
     )
 

@@ -63,11 +63,12 @@ class Brain(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on."""
+    """What commands act on. ``troubles`` names the transports that are not connected, if any."""
 
     registry: Registry
     questions: Questions
     brain: Brain
+    troubles: Callable[[], str] = str
 
 
 def parse(text: str) -> Command | None:
@@ -98,7 +99,8 @@ async def _stop(_: Command, owed: Owed, controls: Controls) -> str:
 async def _status(_: Command, owed: Owed, controls: Controls) -> str:
     running, waiting = controls.registry.status(owed.incoming.thread)
     doing = "Working on a message" if running else "Idle"
-    return f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
+    told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
+    return f"{told} Trouble: {down}." if (down := controls.troubles()) else told
 
 
 async def _new(_: Command, owed: Owed, controls: Controls) -> str:

@@ -7,25 +7,38 @@ exception in here is a bug that ends the process: the journal knows what is owed
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
 from anyio.abc import TaskGroup
 
+from bot.admission import Admission
 from bot.commands import Command, Controls, obey, parse
 from threads import wording
 from threads.delivery import Delivery, Ending, patiently
 from threads.errors import MailboxFull
 from threads.journal import Journal
 from threads.lines import scrub
-from threads.model import Deleted, Edited, Inbound, Incoming, ThreadId
+from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
 from threads.records import Owed
 from threads.recovery import plan
 from threads.registry import Registry
 
 log = logging.getLogger(__name__)
+
+
+Shared = Callable[[int], Ending]
+"""Makes the ending that so many messages of a thread share."""
+
+
+def _full(count: int) -> Ending:
+    return Ending("refused", wording.refused(count), "notice")
+
+
+def _too_old(count: int) -> Ending:
+    return Ending("failed", wording.stale(count), "notice")
 
 
 class Orchestrator:
@@ -36,30 +49,37 @@ class Orchestrator:
         journal: Journal,
         registry: Registry,
         delivery: Delivery,
-        allowed: Callable[[Incoming], bool],
+        admission: Admission,
         controls: Controls,
+        on_feedback: Callable[[Feedback], Awaitable[None]],
     ) -> None:
         self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
-        self._allowed, self._controls = allowed, controls
-        self._refusing: dict[ThreadId, list[Owed]] = {}
+        self._admission, self._controls, self._on_feedback = admission, controls, on_feedback
+        self._sharing: dict[tuple[ThreadId, Shared], list[Owed]] = {}
 
     async def receive(self, event: Inbound) -> None:
         """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
         match event:
             case Incoming():
-                await self._journal.receive(replace(event, text=scrub(event.text)))
+                if await self._admission.admits(event):
+                    await self._journal.receive(replace(event, text=scrub(event.text)))
             case Edited():
                 await self._journal.amend(replace(event, text=scrub(event.text)))
             case Deleted():
                 await self._registry.withdraw(event)
+            case Feedback():
+                if self._admission.allowed(event):
+                    await self._on_feedback(event)
             case _:
                 assert_never(event)
 
     def route(self, owed: Owed, *, recovered: bool = False) -> None:
         """Send a durable message where it belongs; never waits."""
         incoming = owed.incoming
-        if not self._allowed(incoming):
-            self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "notice"))
+        if not self._admission.allowed(incoming):
+            self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
+        elif incoming.stale:
+            self._share(owed, _too_old)
         elif (command := parse(incoming.text)) and not command.is_turn:
             self._tasks.start_soon(self._obey, command, owed)
         elif command and command.name == "retry" and not self._take_up(owed, command.words):
@@ -70,7 +90,7 @@ class Orchestrator:
             try:
                 self._registry.tell(owed, recovered=recovered)
             except MailboxFull:
-                self._refuse(owed)
+                self._share(owed, _full)
 
     def recover(self, now: datetime, *, max_age_s: float, resume: bool) -> None:
         """Take up what the last process left; call before any transport serves."""
@@ -78,7 +98,7 @@ class Orchestrator:
         for owed in found.serve:
             self.route(owed, recovered=True)
         for stale in found.stale.values():
-            self._end_together(stale, Ending("failed", wording.stale(len(stale)), "notice"))
+            self._end_together(stale, _too_old(len(stale)))
         for owed in found.damaged:
             self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
         if found.serve or found.stale:
@@ -104,26 +124,25 @@ class Orchestrator:
                 continue
             again = parse(received.text)
             if again is None or again.name != "retry":
-                owed.incoming = replace(owed.incoming, text=received.text)
+                owed.incoming = replace(owed.incoming, text=received.text, files=received.files)
                 return True
             message_id = again.words
         return False
 
-    def _refuse(self, owed: Owed) -> None:
-        """Refuse a message; those that come while a refusal is being posted share the next one."""
-        thread = owed.incoming.thread
-        if thread in self._refusing:
-            self._refusing[thread].append(owed)
+    def _share(self, owed: Owed, ending: Shared) -> None:
+        """End a message unserved; those that come while such a note is being posted share the next one."""
+        note = owed.incoming.thread, ending
+        if note in self._sharing:
+            self._sharing[note].append(owed)
         else:
-            self._refusing[thread] = [owed]
-            self._tasks.start_soon(self._refuse_all, thread)
+            self._sharing[note] = [owed]
+            self._tasks.start_soon(self._end_all, note)
 
-    async def _refuse_all(self, thread: ThreadId) -> None:
-        while refused := self._refusing[thread]:
-            self._refusing[thread] = []
-            ending = Ending("refused", wording.refused(len(refused)), "notice")
-            await self._delivery.insist(refused[-1], ending, refused[:-1])
-        del self._refusing[thread]
+    async def _end_all(self, note: tuple[ThreadId, Shared]) -> None:
+        while owed := self._sharing[note]:
+            self._sharing[note] = []
+            await self._delivery.insist(owed[-1], note[1](len(owed)), owed[:-1])
+        del self._sharing[note]
 
     def _end_together(self, owed: list[Owed], ending: Ending) -> None:
         """End several messages of a thread with one post, which answers the last of them."""

@@ -19,6 +19,7 @@ WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
 PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
+SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
@@ -191,6 +192,9 @@ class Limits(Section):
     turn_timeout_s: Seconds = Field(default=900, description="Longest turn, seconds.")
     max_steps: Count = Field(default=50, description="Model calls in one turn.")
     idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")
+    attachment_mb: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=20, description="Largest file that is taken with a message, MB."
+    )
 
 
 class Recovery(Section):
@@ -256,10 +260,32 @@ class Degradation(Section):
     reduce_parallelism_on_rate_limit: bool = Field(default=True, description="Ask less at once when limited.")
 
 
+class Prompt(Section):
+    """One of the prompts that Slack offers in a new conversation."""
+
+    title: Annotated[Name, Field(max_length=75)] = Field(description="What is shown.")
+    message: Name = Field(description="What pressing it says.")
+
+
 class Slack(Section):
     bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
     app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
     api_base_url: Url | None = Field(default=None, description="Ends in /api/; null is Slack's own.")
+    command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
+        default="/threadfast", description="The slash command; the manifest declares it. Null is none."
+    )
+    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
+        default=(
+            Prompt(title="What can you do?", message="What can you do for me here?"),
+            Prompt(title="Summarise a text", message="Summarise the text that I send next."),
+        ),
+        description="Offered in a new conversation, at most four.",
+    )
+    feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
+    stream_in_channels: bool = Field(
+        default=False, description="Stream natively there too; only the asker sees it live."
+    )
+    bots: Names = Field(default=(), description="Ids of other bots that are heard.")
 
 
 class Discord(Section):

@@ -11,7 +11,7 @@ import pytest
 from bot.agent import CONTINUATIONS, EMPTY_TRIES, FINISH, Agent
 from bot.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.llm.model import Completion, Usage
-from bot.tools.base import Toolbox
+from bot.tools.base import Toolbox, nowhere
 from bot.tools.files import ListFiles, ReadFile
 from tests.one_model import unspilled
 from tests.world import Scripted, calls, inline, message, says
@@ -45,7 +45,12 @@ class FakeTurn:
 
     async def steer(self, render):
         joining, self._joining = self._joining, []
-        self.add(*map(render, joining))
+        self.add(*[await render(incoming) for incoming in joining])
+
+    async def earlier(self):
+        return []
+
+    attach = staticmethod(nowhere)
 
     def note(self, text):
         self.did.append(f"note {text}")

@@ -178,6 +178,19 @@ async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_a
         await bot.orchestrator.receive(message())
         before = await asked(platform)
     async with running(tmp_path, platform, model) as bot:
+        await platform.until(lambda: sum(isinstance(event, Waiting) for _, event in platform.events) == 2)
+        await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
+        await platform.settled("m1")
+    assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
+    assert sum(bool(post.choices) for post in platform.posts) == 1
+
+
+async def test_a_question_that_cannot_be_found_after_a_restart_is_posted_again_under_its_old_name(tmp_path):
+    platform, model = Platform(find=False), Asks()
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message())
+        before = await asked(platform)
+    async with running(tmp_path, platform, model) as bot:
         assert await asked(platform, 2) == before
         await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
         await platform.settled("m1")

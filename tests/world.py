@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,7 +16,7 @@ import anyio.lowlevel
 from bot.agent import Agent
 from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
-from bot.tools.base import Toolbox
+from bot.tools.base import Tool, Toolbox
 from bot.tools.files import ListFiles, ReadFile
 from tests.one_model import OneModel
 from threads.disk import Disk, File, PosixDisk
@@ -119,6 +119,7 @@ class Platform:
     """A chat platform that outlives the bot: it keeps every post, and can refuse, lose or delay some."""
 
     name = "fake"
+    state = "connected"
 
     def __init__(self, *, find: bool = True) -> None:
         self.capabilities = Capabilities(find=find)
@@ -142,6 +143,9 @@ class Platform:
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         return next((f"p{n}" for n, post in enumerate(self.posts, 1) if post.key == key), None)
+
+    async def reconnected(self) -> None:
+        """Return at once."""
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self.events.append((message_id, event))
@@ -193,10 +197,11 @@ async def running(
     limits: Limits = Limits(),
     disk: Disk | None = None,
     clock: Clock | None = None,
+    tools: Sequence[Tool] = (),
     **settings: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
-    toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
+    toolbox = Toolbox([ReadFile(inline), ListFiles(inline), *tools], timeout_s={}, default_timeout_s=5)
     async with anyio.create_task_group() as tasks:
         core = await open_core(
             tasks,

@@ -107,7 +107,7 @@ class Actor:
 
     async def _take_turn(self, owed: Owed, attempt: int, reference: str, notes: list[str]) -> Ending:
         shared = self._shared
-        shared.delivery.show(owed, TurnStarted())
+        shared.delivery.show(owed, TurnStarted(owed.incoming.text, owed.incoming.author.id))
         messages = [] if self._messages is None else self._messages
         turn = ActorTurn(owed, messages, self._context, self.mailbox, shared)
         turn.saved, turn.notes = self._saved, notes

@@ -123,9 +123,11 @@ class Delivery:
         outlet = self._outlet(thread.transport)
         if not outlet.asks:
             return False
-        question = Outgoing(thread, key, scrub(text), "notice", reply_to=owed.incoming.id, choices=choices)
+        ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id}
+        question = Outgoing(thread, key, scrub(text), "notice", choices=choices, **ids)
         try:
-            await outlet.post(question)
+            if not (owed.recovered and outlet.finds and await outlet.find(thread, key)):
+                await outlet.post(question)
         except PostFailed as error:
             log.warning("question dropped: %s", error, extra={"thread_id": str(thread), "code": error.code})
             return False
@@ -167,7 +169,8 @@ class Delivery:
         incoming = owed.incoming
         text = f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = wording.choices(intent.code, incoming.id)
-        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices)
+        to = incoming.author.id
+        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices, to)
         return await self._outlet(incoming.thread.transport).post(outgoing)
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:

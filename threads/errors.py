@@ -99,3 +99,15 @@ class TransportRejected(PostFailed):
     """The platform refuses this post for good (no permission, channel gone)."""
 
     code = "transport_rejected"
+
+
+class TransportFatal(BotError):
+    """A transport cannot work until a person acts (a rejected token, a missing right): it stops and says so."""
+
+    code = "config_invalid"
+
+
+class FileUnavailable(BotError):
+    """A file that came with a message cannot be had; ``friendly`` says why."""
+
+    code = "tool_failed"

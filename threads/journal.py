@@ -17,7 +17,7 @@ from .disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, w
 from .errors import StoreUnavailable
 from .group import Batch, GroupWriter
 from .lines import encode, read_line, scan
-from .model import Edited, Incoming, ThreadId, message_key
+from .model import Edited, Incoming, message_key
 from .records import Ledger, Owed, Received, Record, record_adapter
 
 log = logging.getLogger(__name__)
@@ -76,10 +76,11 @@ class Journal:
         A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
         would promise what a crash can still take back.
         """
-        if await self.knows(incoming.key):
-            return False
-        self._receiving[incoming.key] = self._group.filling
-        await self.append(_received(incoming))
+        for key in incoming.keys:
+            if await self.knows(key):
+                return False
+        self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
+        await self.append(Received.of(incoming))
         return True
 
     async def amend(self, edited: Edited) -> bool:
@@ -89,7 +90,7 @@ class Journal:
         owed = self.ledger.owed.get(key)
         if owed is None or owed.started is not None:
             return False
-        await self.append(_received(replace(owed.incoming, text=edited.text)))
+        await self.append(Received.of(replace(owed.incoming, text=edited.text)))
         return True
 
     async def append(self, *records: Record) -> None:
@@ -114,10 +115,8 @@ class Journal:
                 self._take_in(record)
         finally:
             for _, record in batch:
-                if isinstance(record, Received):
-                    self._receiving.pop(
-                        message_key(ThreadId.parse(record.thread_id), record.message_id), None
-                    )
+                for key in record.incoming.keys if isinstance(record, Received) else ():
+                    self._receiving.pop(key, None)
 
     async def _durable(self, batch: Batch[tuple[bytes, Record]]) -> None:
         await batch.done.wait()
@@ -160,13 +159,3 @@ class Journal:
         file, self._file = self._file, None
         if file is not None:
             file.close()
-
-
-def _received(incoming: Incoming) -> Received:
-    return Received(
-        thread_id=str(incoming.thread),
-        message_id=incoming.id,
-        author=incoming.author,
-        text=incoming.text,
-        sent_at=incoming.sent_at,
-    )

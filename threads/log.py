@@ -141,7 +141,8 @@ def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
     if intent is None:
         return [asked, ended]
     posted = owed.platform_id
-    said = Entry(at=at, kind=intent.post, message_id=message_id, text=intent.text, platform_id=posted)
+    kind = "notice" if intent.post == "refusal" else intent.post
+    said = Entry(at=at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
     return [asked, said, ended]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, JsonValue
@@ -45,10 +46,46 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that came with a message; ``size`` is in bytes as the platform says, 0 if it does not.
+
+    ``url`` is where the platform keeps it: only its transport reads from there, and nobody else is shown it.
+    """
+
+    id: str
+    name: str
+    media_type: str = ""
+    size: int = 0
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that came with a message, as it lies at ``path`` in the thread's workspace; ``size`` is in bytes.
+
+    One that could not be had has a ``problem``, a sentence for people, and no path. A ``picture`` is one that models
+    can be shown. ``media_type`` is what a picture's own bytes say, else what the platform says.
+    """
+
+    name: str
+    path: str = ""
+    media_type: str = ""
+    size: int = 0
+    problem: str = ""
+    picture: bool = False
+
+
+Via = Literal["direct", "mention", "overheard"]
+"""How a message reached the bot: written to it alone, naming it, or said beside it in a thread it may have joined."""
+
+
+@dataclass(frozen=True, slots=True)
 class Incoming:
     """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601.
 
     A ``control`` is a command that takes a turn of its own: it joins no other turn, and no model reads it.
+    ``alias`` is a second id under which the same message may come again. A ``stale`` one was missed while the bot was
+    down and is too old to be answered now.
     """
 
     id: str
@@ -57,10 +94,19 @@ class Incoming:
     text: str
     sent_at: str = ""
     control: bool = False
+    via: Via = "direct"
+    files: tuple[Attachment, ...] = ()
+    alias: str = ""
+    stale: bool = False
 
     @property
     def key(self) -> str:
         return message_key(self.thread, self.id)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All that the message may be known by, its key first."""
+        return (self.key, message_key(self.thread, self.alias)) if self.alias else (self.key,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +126,35 @@ class Deleted:
     thread: ThreadId
 
 
-Inbound = Incoming | Edited | Deleted
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a person thinks of an answer: ``post_id`` is the platform's id of the post they judged."""
+
+    id: str
+    thread: ThreadId
+    author: Author
+    post_id: str
+    verdict: Literal["up", "down"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own."""
+
+    author: Author
+    text: str
+    ours: bool = False
+
+
+Inbound = Incoming | Edited | Deleted | Feedback
 Sink = Callable[[Inbound], Awaitable[None]]
 """Takes one event. When it returns, the event is on disk and may be acknowledged to the platform.
 
 Raises `threads.errors.StoreUnavailable` when it could not be made durable: do not acknowledge it then.
 """
 
-OutgoingKind = Literal["reply", "notice", "error"]
+OutgoingKind = Literal["reply", "notice", "error", "refusal"]
+"""A refusal is for the person it answers alone, where the platform can show it so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +167,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One post. ``key`` is the same however often it is tried; ``reply_to`` is the message it answers.
+    """One post. ``key`` is the same however often it is tried.
 
-    A platform without buttons writes the ``choices`` out; either way a choice comes back as a message.
+    ``reply_to`` is the message it answers, ``to`` that message's author. A platform without buttons writes the
+    ``choices`` out; either way a choice comes back as a message.
     """
 
     thread: ThreadId
@@ -111,6 +179,7 @@ class Outgoing:
     kind: OutgoingKind = "reply"
     reply_to: str = ""
     choices: tuple[Choice, ...] = ()
+    to: str = ""
 
 
 Outcome = Literal[
@@ -158,7 +227,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture. ``file`` is its path in the thread's folder; ``data`` is read for a request and never stored."""
+    """A picture. ``file`` is its path in the thread's workspace; ``data`` is read for a request and never stored."""
 
     file: str
     media_type: str
@@ -199,8 +268,19 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """A message is on disk and waits for its turn: show a sign. ``text`` and ``author`` are the message's."""
+
+    text: str = ""
+    author: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A message was taken: show a sign."""
+    """A message's turn began: show a sign. ``text`` and ``author`` are the message's."""
+
+    text: str = ""
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +321,23 @@ class Resumed:
 class ToolStarted:
     name: str
     summary: str = ""
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
     name: str
     ok: bool
+    call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionClosed:
+    """The question that was posted under ``key`` is open no more: decided ``by`` a person, or by nobody in time."""
+
+    key: str
+    approved: bool
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +348,8 @@ class TurnSettled:
 
 
 TurnEvent = (
-    TurnStarted
+    Taken
+    | TurnStarted
     | TextDelta
     | ThinkingDelta
     | TextReset
@@ -265,6 +357,7 @@ TurnEvent = (
     | Resumed
     | ToolStarted
     | ToolFinished
+    | QuestionClosed
     | TurnSettled
 )
 OnEvent = Callable[[TurnEvent], Awaitable[None]]
@@ -340,7 +433,23 @@ class Turn(Protocol):
         """Make the conversation durable. A disk that refuses costs a wait and a note, never the turn."""
         ...
 
-    async def steer(self, render: Callable[[Incoming], Message]) -> None:
+    async def attachments(self, incoming: Incoming) -> Sequence[File]:
+        """Return the files of a message, on disk and whole; what is wrong with one is noted, and said in it."""
+        ...
+
+    async def earlier(self) -> Sequence[Spoken]:
+        """Return what was said in the thread before the bot was asked into it, oldest first; a failure is noted."""
+        ...
+
+    async def picture(self, image: Image) -> Image:
+        """Return the picture with its bytes; without them when it is not there any more as it was."""
+        ...
+
+    async def attach(self, call_id: str, file: Path, name: str) -> None:
+        """Post a file to the thread, for a tool's call. Raises `threads.errors.PostFailed`."""
+        ...
+
+    async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         """Let messages that arrived meanwhile join this turn, rendered; nothing in a thread that queues."""
         ...
 
@@ -355,7 +464,7 @@ Run = Callable[[Turn], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be held and how long it may take; counts, and seconds. Infinity is no limit."""
+    """How much may be held and how long it may take; counts, seconds and bytes. Infinity is no limit."""
 
     mailbox: int = 20
     running_turns: float = 256
@@ -363,4 +472,5 @@ class Limits:
     turn_timeout_s: float = 900
     idle_timeout_s: float = 600
     attempts: int = 3
+    attachment_bytes: int = 20_000_000
     busy: Literal["steer", "queue"] = "steer"

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field, TypeAdapter
 
 from .lines import SCHEMA_VERSION
-from .model import Author, Incoming, Outcome, OutgoingKind, ThreadId, message_key
+from .model import Attachment, Author, Incoming, Outcome, OutgoingKind, ThreadId, Via, message_key
 
 DEDUPE_WINDOW = timedelta(hours=1)
 """Redelivery after six minutes has been seen in the field; one hour is the floor."""
@@ -47,7 +47,39 @@ class Received(_Record):
     author: Author
     text: str
     sent_at: str = ""
+    via: Via = "direct"
+    files: tuple[Attachment, ...] = ()
+    alias: str = ""
+    stale: bool = False
     kind: Literal["received"] = "received"
+
+    @classmethod
+    def of(cls, incoming: Incoming) -> Received:
+        return cls(
+            thread_id=str(incoming.thread),
+            message_id=incoming.id,
+            author=incoming.author,
+            text=incoming.text,
+            sent_at=incoming.sent_at,
+            via=incoming.via,
+            files=incoming.files,
+            alias=incoming.alias,
+            stale=incoming.stale,
+        )
+
+    @property
+    def incoming(self) -> Incoming:
+        return Incoming(
+            self.message_id,
+            ThreadId.parse(self.thread_id),
+            self.author,
+            self.text,
+            self.sent_at,
+            via=self.via,
+            files=self.files,
+            alias=self.alias,
+            stale=self.stale,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,13 +161,7 @@ class Owed:
     def amend(self, received: Received) -> None:
         """Take the message as its person has put it now; its place in the order stays."""
         self.received = replace(received, seq=self.received.seq, at=self.received.at)
-        self.incoming = Incoming(
-            received.message_id,
-            ThreadId.parse(received.thread_id),
-            received.author,
-            received.text,
-            received.sent_at,
-        )
+        self.incoming = received.incoming
 
     def start(self, attempt: int, correlation_id: str) -> Started:
         r = self.received
@@ -162,16 +188,20 @@ class Owed:
 
 @dataclass(slots=True)
 class Ledger:
-    """All that the journal's records add up to; both maps are in the order of the file."""
+    """All that the journal's records add up to; ``owed`` and ``settled`` are in the order of the file.
+
+    ``aliases`` leads from a second id to the message's own.
+    """
 
     owed: dict[str, Owed] = field(default_factory=dict)
     settled: dict[str, Settled] = field(default_factory=dict)
     undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
     recent: deque[tuple[str, Owed]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    aliases: dict[str, str] = field(default_factory=dict)
     seq: int = 0
 
     def knows(self, key: str) -> bool:
-        return key in self.owed or key in self.settled
+        return key in self.owed or key in self.settled or key in self.aliases
 
     def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
@@ -179,6 +209,7 @@ class Ledger:
         owed = self.owed.get(key)
         match record:
             case Received():
+                self.aliases.update(dict.fromkeys(record.incoming.keys[1:], key))
                 if owed is None and key not in self.settled:
                     self.owed[key] = Owed(record)
                 elif owed is not None and owed.started is None:
@@ -225,6 +256,9 @@ class Ledger:
         surplus = max(0, len(self.settled) - DEDUPE_AT_LEAST)
         for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
             del self.settled[key]
+        self.aliases = {
+            alias: key for alias, key in self.aliases.items() if key in self.owed or key in self.settled
+        }
 
     def records(self) -> Iterator[Record]:
         """Return the fewest records that fold to this same ledger; the newest endings come with their story."""

@@ -33,7 +33,7 @@ def plan(ledger: Ledger, now: datetime, *, max_age_s: float, resume: bool) -> Pl
             found.serve.append(owed)
         elif owed.damaged:
             found.damaged.append(owed)
-        elif resume and owed.received.at >= oldest:
+        elif resume and owed.received.at >= oldest and not owed.received.stale:
             found.serve.append(owed)
         else:
             found.stale.setdefault(owed.incoming.thread, []).append(owed)

@@ -7,6 +7,7 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,7 +15,7 @@ from anyio.abc import TaskGroup
 from .actor import Actor
 from .delivery import patience
 from .errors import StoreUnavailable
-from .model import Deleted, ThreadId, Waiting, message_key
+from .model import Deleted, Taken, ThreadId, Waiting, message_key
 from .records import Owed
 from .turn import Shared
 from .wording import SAVING_FAILS
@@ -39,6 +40,7 @@ class Registry:
             actor = self._actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(owed, recovered=recovered)
+        self._shared.delivery.show(owed, Taken(owed.incoming.text, owed.incoming.author.id))
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
@@ -56,9 +58,17 @@ class Registry:
                 raise
 
     async def stop(self, by: Owed) -> tuple[int, int]:
-        """Stop the thread of *by*: return how many turns were running and how many messages waited."""
-        actor = self._actors.get(by.incoming.thread)
-        return await actor.stop(by) if actor is not None else (0, 0)
+        """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""
+        wanted, stopped = by.incoming.thread, (0, 0)
+        for thread, actor in list(self._actors.items()):
+            if thread == wanted or replace(thread, root="") == wanted:
+                running, waiting = await actor.stop(by)
+                stopped = (stopped[0] + running, stopped[1] + waiting)
+        return stopped
+
+    def serves(self, thread: ThreadId) -> bool:
+        """Return whether the thread has an actor in memory."""
+        return thread in self._actors
 
     async def forget(self, thread: ThreadId) -> bool:
         """Put the thread's conversation aside; False when a turn is running or messages wait."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import anyio
 
 from . import wording
+from .beside import Beside
 from .context import ContextStore
 from .delivery import Delivery, patiently
 from .errors import StoreUnavailable
@@ -19,12 +21,16 @@ from .mailbox import Mailbox
 from .model import (
     Answer,
     Choice,
+    File,
+    Image,
     Incoming,
     Limits,
     Message,
     Question,
+    QuestionClosed,
     Resumed,
     Run,
+    Spoken,
     Text,
     TextDelta,
     TextReset,
@@ -55,6 +61,7 @@ class Shared:
     limits: Limits
     run: Run
     context: Callable[[ThreadId], ContextStore]
+    beside: Beside
     on_error: Callable[[Exception, Owed, str], None]
     questions: Questions = field(default_factory=Questions)
 
@@ -101,9 +108,8 @@ class ActorTurn:
     async def ask(self, question: Question) -> Answer | None:
         self._asked += 1
         asked = f"{self.incoming.key} {question.text} {question.options}"
-        question_id = (
-            f"q{correlation_id(asked, self._asked)[:4]}"  # the same after a restart, if all is the same
-        )
+        # The same after a restart, if all is the same.
+        question_id = f"q{correlation_id(asked, self._asked)[:4]}"
         choices = tuple(
             Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
             for o in question.options
@@ -117,6 +123,10 @@ class ActorTurn:
                 answer = await open_question.wait()
             finally:
                 self.clock.deadline = anyio.current_time() + left
+        key = f"{self.incoming.key}?{question_id}"
+        await self.tell(
+            QuestionClosed(key, answer is not None and answer.approved, answer.by if answer else "")
+        )
         await self.tell(Resumed())
         return answer
 
@@ -134,7 +144,24 @@ class ActorTurn:
                 return
         self.note(wording.NOT_SAVED)
 
-    async def steer(self, render: Callable[[Incoming], Message]) -> None:
+    async def attachments(self, incoming: Incoming) -> Sequence[File]:
+        files = await self._shared.beside.files(incoming)
+        for file in files:
+            if file.problem:
+                self.note(wording.unread(file.name, file.problem))
+        return files
+
+    async def earlier(self) -> Sequence[Spoken]:
+        return await self._shared.beside.earlier(self.incoming, self.note)
+
+    async def picture(self, image: Image) -> Image:
+        return await self._shared.beside.picture(self.incoming.thread, image)
+
+    async def attach(self, call_id: str, file: Path, name: str) -> None:
+        source = self._shared.beside.source(self.incoming.thread.transport)
+        await source.attach(self.incoming.thread, f"{self.incoming.key}+{call_id}", file, name)
+
+    async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         if self._shared.limits.busy == "steer":
             await self._merge(lambda owed: not owed.incoming.control, render)
 
@@ -178,7 +205,7 @@ class ActorTurn:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
     async def _merge(
-        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Message] | None = None
+        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Awaitable[Message]] | None = None
     ) -> None:
         """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
         done = self._sources("assistant")
@@ -187,7 +214,7 @@ class ActorTurn:
         sources = self._sources("user")
         try:
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
-                self.add(*map(render, new))
+                self.add(*[await render(incoming) for incoming in new])
                 await self.checkpoint()
             await patiently(lambda: self._settle_merged(joined))
         except BaseException:

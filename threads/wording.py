@@ -153,6 +153,41 @@ NOTHING_TO_STOP = "There is nothing to stop here."
 SAVING_FAILS = "my disk refuses to save"
 
 
+NO_FILE = "I could not get it from where it is kept."
+FILE_LATE = "it took too long to arrive."
+DISK_FULL = "my disk is full."
+DISK_REFUSES = "my disk refuses to save it."
+NOT_HEARD = "(I could not read what was said in this thread before.)"
+
+
+def unread(name: str, why: str) -> str:
+    """Say that a file that came with a message was not read; *why* is a sentence."""
+    return f"I could not read {name}: {why}"
+
+
+def file_too_large(limit: int) -> str:
+    """Say that a file has more than *limit* bytes."""
+    return f"it is larger than {limit // 1_000_000} MB."
+
+
+def too_many_files(most: int) -> str:
+    return f"I read at most {most} files of one message."
+
+
+def more_files(count: int) -> str:
+    return f"{count} more files" if count > 1 else "1 more file"
+
+
+def not_seen(model: str) -> str:
+    """Say that a model answered without the pictures of the message."""
+    return f"({model} cannot see pictures, so I went by the words alone.)"
+
+
+def picture_refused(model: str) -> str:
+    """Say that a model answered, but would not take the pictures."""
+    return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
+
+
 def dead_letter(attempts: int, correlation_id: str) -> str:
     return (
         f"I started on this message {attempts} times and was interrupted each time, so I put it aside. "

@@ -5,10 +5,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from string import ascii_letters, digits
+from urllib.parse import unquote
 
 from .errors import BotError
 from .model import ThreadId
@@ -26,10 +28,10 @@ class FolderTaken(BotError):
 def thread_folder(data: Path, thread: ThreadId) -> Path:
     """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
     parts = (thread.workspace, thread.channel, thread.root)
-    return data / "threads" / _plain(thread.transport) / "~".join(map(_plain, parts))
+    return data / "threads" / plain(thread.transport) / "~".join(map(plain, parts))
 
 
-def _plain(part: str) -> str:
+def plain(part: str) -> str:
     """Return a name that is safe in a path; different parts give different names."""
     safe = "".join(
         c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "replace")) for c in part
@@ -37,6 +39,20 @@ def _plain(part: str) -> str:
     if len(safe) > _LONGEST:
         return safe[: _LONGEST - 17] + "%" + hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16]
     return safe.replace(".", "%2E") if set(safe) <= {"."} else safe
+
+
+def recent_threads(data: Path, transport: str, within_s: float, most: int) -> list[ThreadId]:
+    """Return the transport's threads whose conversation changed in that time, newest first. Blocking."""
+    oldest, found = time.time() - within_s, list[tuple[float, ThreadId]]()
+    folder = data / "threads" / plain(transport)
+    for entry in os.scandir(folder) if folder.is_dir() else ():
+        parts = [unquote(part) for part in entry.name.split("~")]
+        thread = ThreadId(transport, *parts) if len(parts) == len(("workspace", "channel", "root")) else None
+        if thread and thread_folder(data, thread).name == entry.name:
+            with suppress(FileNotFoundError):
+                changed_at = (folder / entry.name / "context.jsonl").stat().st_mtime
+                found += [(changed_at, thread)] if changed_at >= oldest else []
+    return [thread for _, thread in sorted(found, key=lambda pair: pair[0], reverse=True)[:most]]
 
 
 @contextmanager

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
-from threads.model import Outgoing, Sink, ThreadId, TurnEvent
+from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent
+
+LinkState = Literal["starting", "connected", "reconnecting", "disconnected", "stopped"]
+"""How a link is: `disconnected` is after several failures in a row, and it keeps trying; `stopped` is for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +20,16 @@ class Capabilities:
 
     ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after the process that sent
     it died. ``asks``: someone is there who can answer a question. ``max_text``: how many characters a post may hold.
+    ``earlier``: a thread may be older than the bot's part in it, and what was said before can be read.
+    ``files``: it takes files from us.
     """
 
     find: bool = False
     lands_late: bool = True
     asks: bool = True
     max_text: int = 1_000_000
+    earlier: bool = False
+    files: bool = False
 
 
 class Transport(Protocol):
@@ -29,8 +39,18 @@ class Transport(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
+    @property
+    def state(self) -> LinkState: ...
+
     async def serve(self, sink: Sink) -> None:
-        """Hand every event to *sink* until cancelled or, for a console, until the input ends."""
+        """Hand every event to *sink* until cancelled or, for a console, until the input ends.
+
+        Reconnects by itself; raises `threads.errors.TransportFatal` when only a person can mend it.
+        """
+        ...
+
+    async def reconnected(self) -> None:
+        """Return when the platform can be reached, as far as is known; at once while connected."""
         ...
 
     async def post(self, outgoing: Outgoing) -> str:
@@ -49,4 +69,16 @@ class Transport(Protocol):
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show what goes on in the turn of this message. Never blocks, never raises, may drop."""
+        ...
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+        """Return the lines of the thread before that message, oldest first, not too many. Raises `PostFailed`."""
+        ...
+
+    def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open the content of a file that came with a message. Raises `threads.errors.FileUnavailable`."""
+        ...
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        """Post a file to the thread under this name; it is there only until this returns. Raises `PostFailed`."""
         ...

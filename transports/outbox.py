@@ -8,14 +8,16 @@ rejected, or out of tries  -> give up: a stale reply is worse than none, there i
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
 
-from threads.errors import PostFailed, TransportUnavailable
-from threads.model import Outgoing, ThreadId, TurnEvent
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 
 from .base import Transport
@@ -27,7 +29,12 @@ T = TypeVar("T")
 PAUSES_S = (1.0, 2.0, 4.0)
 """Waits before the retries of one post."""
 
-POST_WITHIN_S = 30.0
+POST_WITHIN_S = 600.0
+"""A last resort: a transport bounds its own calls, but an answer in many parts waits for its turn at each."""
+
+RECONNECT_WITHIN_S = 600.0
+"""A post that met a dead link waits this long for the link to come back before it is tried again."""
+
 LONGEST_RETRY_AFTER_S = 120.0
 
 
@@ -55,6 +62,18 @@ class Outbox:
     async def find(self, thread: ThreadId, key: str) -> str | None:
         return await self._bounded(self._transport.find(thread, key), thread)
 
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+        asked = self._transport.capabilities.earlier
+        return await self._bounded(self._transport.earlier(thread, before), thread) if asked else ()
+
+    def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.download(attachment)
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        if not self._transport.capabilities.files:
+            raise TransportRejected(f"{self._transport.name} takes no files")
+        await self._bounded(self._transport.attach(thread, key, file, name), thread)
+
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id; raises `PostFailed` when it is given up."""
         for pause in (*PAUSES_S, None):
@@ -65,6 +84,8 @@ class Outbox:
                 last = pause is None or _hopeless(error)
                 if not last:
                     await anyio.sleep(error.retry_after or pause or 0)
+                    with anyio.move_on_after(RECONNECT_WITHIN_S):
+                        await self._transport.reconnected()
                 if error.maybe_posted:
                     found, outgoing = await self._look(outgoing)
                     if found is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot.settings_model import Access
-from threads.model import Incoming, ThreadId
+from threads.model import Feedback, Incoming, ThreadId
 
 
-def allowed(access: Access, incoming: Incoming) -> bool:
-    """Return whether this message is served."""
-    return may_use(access, incoming.author.id, incoming.thread)
+def allowed(access: Access, event: Incoming | Feedback) -> bool:
+    """Return whether this is served: a message, a command, a pressed button, a judgement."""
+    return may_use(access, event.author.id, event.thread)
 
 
 def may_use(access: Access, user_id: str, thread: ThreadId) -> bool:

@@ -79,11 +79,16 @@ def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
                 yield replace(
                     block, name=_NO_NAME.sub("_", name)[:64] or "_", arguments=scrub_json(arguments)
                 )
-            case Image(file, media_type, data):
+            case Image(_, media_type, data):
                 seen = vision and data and media_type in PICTURES and message.role == "user"
-                yield block if seen else Text(scrub(f"(a picture that cannot be shown here: {file})"))
+                yield block if seen else unseen(block)
             case Thinking():
                 yield block
+
+
+def unseen(image: Image) -> Text:
+    """Return the words that stand in place of a picture that is not shown."""
+    return Text(scrub(f"(a picture that cannot be shown here: {image.file})"))
 
 
 def _may_be_sent(block: Block, model: str) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolTimeout
 from bot.llm.model import ToolSpec
+from threads.errors import TransportRejected
 from threads.lines import scrub
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 
@@ -29,11 +30,20 @@ MAX_RESULT = 50_000
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
 
 
+async def nowhere(_call_id: str, _file: Path, _name: str) -> None:
+    raise TransportRejected("there is no thread to post to")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call runs: the thread's own workspace folder, which may not exist yet."""
+    """Where a call runs: the thread's own workspace folder, which may not exist yet.
+
+    ``attach`` posts a file to the thread: the call's id, the file, its name. Raises `threads.errors.PostFailed`.
+    """
 
     workspace: Path
+    attach: Callable[[str, Path, str], Awaitable[None]] = nowhere
+    call_id: str = ""
 
 
 class Tool(Protocol):
@@ -74,9 +84,9 @@ class Toolbox:
         results: dict[int, ToolResult] = {}
 
         async def one(index: int, call: ToolCall) -> None:
-            await on_event(ToolStarted(call.name, _summary(call)))
+            await on_event(ToolStarted(call.name, _summary(call), call.id))
             results[index] = await self._call(call, place)
-            await on_event(ToolFinished(call.name, not results[index].is_error))
+            await on_event(ToolFinished(call.name, not results[index].is_error, call.id))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
@@ -85,7 +95,7 @@ class Toolbox:
 
     async def _call(self, call: ToolCall, place: Place) -> ToolResult:
         try:
-            return succeeded(call, await self._invoke(call, place))
+            return succeeded(call, await self._invoke(call, replace(place, call_id=call.id)))
         except ToolError as error:
             return failed(call, _type_of(error), str(error), recoverable=True, suggestion=error.suggestion)
         except Exception:  # the boundary of a tool: the model reads that it failed, the operator reads why
@@ -95,24 +105,22 @@ class Toolbox:
     async def _invoke(self, call: ToolCall, place: Place) -> JsonValue:
         tool = self._tools.get(call.name)
         if tool is None:
-            raise ToolNotFound(
-                f"There is no tool named {call.name[:80]!r}.", suggestion=f"Use: {', '.join(self._tools)}"
-            )
+            known = ", ".join(self._tools)
+            raise ToolNotFound(f"There is no tool named {call.name[:80]!r}.", suggestion=f"Use: {known}")
         if call.malformed:
-            raise ToolInvalidInput(
-                "The arguments were not a JSON object.", suggestion="Call again with valid JSON."
-            )
+            raise ToolInvalidInput("The arguments were not a JSON object.", suggestion="Send valid JSON.")
         try:
             arguments = tool.arguments.model_validate(call.arguments)
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors()
-            )
-            raise ToolInvalidInput(faults, suggestion="Mend the arguments and call again.") from error
+            raise ToolInvalidInput(_faults(error), suggestion="Mend the arguments and call again.") from error
         timeout_s = self._timeout_s.get(call.name, self._default_timeout_s)
         with anyio.move_on_after(timeout_s):
             return await tool(arguments, place)
         raise ToolTimeout(f"The tool was stopped after {timeout_s:g} s.", suggestion="Try a smaller step.")
+
+
+def _faults(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors())
 
 
 def succeeded(call: ToolCall, result: JsonValue) -> ToolResult:

@@ -65,10 +65,8 @@ class ListFiles:
 
 
 def _read(workspace: Path, path: str, offset: int) -> JsonValue:
-    with _beneath(workspace, path, os.O_RDONLY | os.O_NONBLOCK) as fd:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
-            raise ToolDenied("Only regular files of this workspace can be read.", tool="read_file")
+    with beneath(workspace, path, os.O_RDONLY | os.O_NONBLOCK) as fd:
+        about = regular(fd, "read")
         data = os.pread(fd, MAX_READ, offset)
     end = offset + len(data)
     if b"\0" in data:
@@ -83,7 +81,7 @@ def _list(workspace: Path, path: str) -> JsonValue:
     if path in ("", ".", "./") and not workspace.exists():
         return {"entries": []}
     with (
-        _beneath(workspace, path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd,
+        beneath(workspace, path or ".", os.O_RDONLY | os.O_DIRECTORY) as fd,
         closing(os.scandir(fd)) as found,
     ):
         entries = sorted(found, key=lambda entry: entry.name)
@@ -100,8 +98,16 @@ def _entry(entry: os.DirEntry[str]) -> JsonValue:
     return {"name": entry.name, "kind": kind, "size": about.st_size}
 
 
+def regular(fd: int, done: str) -> os.stat_result:
+    """Return what is known of an open file that may be *done*; raises `ToolDenied` for what is no plain file."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        raise ToolDenied(f"Only regular files of this workspace can be {done}.")
+    return about
+
+
 @contextmanager
-def _beneath(workspace: Path, path: str, flags: int) -> Iterator[int]:
+def beneath(workspace: Path, path: str, flags: int) -> Iterator[int]:
     """Open *path* below *workspace*; raises `ToolError`s with a message that names only what the model named."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts or "\0" in path:

@@ -21,7 +21,7 @@ from bot.llm.model import Usage
 from threads.delivery import Delivery, Ending
 from threads.disk import Disk, File, temporary_of, write_all
 from threads.errors import StoreUnavailable
-from threads.journal import Journal, _received
+from threads.journal import Journal
 from threads.lines import scan, scrub
 from threads.model import Answer, Incoming, ThreadId
 from threads.questions import Questions
@@ -68,7 +68,7 @@ def acknowledged_before_fsync() -> AbstractContextManager[None]:
 
     async def write(self: Journal, incoming: Incoming) -> None:
         with suppress(StoreUnavailable):
-            await self.append(_received(incoming))
+            await self.append(Received.of(incoming))
 
     return _instead(Journal, receive=hasty)
 
@@ -77,7 +77,7 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
     """Every delivery of a message is a new message."""
 
     async def trusting(self: Journal, incoming: Incoming) -> bool:
-        await self.append(_received(incoming))
+        await self.append(Received.of(incoming))
         return True
 
     apply = Ledger.apply

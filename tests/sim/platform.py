@@ -53,6 +53,7 @@ class Platform:
     """A `transports.base.Transport`."""
 
     name = "sim"
+    state = "connected"
 
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
         self.capabilities = Capabilities(find=plan.find)
@@ -143,6 +144,9 @@ class Platform:
         now = anyio.current_time()
         posts = (n for n, post in enumerate(self._record.posts) if post.key == key and post.at <= now)
         return next((f"p{n}" for n in posts), None)
+
+    async def reconnected(self) -> None:
+        """Return at once."""
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if self._fate.dead:

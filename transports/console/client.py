@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from threads.model import Author, Outgoing, Sink, ThreadId, TurnEvent
-from transports.base import Capabilities
+from threads.errors import FileUnavailable, TransportRejected
+from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
+from transports.base import Capabilities, LinkState
 from transports.console.parse import BOT_COMMANDS, Seat
 from transports.console.pipe import Pipe
 
@@ -61,6 +63,13 @@ class Console:
             self._face = Pipe(seat, streams, commands)
 
     @property
+    def state(self) -> LinkState:
+        return "connected"
+
+    async def reconnected(self) -> None:
+        """Return at once: a terminal does not come back."""
+
+    @property
     def exit_code(self) -> int:
         """0 when every line that was piped in was settled well, else 1; a terminal always leaves with 0."""
         return self._face.exit_code
@@ -77,6 +86,17 @@ class Console:
     async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
         """Return None: a screen remembers nothing."""
         return None
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
+        return ()
+
+    def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Raise `FileUnavailable`: nothing comes with a line."""
+        raise FileUnavailable(f"a console has no files: {attachment.name}")
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:  # noqa: ARG002
+        """Raise `TransportRejected`: a screen shows no files."""
+        raise TransportRejected(f"a console takes no files: {name}")
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Draw it soon; at a pipe only the outcome counts."""

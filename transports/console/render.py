@@ -42,7 +42,7 @@ def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool 
     match outgoing.kind:
         case "reply":
             lines.append(_markdown(text, width, colour=colour))
-        case "notice":
+        case "notice" | "refusal":
             lines.append(_styled(f"· {text}", "dim", width, colour=colour))
         case "error":
             lines.append(_styled(f"! {text}", "red", width, colour=colour))

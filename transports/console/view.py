@@ -25,7 +25,9 @@ from math import ceil, inf
 from typing import assert_never
 
 from threads.model import (
+    QuestionClosed,
     Resumed,
+    Taken,
     TextDelta,
     TextReset,
     ThinkingDelta,
@@ -103,6 +105,8 @@ def saw(view: View, name: str, message_id: str, event: TurnEvent, now: float) ->
     match event:
         case TurnStarted():
             live = Live(message_id, now)
+        case Taken() | QuestionClosed():
+            return view
         case TurnSettled():
             live = None if live and live.message_id == message_id else live
         case _:

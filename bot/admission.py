@@ -1,0 +1,43 @@
+"""Whether a message is for the bot at all. What is not is never promised anything: it is not even written down.
+
+said to the bot alone     -> taken; a stranger's is taken once a day, to be refused
+names the bot             -> taken; a stranger's is refused
+said beside it, in thread -> taken from whoever is served, in a thread that the bot has joined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import date, datetime
+
+from threads.model import Feedback, Incoming, ThreadId
+
+Allowed = Callable[[Incoming | Feedback], bool]
+
+
+class Admission:
+    """``joined`` says whether a conversation was begun in a thread; raises `threads.errors.StoreUnavailable`."""
+
+    def __init__(
+        self, allowed: Allowed, joined: Callable[[ThreadId], Awaitable[bool]], now: Callable[[], datetime]
+    ) -> None:
+        self.allowed = allowed
+        self._joined, self._now = joined, now
+        self._today = date.min
+        self._refused: dict[tuple[str, str], str] = {}
+
+    async def admits(self, incoming: Incoming) -> bool:
+        match incoming.via:
+            case "direct":
+                return self.allowed(incoming) or self._first_today(incoming)
+            case "mention":
+                return True
+            case "overheard":
+                return self.allowed(incoming) and await self._joined(incoming.thread)
+
+    def _first_today(self, incoming: Incoming) -> bool:
+        """Return whether a stranger has not been refused today; the same message again is still the first."""
+        if (today := self._now().date()) != self._today:
+            self._today, self._refused = today, {}
+        who = (incoming.author.id, incoming.thread.channel)
+        return self._refused.setdefault(who, incoming.id) == incoming.id
