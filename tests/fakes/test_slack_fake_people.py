@@ -1,0 +1,229 @@
+"""What people do in the fake, as the real bolt sees it: twins, edits, files, buttons, modals, commands, sessions."""
+
+import contextlib
+import re
+
+import aiohttp
+import pytest
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.web.async_client import AsyncWebClient
+
+from tests.fakes.slack import FakeSlack
+
+pytestmark = pytest.mark.anyio
+
+BUTTON = {
+    "type": "button",
+    "action_id": "again",
+    "value": "7",
+    "text": {"type": "plain_text", "text": "Retry"},
+}
+
+
+def _thumb(label, value):
+    return {"text": {"type": "plain_text", "text": label}, "value": value}
+
+
+FEEDBACK = {
+    "type": "feedback_buttons",
+    "action_id": "feedback",
+    "positive_button": _thumb("Good", "up"),
+    "negative_button": _thumb("Bad", "down"),
+}
+BUTTONS = [
+    {"type": "actions", "block_id": "choices", "elements": [BUTTON]},
+    {"type": "context_actions", "elements": [FEEDBACK]},
+]
+
+
+@contextlib.asynccontextmanager
+async def slack_and_app(**options):
+    """Bolt with a fixed authorise; ``seen`` are the bodies of all that its listeners met."""
+    async with FakeSlack(**options) as slack, aiohttp.ClientSession() as session:
+        client = AsyncWebClient(slack.bot_token, base_url=slack.api_base_url, session=session)
+
+        async def authorize(**_):
+            return AuthorizeResult(
+                enterprise_id=None, team_id="T1", bot_token=slack.bot_token, bot_id="BBOT", bot_user_id="UBOT"
+            )
+
+        app = AsyncApp(client=client, authorize=authorize, process_before_response=True)
+        seen = []
+
+        @app.event(re.compile(".*"))
+        async def event(body):
+            seen.append(body)
+
+        @app.action(re.compile(".*"))
+        async def action(ack, body):
+            await ack()
+            seen.append(body)
+
+        @app.command(re.compile(".*"))
+        async def command(ack, body):
+            await ack("yes?")
+            seen.append(body)
+
+        @app.view(re.compile(".*"))
+        async def view(ack, body):
+            await ack(response_action="clear")
+            seen.append(body)
+
+        handler = AsyncSocketModeHandler(app, slack.app_token, web_client=client)
+        await handler.connect_async()
+        try:
+            yield slack, client, seen
+        finally:
+            await handler.close_async()
+            await handler.client.aiohttp_client_session.close()
+
+
+async def test_a_mention_is_two_events_with_one_ts_in_any_order():
+    async with slack_and_app() as (slack, _, seen):
+        first = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.say("U1", "C1", "<@UBOT> hi", order="mention_first")
+        await slack.say("U1", "D1", "<@UBOT> hi")
+    kinds = [body["event"]["type"] for body in seen]
+    assert kinds == ["message", "app_mention", "app_mention", "message", "message"]
+    assert [body["event"]["ts"] for body in seen[:2]] == [first.ts, first.ts]
+    assert len({body["event_id"] for body in seen}) == 5
+
+
+async def test_a_resend_has_the_same_client_msg_id_and_a_redelivery_the_same_event_id():
+    async with slack_and_app() as (slack, _, seen):
+        said = await slack.say("U1", "D1", "hi", client_msg_id="c1")
+        await slack.say("U1", "D1", "hi", client_msg_id="c1")
+        await slack.redeliver(said.events[0])
+    assert {body["event"]["client_msg_id"] for body in seen} == {"c1"}
+    assert seen[0]["event"]["ts"] < seen[1]["event"]["ts"]
+    assert seen[2]["event_id"] == seen[0]["event_id"]
+
+
+async def test_edits_and_deletions_are_hidden_and_carry_what_was_before():
+    async with slack_and_app() as (slack, _, seen):
+        said = await slack.say("U1", "C1", "one")
+        await slack.edit(said.ts, "two")
+        await slack.unfurl(said.ts)
+        await slack.delete(said.ts)
+        assert slack.thread("C1", said.ts) == []
+    _, edit, unfurl, gone = (body["event"] for body in seen)
+    assert (edit["subtype"], edit["hidden"]) == ("message_changed", True)
+    assert (edit["message"]["text"], edit["previous_message"]["text"]) == ("two", "one")
+    assert unfurl["message"]["text"] == unfurl["previous_message"]["text"] == "two"
+    assert (gone["subtype"], gone["deleted_ts"], gone["previous_message"]["text"]) == (
+        "message_deleted",
+        said.ts,
+        "two",
+    )
+
+
+async def test_subtypes_threads_files_and_other_bots():
+    async with slack_and_app() as (slack, _, seen):
+        root = await slack.say("U1", "C1", "root")
+        file = slack.file("a.txt", b"x")
+        await slack.say("U2", "C1", "<@UBOT> shared", thread_ts=root.ts, files=[file])
+        await slack.say("U2", "C1", "both", thread_ts=root.ts, subtype="thread_broadcast")
+        await slack.say("U2", "C1", "waves", subtype="me_message")
+        await slack.bot_says("C1", "beep")
+        await slack.bot_says("C1", "beep", legacy=True)
+    _, shared, mention, both, waves, modern, legacy = (body["event"] for body in seen)
+    assert (shared["subtype"], shared["thread_ts"], shared["parent_user_id"]) == ("file_share", root.ts, "U1")
+    assert shared["files"][0]["url_private_download"].startswith(slack.url)
+    assert both["root"]["ts"] == root.ts
+    assert (mention["type"], mention["files"], "subtype" in mention) == (
+        "app_mention",
+        shared["files"],
+        False,
+    )
+    assert waves["subtype"] == "me_message"
+    assert (modern["bot_id"], modern.get("subtype")) == ("BOTHER", None)
+    assert (legacy["subtype"], "user" in legacy) == ("bot_message", False)
+
+
+async def test_our_own_posts_come_back_and_bolt_drops_them():
+    async with slack_and_app() as (slack, client, seen):
+        posted = await client.chat_postMessage(channel="C1", text="mine")
+        await client.chat_update(channel="C1", ts=posted["ts"], text="mine too")
+        for delivery in slack.sockets.deliveries:
+            await delivery
+        assert [delivery.payload["event"].get("bot_id") for delivery in slack.sockets.deliveries] == [
+            "BBOT",
+            None,
+        ]
+    assert seen == []
+
+
+async def test_an_event_is_left_out_where_the_bot_is_not_a_member_or_the_event_got_lost():
+    async with slack_and_app() as (slack, _, seen):
+        slack.channel("C5", member=False)
+        await slack.say("U1", "C5", "<@UBOT> hi")
+        await slack.say("U1", "C1", "hi", quiet=True)
+        assert len(slack.channels["C1"].messages) == 1
+    assert seen == []
+
+
+async def test_a_button_is_pressed_with_a_payload_like_slacks():
+    async with slack_and_app() as (slack, client, seen):
+        root = await slack.say("U1", "C1", "q")
+        posted = await client.chat_postMessage(channel="C1", thread_ts=root.ts, text="a", blocks=BUTTONS)
+        await slack.press("U2", posted["ts"], "again")
+        await slack.press("U2", posted["ts"], "feedback", "down")
+        with pytest.raises(LookupError):
+            slack.press("U2", posted["ts"], "nothing")
+        await slack.press("U2", posted["ts"], "nothing", stale=True)
+        await client.session.post(seen[1]["response_url"], json={"text": "thanks"})
+        assert slack.responses == [{"text": "thanks"}]
+    _, retry, feedback, _ = seen
+    assert (retry["type"], retry["user"]["id"], retry["channel"]["id"]) == ("block_actions", "U2", "C1")
+    assert retry["container"] == {
+        "type": "message",
+        "message_ts": posted["ts"],
+        "channel_id": "C1",
+        "is_ephemeral": False,
+        "thread_ts": root.ts,
+    }
+    assert retry["message"]["blocks"] == BUTTONS
+    [action] = retry["actions"]
+    assert (action["action_id"], action["block_id"], action["value"]) == ("again", "choices", "7")
+    assert (feedback["actions"][0]["type"], feedback["actions"][0]["value"]) == ("feedback_buttons", "down")
+
+
+async def test_a_modal_opens_with_a_fresh_trigger_once_and_is_submitted():
+    async with slack_and_app() as (slack, client, seen):
+        answer = await slack.command("U1", "C1", "/threadfast", "why")
+        assert answer == {"text": "yes?"}
+        view = {"type": "modal", "title": {"type": "plain_text", "text": "Why?"}, "blocks": []}
+        opened = await client.views_open(trigger_id=seen[0]["trigger_id"], view=view)
+        with pytest.raises(Exception, match="exchanged_trigger_id"):
+            await client.views_open(trigger_id=seen[0]["trigger_id"], view=view)
+        values = {"b": {"a": {"type": "plain_text_input", "value": "because"}}}
+        assert await slack.submit("U1", opened["view"]["id"], values) == {"response_action": "clear"}
+    assert seen[1]["view"]["state"]["values"] == values
+
+
+async def test_what_else_happens_in_a_workspace():
+    async with slack_and_app() as (slack, client, seen):
+        root = await slack.say("U1", "D1", "q")
+        stream = await client.chat_startStream(channel="D1", thread_ts=root.ts)
+        await slack.stop("U1", "D1", root.ts)
+        await slack.rename("U1", "D1", root.ts, "Mine")
+        await slack.open_home("U1")
+        await slack.join("UBOT", "C2")
+        await slack.event({"type": "nobody_knows", "value": 1})
+        await slack.event({"type": "message"})
+        assert slack.session("D1", root.ts).title == "Mine"
+        slack.rate_limit_events()
+    kinds = [body["event"]["type"] for body in seen]
+    stopped = seen[1]["event"]
+    assert stopped["streaming_message_ts"] == [stream["ts"]]
+    assert kinds == [
+        "message",
+        "agent_session_stopped",
+        "agent_session_title_changed",
+        "app_home_opened",
+        "member_joined_channel",
+        "nobody_knows",
+        "message",
+    ]
