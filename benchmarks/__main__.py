@@ -19,6 +19,7 @@ from benchmarks import (
     memory,
     prompt_cost,
     restart,
+    slack_events,
     startup,
     streaming,
     throughput,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "herd": herd.measure,
     "prompt-cost": prompt_cost.measure,
     "streaming": streaming.measure,
+    "slack-events": slack_events.measure,
 }
 
 

@@ -1,0 +1,255 @@
+"""Slack as a transport: what comes in goes through `intake`, posts through `posting`, signs of life by `presence`."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.disk import Disk, Offload
+from threads.errors import PostFailed, TransportUnavailable
+from threads.model import (
+    Attachment,
+    Outgoing,
+    QuestionClosed,
+    Sink,
+    Spoken,
+    ThreadId,
+    TurnEvent,
+    message_key,
+)
+from transports.base import Capabilities, LinkState
+from transports.supervisor import Supervisor
+
+from . import record
+from .buttons import decided
+from .files import open_download, own_origin
+from .intake import Intake, Recent
+from .link import Link
+from .manifest import Features, missing_scopes
+from .marks import Marks
+from .message import Me
+from .names import Names
+from .parse import spoken
+from .posting import Posting
+from .presence import Presence
+from .web import Web, open_web
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 2.0
+"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
+
+BUSY_WITHIN_S = 3600.0
+MOST_CLEARED = 50
+"""Threads that may still show that a killed process was at work: Slack itself forgets after an hour."""
+
+MOST_EARLY = 2_000
+"""Events of turns that are kept until Slack has said who we are; beyond, the oldest are not shown."""
+
+PROBE_EVERY_S = 5.0
+"""How often Slack is asked for a sign of life after it could not be reached at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the settings say. ``links`` are hosts whose links stay live, ``prompts`` pairs of title and message."""
+
+    bot_token: str = field(repr=False)
+    app_token: str = field(repr=False)
+    api_base_url: str | None = None
+    features: Features = field(default_factory=Features)
+    prompts: tuple[tuple[str, str], ...] = ()
+    feedback: bool = True
+    stream_in_channels: bool = False
+    bots: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+    max_age_s: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What there is once Slack has said who we are."""
+
+    web: Web
+    me: Me
+    intake: Intake
+    posting: Posting
+    presence: Presence
+    names: Names
+
+
+class Slack:
+    """One app in one workspace; how far it has read is kept in the folder *data*."""
+
+    name = "slack"
+    capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+
+    def __init__(
+        self,
+        options: Options,
+        data: Path,
+        *,
+        disk: Disk,
+        offload: Offload,
+        now: Callable[[], datetime],
+        recent: Recent,
+    ) -> None:
+        self._options, self._offload, self._now, self._recent = options, offload, now, recent
+        self._marks = Marks(disk, data / "slack-marks.json", offload, now)
+        self._supervisor = Supervisor(self.name)
+        self._room: _Room | None = None
+        self._entered = anyio.Event()
+        self._unreachable = False
+        self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+
+    @property
+    def state(self) -> LinkState:
+        return self._supervisor.state
+
+    async def serve(self, sink: Sink) -> None:
+        """Receive until cancelled. Raises `TransportFatal` when only a person can mend what is wrong."""
+        await self._offload(self._marks.open)
+        options = self._options
+        async with (
+            open_web(options.api_base_url, options.bot_token) as web,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self._save_marks)
+            tasks.start_soon(web.until_refused)
+            await self._supervisor.run(partial(self._link, web, sink, tasks))
+
+    async def reconnected(self) -> None:
+        """Return when the link is up, and Slack answers again if it could not be reached at all."""
+        await self._supervisor.reconnected()
+        room = await self._enter()
+        while self._unreachable:
+            try:
+                await room.web.ask("api.test")
+            except TransportUnavailable:
+                await anyio.sleep(PROBE_EVERY_S)
+            except PostFailed:
+                self._unreachable = False  # whatever it says, it speaks
+            else:
+                self._unreachable = False
+
+    async def post(self, outgoing: Outgoing) -> str:
+        room = await self._enter()
+        answers = outgoing.key == message_key(outgoing.thread, outgoing.reply_to)
+        asked = outgoing.thread, outgoing.reply_to
+        draft = room.presence.draft_of(*asked) if answers else None
+        live = await draft.hand_over() if draft else ()
+        links = room.presence.links_for(*asked, live=True)
+        try:
+            posted = await room.posting.post(outgoing, links, live)
+        except TransportUnavailable as error:
+            self._unreachable = not error.maybe_posted
+            raise
+        if answers:
+            room.presence.posted(*asked)
+        return posted
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        room = await self._enter()
+        return await room.posting.find(thread, key, live=room.presence.live_in(thread))
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Show it; before Slack has said who we are, later."""
+        room = self._room
+        if room is None:
+            self._early.append((thread, message_id, event))
+        else:
+            room.presence.show(thread, message_id, event)
+            if isinstance(event, QuestionClosed):
+                room.presence.soon(partial(room.posting.close_question, event.key, decided(event)))
+            if pressed := room.intake.buttons.taken(message_id, event):
+                room.presence.soon(partial(room.intake.buttons.retire, pressed))
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+        room = await self._enter()
+        said = [
+            message
+            for message in await record.read(room.web, thread.channel, thread.root, "")
+            if message.get("ts") != before
+        ]
+        await room.names.learn(said)
+        return [line for message in said if (line := spoken(message, room.me, room.names.known))]
+
+    @asynccontextmanager
+    async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
+        room, options = await self._enter(), self._options
+        own = own_origin(options.api_base_url)
+        async with open_download(room.web.session, attachment, token=options.bot_token, own=own) as chunks:
+            yield chunks
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        room = await self._enter()
+        await room.posting.attach(thread, key, file, name)
+
+    async def _enter(self) -> _Room:
+        """Wait until Slack has said who we are; a post may be due before that."""
+        await self._entered.wait()
+        assert self._room is not None
+        return self._room
+
+    async def _link(self, web: Web, sink: Sink, tasks: TaskGroup, connected: Callable[[], None]) -> None:
+        """Be connected until the link is down; the supervisor runs this again and again."""
+        options = self._options
+        if self._room is None:
+            await web.check_app_token(options.app_token)
+            self._room = await self._furnished(web, sink, tasks)
+            self._entered.set()
+            while self._early:
+                self.show(*self._early.popleft())
+        room = self._room
+
+        def up() -> None:
+            self._unreachable = False
+            connected()
+            room.intake.missed()
+
+        await Link(app_token=options.app_token, client=web.client, take=room.intake.take).run(up)
+
+    async def _furnished(self, web: Web, sink: Sink, tasks: TaskGroup) -> _Room:
+        options, identity = self._options, await web.identity()
+        for clause in missing_scopes(identity.scopes, options.features):
+            log.warning("slack: a scope is missing: %s; `threadfast manifest slack` has all of them", clause)
+        me = Me(identity.team, identity.user, identity.bot_id, identity.name)
+        presence = Presence(
+            web,
+            team=me.team,
+            allowed=options.links,
+            prompts=options.prompts,
+            stream_in_channels=options.stream_in_channels,
+        )
+        tasks.start_soon(presence.run)
+        intake = Intake(
+            tasks,
+            web,
+            me,
+            self._marks,
+            sink,
+            presence,
+            recent=self._recent,
+            now=self._now,
+            bots=options.bots,
+            max_age_s=options.max_age_s,
+        )
+        presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
+        posting = Posting(web, identity, feedback=options.feedback)
+        return _Room(web, me, intake, posting, presence, Names(web))
+
+    async def _save_marks(self) -> None:
+        while True:
+            await anyio.sleep(SAVE_EVERY_S)
+            if self.state == "connected":
+                self._marks.alive()
+            await self._marks.save()

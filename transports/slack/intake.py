@@ -1,0 +1,145 @@
+"""What comes in, live or from a catch-up, on its way to the sink; nothing is acknowledged before it is durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from functools import partial
+from typing import assert_never
+
+from anyio.abc import TaskGroup
+from pydantic import JsonValue
+
+from threads.errors import StoreUnavailable
+from threads.model import Inbound, Incoming, Sink, ThreadId
+
+from .bots import BotCap
+from .buttons import Buttons
+from .catch_up import CatchUp
+from .link import Kind
+from .marks import Marks
+from .message import Me
+from .parse import HomeOpened, Joined, Left, Overload, Signal, TitleChanged, parse_event
+from .presence import Presence
+from .press import Judged, Pressed, parse_action, parse_command
+from .web import Web
+
+log = logging.getLogger(__name__)
+
+ACTIVE_WITHIN_S = 7 * 24 * 3600.0
+MOST_ACTIVE = 500
+"""Threads whose replies are looked for after a gap: of the last week, and at most so many."""
+
+Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
+"""Gives our threads that changed within so many seconds, newest first, at most so many."""
+
+
+class Intake:
+    """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        web: Web,
+        me: Me,
+        marks: Marks,
+        sink: Sink,
+        presence: Presence,
+        *,
+        recent: Recent,
+        now: Callable[[], datetime],
+        bots: frozenset[str],
+        max_age_s: float,
+    ) -> None:
+        self.buttons = Buttons(web)
+        self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
+        self._presence, self._recent, self._bots = presence, recent, bots
+        self._cap = BotCap(bots)
+        self._active: dict[str, list[str]] = {}
+        self._catch_up = CatchUp(
+            web,
+            marks,
+            me,
+            self._hear,
+            active_threads=lambda channel: self._active.get(channel, ()),
+            now=now,
+            max_age_s=max_age_s,
+            bots=bots,
+        )
+
+    def missed(self) -> None:
+        """Something may have been said that did not come in: begin to look for it."""
+        self._marks.gap()
+        self._tasks.start_soon(self._close_gaps)
+
+    async def take(self, kind: Kind, body: Mapping[str, JsonValue]) -> None:
+        """Take one payload; when this returns, it is durable. Raises `StoreUnavailable`."""
+        match kind:
+            case "event":
+                await self._event(body)
+            case "action":
+                await self._action(body)
+            case "command":
+                if incoming := parse_command(dict(body), self._me):
+                    await self._hear(incoming)
+            case "other":
+                log.info("slack: nothing to do with a payload of a kind that is not used")
+            case _:
+                assert_never(kind)
+
+    async def _event(self, body: Mapping[str, JsonValue]) -> None:
+        parsed = parse_event(dict(body), self._me, bots=self._bots)
+        if parsed.odd:
+            log.info("slack: nothing to do with %s", parsed.odd)
+        for signal in parsed.signals:
+            self._heed(signal)
+        try:
+            with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
+                if self._marks.unwritten:  # or what is said there next, after a kill, would be missed
+                    await self._marks.save()
+                for event in parsed.inbound:
+                    await self._hear(event)
+        except StoreUnavailable:
+            self._tasks.start_soon(self._close_gaps)
+            raise
+
+    async def _action(self, body: Mapping[str, JsonValue]) -> None:
+        match parse_action(dict(body), self._me):
+            case Pressed() as pressed:
+                self.buttons.pressed(pressed)
+                await self._hear(pressed.incoming)
+            case Judged(feedback):
+                await self._hear(feedback)
+                self._presence.soon(partial(self.buttons.thank, feedback))
+            case None:
+                log.info("slack: nothing to do with a button that is none of ours")
+
+    async def _hear(self, event: Inbound) -> None:
+        if not isinstance(event, Incoming) or self._cap.admits(event):
+            await self._sink(event)
+
+    async def _close_gaps(self) -> None:
+        active: dict[str, list[str]] = {}
+        for thread in await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE):
+            active.setdefault(thread.channel, []).append(thread.root)
+        self._active = active
+        await self._catch_up.run(gap=False)
+
+    def _heed(self, signal: Signal) -> None:
+        match signal:
+            case TitleChanged(thread=thread, by=by):
+                if by != self._me.user:
+                    self._presence.renamed(thread)
+            case HomeOpened(channel=channel):
+                self._presence.soon(partial(self._presence.home_opened, channel))
+            case Joined(channel=channel):
+                self._marks.start(channel, self._marks.clock())
+            case Left(channel=channel):
+                self._marks.drop(channel)
+            case Overload():
+                log.error("slack: drops events of this workspace, which had more than 30,000 in an hour")
+                self.missed()
+            case _:
+                assert_never(signal)

@@ -1,0 +1,204 @@
+"""How often Slack may be called: token buckets per workspace and method, shared by all threads.
+
+Slack counts per method, workspace and app in tiers of calls a minute, and posts about one a second per channel
+(docs.slack.dev, "Rate limits"; where it is silent, what live clients report). A `Bucket` is pure, `Limits` waits.
+
+    a bucket is    what may go                                                  until
+    open           `take`, and `try_take` while more than the reserve is left   it is empty, or a 429
+    empty          nobody: `take` stands in line, `try_take` is refused         the next token
+    paused (429)   nobody                                                       Retry-After is over; then one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+NEARLY = 1e-6
+"""What a token may lack and still be one, for clocks and sums are not exact; it is owed, so it never adds up."""
+
+SWEEP_AT = 64
+"""Channels kept before the idle ones are forgotten."""
+
+LONGEST_PAUSE_S = 120.0
+"""A Retry-After is believed up to here, then one call goes out to ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most ``per_minute`` calls in any minute, ``burst`` of them at once after a rest."""
+
+    per_minute: int
+    burst: int
+
+    @property
+    def per_second(self) -> float:
+        """The steady rate, such that a burst and the minute after it stay within ``per_minute``."""
+        return (self.per_minute - self.burst) / 60
+
+    @property
+    def reserve(self) -> int:
+        """Half of the burst is kept for those who wait: final texts pass while live edits take all they can."""
+        return self.burst // 2
+
+
+CHANNEL = Rate(56, 1)
+"""chat.postMessage in one channel: one a second, with a little room for what the network does to the distance."""
+
+TIER_2, TIER_3, TIER_4 = Rate(20, 5), Rate(50, 10), Rate(100, 15)
+
+RATES: dict[str, Rate] = {
+    "chat.postMessage": Rate(240, 60),  # "several hundred" a minute in the workspace
+    **dict.fromkeys(
+        (
+            *("chat.startStream", "chat.stopStream"),
+            *("conversations.list", "users.list", "reactions.remove"),
+        ),
+        TIER_2,
+    ),
+    **dict.fromkeys(
+        (
+            *("chat.update", "chat.delete", "reactions.add", "reactions.get", "users.conversations"),
+            *("conversations.history", "conversations.replies", "conversations.info", "conversations.open"),
+            *("agents.sessions.setStatus", "agents.sessions.rename", "bots.info", "team.info"),
+        ),
+        TIER_3,
+    ),
+    "assistant.threads.setStatus": Rate(60, 10),
+}
+"""What is not here is tier 4."""
+
+UNLIMITED = frozenset({"apps.connections.open"})
+"""Tier 1, one a minute: who has no link asks at once, and its own backoff paces it."""
+
+FLOORS_S: dict[str, float] = {"chat.update": 1.5}
+"""An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
+
+FLOOR_S = 1.0
+"""Nobody reads faster than a piece a second, and one stream alone would use up the workspace's budget."""
+
+
+def rate_of(method: str) -> Rate:
+    return RATES.get(method, TIER_4)
+
+
+class Bucket:
+    """A token bucket, full at first; ``now`` in seconds of any clock that does not go back."""
+
+    __slots__ = ("_at", "_level", "rate")
+
+    def __init__(self, rate: Rate, now: float) -> None:
+        self.rate = rate
+        self._level = float(rate.burst)
+        self._at = now
+
+    def wait(self, now: float, *, beyond: int = 0) -> float:
+        """Return the seconds until a token is there *beyond* so many others, 0.0 if it is."""
+        self._refill(now)
+        lacking = beyond + 1 - self._level
+        return lacking / self.rate.per_second if lacking > NEARLY else 0.0
+
+    def take(self, now: float) -> None:
+        self._refill(now)
+        self._level -= 1
+
+    def pause(self, now: float, seconds: float) -> None:
+        """Owe so much that nothing is there for so long, and one token then: Slack has counted more than we."""
+        self._refill(now)
+        self._level = min(self._level, 1 - seconds * self.rate.per_second)
+
+    def full(self, now: float) -> bool:
+        return self.wait(now, beyond=self.rate.burst - 1) == 0.0
+
+    def _refill(self, now: float) -> None:
+        self._level = min(self.rate.burst, self._level + (now - self._at) * self.rate.per_second)
+        self._at = now
+
+
+class Lane:
+    """A bucket and the line before it.
+
+    Of the patient ones only the first stands in the common line: they are served in their order too, and no urgent
+    call ever has more than one of them before it.
+    """
+
+    __slots__ = ("_line", "_patient", "bucket")
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._line, self._patient = anyio.Lock(), anyio.Lock()
+
+    async def take(self, clock: Callable[[], float], *, urgent: bool) -> None:
+        async with self._line if urgent else self._patient:
+            if not urgent:
+                await self.take(clock, urgent=True)
+                return
+            while wait := self.bucket.wait(clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
+                await anyio.sleep(wait)
+            self.bucket.take(clock())
+
+    def spare(self, now: float) -> bool:
+        """Return whether a token is left that nobody wants who waits, now or soon."""
+        return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
+
+    def idle(self, now: float) -> bool:
+        return not self._line.locked() and not self._patient.locked() and self.bucket.full(now)
+
+
+class Limits:
+    """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by."""
+
+    def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._clock = clock
+        self._methods: dict[str, Lane] = {}
+        self._channels: dict[str, Lane] = {}
+        self._sweep_at = SWEEP_AT
+
+    async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
+        """Wait for a call of *method*, in the order of asking; what is not urgent lets the rest pass."""
+        for lane in self._lanes_of(method, channel):
+            await lane.take(self._clock, urgent=urgent)
+
+    def try_take(self, method: str, channel: str = "") -> bool:
+        """Take a call only if no one is waiting and the reserve stays untouched: for what may be dropped.
+
+        Whoever waits in `take` waits no longer than if the bucket held the reserve alone and this did not exist.
+        """
+        lanes, now = self._lanes_of(method, channel), self._clock()
+        if not all(lane.spare(now) for lane in lanes):
+            return False
+        for lane in lanes:
+            lane.bucket.take(now)
+        return True
+
+    def pause(self, method: str, seconds: float, channel: str = "") -> None:
+        """Stop *method* for all threads, or only posts to *channel*: a 429 and its Retry-After."""
+        for lane in self._lanes_of(method, channel)[:1]:
+            lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
+
+    def spacing(self, method: str, sharers: int) -> float:
+        """Return how many seconds each of so many live drafts shall leave between its calls of *method*."""
+        return max(FLOORS_S.get(method, FLOOR_S), sharers / rate_of(method).per_second)
+
+    def _lanes_of(self, method: str, channel: str) -> list[Lane]:
+        """Return what a call must pass, the narrowest first."""
+        if method in UNLIMITED:
+            return []
+        if (lane := self._methods.get(method)) is None:
+            lane = self._methods[method] = Lane(Bucket(rate_of(method), self._clock()))
+        return [self._channel(channel), lane] if channel and method == "chat.postMessage" else [lane]
+
+    def _channel(self, channel: str) -> Lane:
+        if (lane := self._channels.get(channel)) is None:
+            self._sweep()
+            lane = self._channels[channel] = Lane(Bucket(CHANNEL, self._clock()))
+        return lane
+
+    def _sweep(self) -> None:
+        """Forget the channels whose lanes are as good as new, once there are many."""
+        if len(self._channels) >= self._sweep_at:
+            now = self._clock()
+            self._channels = {name: lane for name, lane in self._channels.items() if not lane.idle(now)}
+            self._sweep_at = max(SWEEP_AT, 2 * len(self._channels))

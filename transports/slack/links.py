@@ -1,0 +1,118 @@
+"""Which links may be clicked, and how the others are written; pure.
+
+A link that a model wrote can carry what it knows to whoever owns the host. Slack fetches it for a preview without a
+click, and neither ``chat.update`` nor a stream has a switch against that. So there a link to a host that nobody here
+named is written as inline code, which Slack neither links nor fetches.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from urllib.parse import quote
+
+ZERO_WIDTH = "\u200b"
+
+_HTTP = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
+_NAME = re.compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::[0-9]{1,5})?", re.ASCII)
+_WRITTEN = re.compile(r"https?://[^\s<>|\"`]+", re.IGNORECASE)
+_ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|(amp|lt|gt|quot|colon|sol|period|commat));")
+_NAMED = {
+    "amp": "&",
+    "lt": "<",
+    "gt": ">",
+    "quot": '"',
+    "colon": ":",
+    "sol": "/",
+    "period": ".",
+    "commat": "@",
+}
+_UNFIT = re.compile(r"[\s<>\"`|\\^{}()\[\]]")
+_UNFIT_IN_CODE = re.compile(r"[\s<>`|\\]")
+_PING = re.compile(r"(?i)@(?=here|channel|everyone)")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
+_DOTTED = re.compile(r"[^\s/\\@:?#()<>\[\],;'\"]+(?:\.[^\s/\\@:?#()<>\[\],;'\".]+)+")
+_TRUSTED_LENGTH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """``allowed``: hosts, each with its subdomains, that may be linked anywhere.
+
+    ``live``: this post has its previews switched off, so that other links may be clicked too.
+    """
+
+    allowed: frozenset[str] = frozenset()
+    live: bool = False
+
+    def clickable(self, url: str) -> bool:
+        """Tell whether *url* is plain enough to be judged by its host, and its host may be linked here."""
+        host = host_of(url)
+        return host is not None and (self.live or any(_within(host, trusted) for trusted in self.allowed))
+
+
+def _within(host: str, trusted: str) -> bool:
+    trusted = trusted.lower().strip(".")
+    return host == trusted or host.endswith(f".{trusted}")
+
+
+def host_of(url: str) -> str | None:
+    """Return the host, in lower case, of an ordinary web address; None for one that readers may take differently.
+
+    That is: another scheme, a name and password, a backslash, a host that is percent-encoded, an IPv6 address or
+    not ASCII (it may look like another), or an address of more than 2,000 characters.
+    """
+    found = _HTTP.match(url)
+    if found is None or "\\" in url or len(url) > _TRUSTED_LENGTH:
+        return None
+    name = _NAME.fullmatch(found[1].lower())
+    return name[1] if name else None
+
+
+def hosts_in(text: str) -> frozenset[str]:
+    """Return the hosts of the links in what a person wrote (as `decode` gives it)."""
+    hosts = (host_of(found.rstrip(".,;:!?)'*_~")) for found in _WRITTEN.findall(text))
+    return frozenset(host for host in hosts if host)
+
+
+def without_entities(text: str) -> str:
+    """Decode, once, what a reader of Markdown would decode in the target of a link."""
+    return _ENTITY.sub(_decoded, text)
+
+
+def _decoded(found: re.Match[str]) -> str:
+    if found[3]:
+        return _NAMED[found[3]]
+    code = int(found[1]) if found[1] else int(found[2], 16)
+    return chr(code) if 0x20 <= code < 0xD800 or 0xE000 <= code < 0x110000 else ""
+
+
+def fit(url: str) -> str:
+    """Return *url* with everything percent-encoded that could end it, in Markdown, a table or Slack's own form."""
+    return _encoded(_UNFIT, url)
+
+
+def _encoded(unfit: re.Pattern[str], url: str) -> str:
+    return without_pings(unfit.sub(lambda found: quote(found[0], safe=""), url))
+
+
+def without_pings(url: str) -> str:
+    return _PING.sub("%40", url)
+
+
+def written_as_code(url: str) -> str:
+    """Return *url* as inline code: readable, and nothing to click or to fetch."""
+    return f"`{_encoded(_UNFIT_IN_CODE, url)}`"
+
+
+def names_another_host(label: str, host: str) -> bool:
+    """Tell whether *label* looks like the name of a host that is not *host*'s own."""
+    read = (
+        unicodedata.normalize("NFKC", _INVISIBLE.sub("", without_entities(label))).replace("。", ".").lower()
+    )
+    names = (name.strip("*_~`") for name in _DOTTED.findall(read))
+    return any(
+        re.search(r"\.[^\W\d_]{2,}$", name) and not _within(host, name) and not _within(name, host)
+        for name in names
+    )

@@ -1,0 +1,161 @@
+"""What Slack's refusals mean: from a failed answer to one of our errors. Pure.
+
+the answer                              becomes
+429, or `ratelimited` with any status   `TransportRateLimited`, Retry-After in seconds
+a code that will pass                   `TransportUnavailable`, maybe applied
+any other code                          `SlackRefused`, of a kind that tells what to do
+5xx, a body that is not Slack's         `TransportUnavailable`, maybe applied
+404, 405, 413, 414 without a code       `SlackRefused`: this server has no such method, or it was too much
+any other status without a code         `TransportUnavailable`: some box on the way spoke, not Slack
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import JsonValue
+
+from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
+
+Kind = Literal["token", "scope", "place", "shape", "gone", "unsupported", "other"]
+"""Who must act on a refusal, see `FRIENDLY` and `ADVICE`."""
+
+CODES: dict[Kind, str] = {
+    "token": """
+        token_revoked token_expired invalid_auth not_authed account_inactive user_removed_from_team
+        team_access_not_granted app_uninstalled two_factor_setup_required
+    """,
+    "scope": "missing_scope no_permission",
+    "place": """
+        is_archived channel_not_found not_in_channel is_inactive access_denied ekm_access_denied team_not_found
+        restricted_action restricted_action_read_only_channel restricted_action_thread_locked
+        restricted_action_thread_only_channel restricted_action_non_threadable_channel
+        cannot_reply_to_message thread_locked cannot_dm_bot messages_tab_disabled user_not_found user_not_in_channel
+    """,
+    "shape": """
+        msg_too_long msg_blocks_too_long msg_blocks_too_many too_many_attachments no_text
+        invalid_blocks invalid_blocks_format invalid_attachments invalid_chunks markdown_text_conflict
+        invalid_metadata_format invalid_metadata_schema metadata_must_be_sent_from_app metadata_too_large
+        invalid_arguments invalid_arg_name invalid_array_arg invalid_json json_not_object http_413 http_414
+    """,
+    "gone": """
+        message_not_found thread_not_found cant_update_message cant_delete_message edit_window_closed
+        message_not_in_streaming_state stopped_by_user bad_timestamp invalid_ts invalid_thread_ts
+        file_not_found file_deleted session_not_found message_not_owned_by_app
+    """,
+    "unsupported": """
+        unknown_method method_deprecated deprecated_endpoint method_not_supported_for_channel_type
+        not_allowed_token_type not_authorized feature_not_enabled not_supported team_tier_cannot_use_feature
+        enterprise_is_restricted missing_recipient_user_id missing_recipient_team_id http_404 http_405
+    """,
+}
+"""Slack's codes, and statuses of what is not Slack; one that is not here is "other"."""
+
+KINDS = {code: kind for kind, codes in CODES.items() for code in codes.split()}
+
+PASSING = frozenset(
+    {
+        *("internal_error", "fatal_error", "service_unavailable", "request_timeout", "http_408"),
+        *("team_added_to_org", "org_login_required", "external_channel_migrating"),
+        *("temporarily_unavailable", "failed_to_process", "update_failed", "server_error"),
+    }
+)
+"""Codes of a bad moment, or of a workspace or channel that is being moved; a part of the call may have been done."""
+
+RATE_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
+
+FRIENDLY: dict[Kind, str] = {
+    "token": "Slack does not accept my credentials any more. An admin has to install me again.",
+    "scope": "I do not have the permission for that in this workspace. An admin has to grant it.",
+    "place": "Slack does not let me write here.",
+    "shape": "Slack did not take the message in that form.",
+    "gone": "The message is not there any more.",
+    "unsupported": "This workspace does not offer that.",
+    "other": "Slack refused that.",
+}
+"""For people in a thread."""
+
+ADVICE: dict[Kind, str] = {
+    "token": "install the app again and set the new token",
+    "scope": "add the scope to the app (`threadfast manifest slack`) and install it again",
+    "place": "unarchive the channel, invite the bot, or allow it to post there",
+    "shape": "",
+    "gone": "",
+    "unsupported": "check the app's features (`threadfast manifest slack`) and `api_base_url`",
+    "other": "",
+}
+"""For operators, after the code."""
+
+ASK_AGAIN_S = 10.0
+"""What a 429 without a usable Retry-After means: a few tokens of any tier."""
+
+UNSAID = "no_code"
+
+
+class SlackRefused(TransportRejected):
+    """Slack took the call, understood it, and said no; nothing was done.
+
+    ``error`` is Slack's code, ``needed`` the scope that a `missing_scope` names, ``kind`` what to do about it.
+    """
+
+    def __init__(self, method: str, error: str, needed: str = "") -> None:
+        self.method, self.error, self.needed = method, error, needed
+        self.kind = kind_of(error)
+        self.friendly = FRIENDLY[self.kind]
+        scope = f" (needs {needed})" if needed else ""
+        advice = ADVICE[self.kind]
+        super().__init__(f"{method}: {error}{scope}{advice and ': '}{advice}")
+
+
+def kind_of(code: str) -> Kind:
+    return KINDS.get(code, "other")
+
+
+def refused_for_good(error: PostFailed) -> bool:
+    """Return whether no other form or way of the same call would be accepted: the token, a right, or the place."""
+    return isinstance(error, SlackRefused) and error.kind in ("token", "scope", "place")
+
+
+def creates(method: str) -> bool:
+    """Return whether a call that is made twice may show twice, or is worth a look before it is made again."""
+    return method.startswith(("chat.", "files.complete")) and method not in (
+        "chat.delete",
+        "chat.getPermalink",
+    )
+
+
+def explain(method: str, status: int, headers: Mapping[str, str], body: JsonValue) -> PostFailed:
+    """Say what an answer means that is not a plain ok."""
+    code, needed = _code(body)
+    if status == 429 or code in RATE_LIMITED:
+        return TransportRateLimited(f"{method}: rate limited", retry_after=_retry_after(headers))
+    if code and code not in PASSING:
+        return SlackRefused(method, code, needed)
+    if not code and f"http_{status}" in KINDS:
+        return SlackRefused(method, f"http_{status}")
+    said = code or f"status {status} and no answer of Slack's"
+    return TransportUnavailable(f"{method}: {said}", maybe_posted=creates(method))
+
+
+def _code(body: JsonValue) -> tuple[str, str]:
+    """Return Slack's code and the scope it names; no code if this is no refusal of Slack's."""
+    match body:
+        case {"ok": False, "error": str(code), "needed": str(needed)} if code:
+            return code[:100], needed[:200]
+        case {"ok": False, "error": str(code)} if code:
+            return code[:100], ""
+        case {"ok": False}:
+            return UNSAID, ""
+        case _:
+            return "", ""
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that Slack asks for: whole ones as documented, so at least one."""
+    try:
+        seconds = float(headers.get("Retry-After", ""))
+    except ValueError:
+        return ASK_AGAIN_S
+    return max(seconds, 1.0) if math.isfinite(seconds) else ASK_AGAIN_S

@@ -1,0 +1,64 @@
+"""Reading JSON that somebody else wrote: what is missing or of another type reads as empty; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from pydantic import JsonValue
+
+Shape = Mapping[str, JsonValue]
+"""A JSON object of which nothing is known yet."""
+
+_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_STAMP = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
+
+
+def string(shape: Shape, name: str) -> str:
+    value = shape.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def count(shape: Shape, name: str) -> int:
+    """Return a whole number that is not negative, or 0."""
+    value = shape.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def part(shape: Shape, name: str) -> Shape:
+    value = shape.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def parts(shape: Shape, name: str) -> Sequence[Shape]:
+    value = shape.get(name)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def identifier(shape: Shape, name: str) -> str:
+    """Return the id of a person, a channel or an event; one that is not made of plain letters reads as missing."""
+    value = string(shape, name)
+    return value if _ID.fullmatch(value) else ""
+
+
+def stamp(shape: Shape, name: str) -> str:
+    """Return a Slack time such as ``1700000000.000100``, which is also the id of a message in its channel."""
+    value = string(shape, name)
+    return value if is_stamp(value) else ""
+
+
+def is_stamp(value: str) -> bool:
+    """Say whether an id is that of a message; a press, a slash command and a stop have none in Slack."""
+    return _STAMP.fullmatch(value) is not None
+
+
+def instant(ts: str) -> Decimal:
+    """Return a Slack time in seconds since 1970, exactly."""
+    return Decimal(ts)
+
+
+def digest(*words: str) -> str:
+    """Return a short name made of these words, the same each time."""
+    return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
