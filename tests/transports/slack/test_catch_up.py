@@ -1,0 +1,718 @@
+"""What was said while nobody listened is found, once the link is back; and no mark ever passes what was not taken."""
+
+import json
+import logging
+import random
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sim.loop import SimLoop
+from threads.errors import StoreUnavailable, TransportUnavailable
+from transports.slack import catch_up
+from transports.slack.catch_up import CatchUp
+from transports.slack.marks import Marks
+from transports.slack.message import Me
+from transports.slack.refusals import SlackRefused
+
+ME = Me("T1", "UBOT", "BBOT", "Threadfast")
+START = 1000.0
+FILE = Path("/data/slack-marks.json")
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), START)}
+
+
+def now():
+    return datetime.fromtimestamp(anyio.current_time(), UTC)
+
+
+class Memory:
+    """A disk: what is renamed to its place is there, and nothing else is."""
+
+    def __init__(self):
+        self.files, self.broken = {}, False
+
+    def read(self, path):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    def create(self, path):
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.files[path] = b""
+        return _Open(self, path)
+
+    def rename(self, source, target):
+        self.files[target] = self.files.pop(source)
+
+    def unlink(self, path):
+        self.files.pop(path, None)
+
+    def fsync_folder(self, path): ...
+
+    def mkdir(self, path): ...
+
+
+@dataclass
+class _Open:
+    disk: Memory
+    path: Path
+
+    def write(self, data):
+        self.disk.files[self.path] += bytes(data)
+        return len(data)
+
+    def fsync(self): ...
+
+    def close(self): ...
+
+
+async def offload(function, *arguments):
+    return function(*arguments)
+
+
+@dataclass
+class Slack:
+    """A workspace behind a `Caller`: history newest first, replies oldest first, pages as small as is wished."""
+
+    limit: int = 200
+    pause: float = 0.0
+    channels: dict[str, dict[str, dict]] = field(default_factory=dict)
+    refuses: dict[str, Exception] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    ticks: int = 0
+
+    def say(self, channel="C1", text="<@UBOT> hi", root=None, user="U1", at=None, **more):
+        self.ticks += 1
+        ts = f"{(anyio.current_time() if at is None else at) + self.ticks / 1e6 - 0.001:.6f}"
+        message = {"type": "message", "ts": ts, "user": user, "text": text, **more}
+        if root:
+            message["thread_ts"] = root
+            of = self.channels[channel][root]
+            of |= {"thread_ts": root, "latest_reply": ts, "reply_count": of.get("reply_count", 0) + 1}
+        self.channels.setdefault(channel, {})[ts] = message
+        return ts
+
+    async def call(self, method, *, channel="", urgent=True, **arguments):
+        assert not urgent
+        self.calls.append((method, channel))
+        await anyio.sleep(self.pause)
+        if error := self.refuses.get(channel or method):
+            raise error
+        match method:
+            case "users.conversations":
+                assert arguments["types"] == "im"
+                return {"channels": [{"id": channel} for channel in self.channels if channel.startswith("D")]}
+            case "conversations.history":
+                messages = self.channels.get(channel, {}).values()
+                found = [m for m in messages if m.get("thread_ts", m["ts"]) == m["ts"] or "subtype" in m]
+                return self._page(found[::-1], arguments)
+            case "conversations.replies":
+                root, oldest = arguments["ts"], float(arguments["oldest"])
+                messages = self.channels.get(channel, {}).values()
+                if not root:
+                    raise SlackRefused(method, "invalid_arguments")
+                if root not in self.channels.get(channel, {}):
+                    raise SlackRefused(method, "thread_not_found")
+                replies = [m for m in messages if m.get("thread_ts") == root and float(m["ts"]) > oldest]
+                return self._page(replies, arguments)
+        raise AssertionError(method)
+
+    def _page(self, found, arguments):
+        """A cursor is the ts that the next page begins with."""
+        stamps = [m["ts"] for m in found]
+        begin = stamps.index(arguments["cursor"]) if "cursor" in arguments else 0
+        end = begin + min(self.limit, arguments["limit"])
+        following = {"next_cursor": stamps[end]} if end < len(stamps) else {}
+        return {"messages": [dict(m) for m in found[begin:end]], "response_metadata": following}
+
+
+class Bot:
+    """The receiving side of one process: marks, catch-up, and a sink that writes into *taken*, which outlives it."""
+
+    def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
+        self.slack, self.disk = slack, disk or Memory()
+        self.taken = taken if taken is not None else []
+        self.marks = Marks(self.disk, FILE, offload, now)
+        self.marks.open()
+        self.full = False
+        self.catch_up = CatchUp(
+            slack, self.marks, ME, self.sink, active_threads=lambda _: active, now=now, **more
+        )
+
+    async def sink(self, incoming):
+        await anyio.sleep(0)
+        if self.full:
+            raise StoreUnavailable
+        self.taken.append(incoming)
+
+    @property
+    def said(self):
+        return [incoming.text for incoming in self.taken]
+
+    def stored(self):
+        return json.loads(self.disk.files[FILE])
+
+
+async def after_a_stop(slack, channel="C1", **more):
+    """A bot that knew *channel* up to now, stopped, and was started two hours later."""
+    before = Bot(slack)
+    before.marks.move(channel, f"{anyio.current_time():.6f}")
+    await before.marks.save()
+    await anyio.sleep(7200)
+    return Bot(slack, before.disk, **more)
+
+
+# -- catching up -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_what_was_missed_is_handed_over_oldest_first_in_all_pages():
+    slack = Slack(limit=2)
+    bot = await after_a_stop(slack)
+    for number in range(5):
+        slack.say(text=f"<@UBOT> {number}")
+        slack.say(text="not for the bot")
+    await bot.catch_up.run()
+    assert bot.said == ["0", "1", "2", "3", "4"]
+    assert {(incoming.via, incoming.stale) for incoming in bot.taken} == {("mention", False)}
+
+
+@pytest.mark.anyio
+async def test_what_is_too_old_is_marked_as_stale():
+    slack = Slack()
+    bot = await after_a_stop(slack, max_age_s=600)
+    slack.say(text="<@UBOT> old", at=anyio.current_time() - 700)
+    slack.say(text="<@UBOT> new", at=anyio.current_time() - 500)
+    await bot.catch_up.run()
+    assert [(i.text, i.stale) for i in bot.taken] == [("old", True), ("new", False)]
+
+
+@pytest.mark.anyio
+async def test_what_was_taken_before_is_not_read_again():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    slack.say()
+    await bot.catch_up.run()
+    await anyio.sleep(3601)  # before that the journal knows it anyway
+    await bot.catch_up.run()
+    assert len(bot.taken) == 1
+
+
+@pytest.mark.anyio
+async def test_replies_come_from_new_threads_from_older_ones_that_moved_and_from_those_the_bot_is_in():
+    slack = Slack(limit=4)
+    forgotten, old = slack.say(text="forgotten"), slack.say(text="old")
+    for number in range(2):
+        slack.say(text=f"between {number}")
+    bot = await after_a_stop(slack, active=(forgotten,))
+    slack.say(text="to old <@UBOT>", root=old)
+    new = slack.say(text="<@UBOT> new")
+    slack.say(text="to forgotten", root=forgotten)
+    slack.say(text="to new", root=new)
+    slack.say(text="<@U2> to new", root=new)
+    await bot.catch_up.run()
+    assert bot.said == ["to old @Threadfast", "new", "to forgotten", "to new"]
+    assert [i.thread.root for i in bot.taken] == [old, new, forgotten, new]
+
+
+@pytest.mark.anyio
+async def test_a_quiet_thread_that_the_history_shows_is_not_asked_for():
+    slack = Slack()
+    quiet = slack.say()
+    slack.say(text="long ago", root=quiet)
+    bot = await after_a_stop(slack, active=(quiet,))
+    await bot.catch_up.run()
+    assert ("conversations.replies", "C1") not in slack.calls
+
+
+@pytest.mark.anyio
+async def test_a_reply_shown_in_the_channel_tells_of_its_thread():
+    slack = Slack(limit=2)
+    root = slack.say(text="old")
+    slack.say(text="x")
+    slack.say(text="y")
+    bot = await after_a_stop(slack)
+    slack.say(text="both", root=root, subtype="thread_broadcast")
+    slack.say(text="only there", root=root)
+    await bot.catch_up.run()
+    assert bot.said == ["both", "only there"]
+
+
+@pytest.mark.anyio
+async def test_a_thread_that_is_gone_does_not_stop_its_channel():
+    slack = Slack()
+    bot = await after_a_stop(slack, active=("1.2", ""))  # the blank one is the channel itself
+    slack.say()
+    await bot.catch_up.run()
+    assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_no_more_is_read_than_back_to_the_mark_and_no_mark_is_set_in_the_future():
+    slack = Slack(limit=1)
+    for _ in range(9):
+        slack.say()
+    bot = await after_a_stop(slack)
+    slack.say(at=anyio.current_time() + 100)
+    await bot.catch_up.run()
+    assert slack.calls.count(("conversations.history", "C1")) == 2
+    await bot.marks.save()
+    assert float(bot.stored()["channels"]["C1"]) == anyio.current_time()
+
+
+@pytest.mark.anyio
+async def test_the_first_message_of_a_channel_that_the_disk_refused_is_found_much_later():
+    bot = await after_a_stop(Slack())
+    first = bot.slack.say("C5")
+    with pytest.raises(StoreUnavailable), bot.marks.taking("C5", first):
+        raise StoreUnavailable
+    await anyio.sleep(7200)
+    await bot.catch_up.run()
+    assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_a_channel_seen_for_the_first_time_starts_at_now():
+    slack = Slack()
+    slack.say(text="<@UBOT> before you came")
+    await anyio.sleep(60)
+    bot = Bot(slack)
+    bot.marks.move("C1", slack.say())
+    await bot.catch_up.run()
+    assert bot.said == ["hi"]  # read again, and dropped by the journal
+
+
+@pytest.mark.anyio
+async def test_the_first_start_reads_no_old_direct_messages():
+    slack = Slack()
+    slack.say("D1", "long ago")
+    await anyio.sleep(60)
+    bot = Bot(slack)
+    await bot.catch_up.run()
+    assert bot.taken == []
+    assert slack.calls == [("users.conversations", "")]
+    slack.say("D1", "missed")
+    await bot.catch_up.run()
+    assert bot.said == ["missed"]
+
+
+@pytest.mark.anyio
+async def test_a_gap_before_the_first_look_at_direct_messages_is_a_gap_all_the_same():
+    slack = Slack(refuses={"users.conversations": TransportUnavailable("500")})
+    bot = Bot(slack)
+    with anyio.move_on_after(1):
+        await bot.catch_up.run()
+    slack.say("D1", "missed")
+    slack.refuses.clear()
+    await bot.catch_up.run()
+    assert bot.said == ["missed"]
+
+
+@pytest.mark.anyio
+async def test_a_direct_message_opened_on_a_dead_link_is_found_although_the_bot_seemed_alive_since():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    await bot.catch_up.run()
+    slack.say("D7", "hello?")
+    await anyio.sleep(30)
+    bot.marks.alive()
+    await bot.catch_up.run()
+    assert bot.said == ["hello?"]
+
+
+@pytest.mark.anyio
+async def test_a_channel_that_is_joined_is_followed_from_then_on_and_waits_for_no_catch_up():
+    bot = await after_a_stop(Slack())
+    await bot.catch_up.run()
+    bot.marks.start("C9", bot.marks.clock())
+    assert bot.marks.due() == []
+
+
+@pytest.mark.anyio
+async def test_a_direct_message_opened_while_down_is_found():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    slack.say("D7", "hello?")
+    await bot.catch_up.run()
+    assert [(i.text, i.via) for i in bot.taken] == [("hello?", "direct")]
+
+
+@pytest.mark.anyio
+async def test_a_live_message_in_a_new_direct_conversation_does_not_hide_what_was_missed_there(caplog):
+    slack = Slack(refuses={"users.conversations": SlackRefused("users.conversations", "missing_scope")})
+    bot = await after_a_stop(slack)
+    slack.say("D7", "hello?")
+    await anyio.sleep(60)
+    bot.marks.move("D7", slack.say("D7", "live"))
+    await bot.catch_up.run()
+    await bot.catch_up.run()
+    assert bot.said[:2] == ["hello?", "live"]
+    assert caplog.text.count("missing_scope") == 1
+
+
+@pytest.mark.anyio
+async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(caplog):
+    caplog.set_level(logging.INFO)
+    slack = Slack(limit=3)
+    bot = await after_a_stop(slack, most_at_once=4)
+    root = slack.say(text="<@UBOT> 0")
+    for number in range(1, 12):
+        slack.say(text=f"<@UBOT> {number}", root=root if number % 2 else None)
+    await bot.catch_up.run()
+    assert bot.said == [str(number) for number in range(12)]
+    assert "going on" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
+    monkeypatch.setattr(catch_up, "MOST_PAGES", 3)
+    slack = Slack(limit=1)
+    bot = await after_a_stop(slack)
+    for _ in range(9):
+        slack.say()
+    await bot.catch_up.run()
+    assert len(bot.taken) == 3
+    assert "more than 3 pages" in caplog.text
+
+
+# -- trouble ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "missing_scope", "method_deprecated"])
+async def test_a_channel_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(code, caplog):
+    slack = Slack(refuses={"C1": SlackRefused("conversations.history", code)})
+    bot = await after_a_stop(slack)
+    bot.marks.move("C2", slack.say("C2"))
+    await bot.catch_up.run()
+    await bot.catch_up.run()
+    assert bot.said
+    assert caplog.text.count(code) == 1
+    await bot.marks.save()
+    assert ("C1" in bot.stored()["channels"]) == (code in {"missing_scope", "method_deprecated"})
+
+
+@pytest.mark.anyio
+async def test_a_channel_that_cannot_be_read_now_is_tried_again_and_then_read_from_the_old_mark():
+    slack = Slack(refuses={"C1": TransportUnavailable("500")})
+    bot = await after_a_stop(slack)
+    slack.say()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(30)
+        assert bot.taken == []
+        del slack.refuses["C1"]
+    assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    bot.full = True
+    first = slack.say()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(30)
+        await bot.marks.save()
+        assert float(bot.stored()["channels"]["C1"]) < float(first)
+        bot.full = False
+    assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_a_token_that_is_not_good_any_more_loses_nothing():
+    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "token_revoked")})
+    bot = await after_a_stop(slack)
+    missed = slack.say()
+    with anyio.move_on_after(30):
+        await bot.catch_up.run()
+    bot.marks.move("C1", slack.say())
+    await bot.marks.save()
+    assert float(bot.stored()["channels"]["C1"]) < float(missed)
+
+
+@pytest.mark.anyio
+async def test_a_link_that_comes_back_again_meanwhile_makes_it_read_once_more_and_never_twice_at_once():
+    slack = Slack(pause=1.0)
+    bot = await after_a_stop(slack)
+    slack.say(text="<@UBOT> first gap")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(1.5)  # C1's history is being read
+        slack.say(text="<@UBOT> second gap")
+        await bot.catch_up.run()
+        assert bot.taken == []
+    assert set(bot.said) == {"first gap", "second gap"}
+    assert slack.calls.count(("conversations.history", "C1")) == 2
+
+
+@pytest.mark.anyio
+async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
+    slack = Slack(refuses={"C1": TransportUnavailable("500")})
+    bot = await after_a_stop(slack)
+    slack.say()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(100)  # in the long pauses by now
+        del slack.refuses["C1"]
+        await bot.catch_up.run()
+        await anyio.sleep(0.1)
+        assert bot.said == ["hi"]
+
+
+# -- marks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_a_live_message_does_not_move_the_mark_past_what_is_still_to_be_read():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    missed = slack.say(text="<@UBOT> missed")
+    bot.marks.move("C1", slack.say(text="<@UBOT> live"))
+    await bot.marks.save()
+    assert float(bot.stored()["channels"]["C1"]) < float(missed)
+    again = Bot(slack, bot.disk)  # killed in between
+    await again.catch_up.run()
+    assert again.said == ["missed", "live"]
+    await again.marks.save()
+    assert float(again.stored()["channels"]["C1"]) > float(missed)
+
+
+@pytest.mark.anyio
+async def test_a_message_in_hand_holds_the_mark_and_one_that_was_refused_is_read_again():
+    slack = Slack()
+    bot = Bot(slack)
+    bot.marks.move("C1", slack.say())
+    held, later = slack.say(text="<@UBOT> held"), slack.say(text="<@UBOT> later")
+    with pytest.raises(StoreUnavailable), bot.marks.taking("C1", held):
+        bot.marks.move("C1", later)
+        await bot.marks.save()
+        assert float(bot.stored()["channels"]["C1"]) < float(held)
+        raise StoreUnavailable
+    await bot.marks.save()
+    assert float(bot.stored()["channels"]["C1"]) < float(held)
+    await bot.catch_up.run(gap=False)
+    assert "held" in bot.said
+    await bot.marks.save()
+    assert bot.stored()["channels"]["C1"] == later
+
+
+@pytest.mark.anyio
+async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed():
+    bot = Bot(Slack())
+    await bot.catch_up.run()
+    await bot.marks.save()
+    bot.disk.files.clear()
+    bot.marks.alive()
+    await bot.marks.save()
+    assert FILE not in bot.disk.files
+    await anyio.sleep(61)
+    bot.marks.alive()
+    await bot.marks.save()
+    assert float(bot.stored()["alive_at"]) == START + 61
+    bot.disk.files.clear()
+    bot.marks.move("C1", "1700000000.5")
+    await bot.marks.save()
+    assert bot.stored()["channels"] == {"C1": "1700000000.5"}
+
+
+@pytest.mark.anyio
+async def test_a_write_that_fails_is_told_and_tried_again(caplog):
+    bot = Bot(Slack())
+    bot.marks.move("C1", "1700000000.5")
+    bot.disk.broken = True
+    await bot.marks.save()
+    assert "could not be written" in caplog.text
+    bot.disk.broken = False
+    await bot.marks.save()
+    assert bot.stored()["channels"] == {"C1": "1700000000.5"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b'{"v":2,"alive_at":"1.0","channels":{}}', b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'],
+)
+async def test_a_file_that_cannot_be_understood_is_put_aside_and_all_starts_at_now(content, caplog):
+    disk, slack = Memory(), Slack()
+    disk.files[FILE] = content
+    slack.say(at=START - 100)
+    bot = Bot(slack, disk)
+    await bot.catch_up.run()
+    assert bot.taken == []
+    assert content in disk.files[FILE.with_name(FILE.name + ".broken")]
+    assert "put aside" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is_joined_again():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    slack.say(text="<@UBOT> while away")
+    bot.marks.drop("C1")
+    await anyio.sleep(60)
+    bot.marks.move("C1", slack.say(text="<@UBOT> back"))
+    await bot.catch_up.run()
+    assert bot.said == ["back"]
+
+
+@pytest.mark.anyio
+async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
+    monkeypatch.setattr("transports.slack.marks.MOST_CHANNELS", 2)
+    slack, bot = Slack(), Bot(Slack())
+    for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
+        bot.marks.move(channel, ts)
+    assert "C1 is not followed" in caplog.text
+    bot.marks.gap()
+    assert bot.marks.due() == ["C2", "C3"]
+    assert slack.calls == []
+
+
+# -- any story -------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.sampled_from(["C1", "D1", "D2"]), st.booleans()),
+        st.tuples(st.sampled_from(["down", "up", "crash", "save", "save", "full", "roomy", "api", "ok"])),
+        st.tuples(st.just("wait"), st.sampled_from([0.01, 0.3, 2.0, 7.0, 100.0])),
+    ),
+    max_size=40,
+)
+
+
+@dataclass
+class Process:
+    dead: bool = False
+    scopes: list[anyio.CancelScope] = field(default_factory=list)
+
+
+class Story:
+    """One bot through crashes and gaps, on the disk of its marks and with the memory of a journal (*taken*)."""
+
+    def __init__(self, seed, limit, most):
+        self.rng, self.most = random.Random(seed), most
+        self.slack, self.disk = Slack(limit, pause=0.2), Memory()
+        self.taken, self.up, self.owed, self.knows_c1 = [], True, {}, False
+
+    async def tell(self, steps):
+        async with anyio.create_task_group() as tasks:
+            self.tasks = tasks
+            self.begin()
+            for step in [*steps, ("ok",), ("roomy",), ("down",), ("up_",)]:
+                await getattr(self, step[0])(*step[1:])
+                await anyio.sleep(self.rng.choice([0, 0, 0.1, 1.0]))
+        missing = set(self.owed) - {incoming.key for incoming in self.taken}
+        assert not missing, (missing, self.disk.files)
+
+    def begin(self):
+        self.process = Process()
+        self.bot = Bot(self.slack, self.disk, taken=self.taken, most_at_once=self.most)
+        self.bot.catch_up._active_threads = self.roots
+        self.start(self.bot.catch_up.run)
+
+    def roots(self, channel):
+        return [incoming.id for incoming in self.taken if incoming.thread.channel == channel]
+
+    def start(self, what, *arguments):
+        self.tasks.start_soon(self.within, self.process, what, *arguments)
+
+    async def within(self, process, what, *arguments):
+        """Run until the process is killed."""
+        if not process.dead:
+            with anyio.CancelScope() as scope:
+                process.scopes.append(scope)
+                await what(*arguments)
+
+    async def say(self, channel, reply):
+        known = [ts for ts, m in self.slack.channels.get(channel, {}).items() if m.get("thread_ts", ts) == ts]
+        root = self.rng.choice(known) if reply and known else None
+        ts = self.slack.say(channel, root=root)
+        self.owed[f"slack:T1:{channel}:{ts}"] = ts
+        if channel == "C1" and not self.knows_c1 and not self.up:
+            del self.owed[f"slack:T1:{channel}:{ts}"]  # a channel joined while down starts at now
+        if self.up:
+            self.knows_c1 |= channel == "C1"
+            self.start(self.live, self.bot, channel, ts)
+
+    async def live(self, bot, channel, ts):
+        """Come over the link, perhaps after a later one; what the disk refuses is not acknowledged."""
+        await anyio.sleep(self.rng.choice([0, 0.1, 0.5]))
+        message = self.slack.channels[channel][ts]
+        parsed = bot.catch_up._parsed([message], channel)
+        try:
+            with bot.marks.taking(channel, ts):
+                for incoming in parsed:
+                    await bot.sink(incoming)
+        except StoreUnavailable:
+            self.start(partial(bot.catch_up.run, gap=False))
+
+    async def down(self):
+        await anyio.sleep(1)  # what is on its way still comes
+        self.up = False
+
+    async def up_(self):
+        if not self.up:
+            self.up = True
+            self.start(self.bot.catch_up.run)
+
+    async def crash(self):
+        """Kill the process and start the next one; what was never written down starts at now."""
+        self.process.dead = True
+        for scope in self.process.scopes:
+            scope.cancel()
+        if FILE not in self.disk.files:
+            self.owed = {}
+        self.knows_c1 = "C1" in self.stored()
+        if not self.knows_c1:
+            self.owed = {key: ts for key, ts in self.owed.items() if ":C1:" not in key}
+        self.begin()
+        self.up = True
+
+    def stored(self):
+        return json.loads(self.disk.files[FILE])["channels"] if FILE in self.disk.files else {}
+
+    async def save(self):
+        if self.up and not self.bot.full:
+            self.bot.marks.alive()
+        await self.bot.marks.save()
+        taken = {incoming.key for incoming in self.taken}
+        for key, ts in self.owed.items():
+            mark = self.stored().get(key.split(":")[2], "0")
+            assert key in taken or float(ts) > float(mark) - catch_up.OVERLAP_S
+
+    async def full(self):
+        self.bot.full = True
+
+    async def roomy(self):
+        self.bot.full = False
+
+    async def api(self):
+        broken = TransportUnavailable("500")
+        self.slack.refuses = {"C1": broken, "D1": broken, "users.conversations": broken}
+
+    async def ok(self):
+        self.slack.refuses = {}
+
+    async def wait(self, seconds):
+        await anyio.sleep(seconds)
+
+
+@settings(max_examples=400, deadline=None)
+@given(STEPS, st.integers(0, 1000), st.sampled_from([1, 2, 200]), st.sampled_from([2, 5, 10_000]))
+def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(steps, seed, limit, most):
+    loop_factory = partial(SimLoop, random.Random(seed), START)
+    story = Story(seed, limit, most)
+    names = [("up_",) if step == ("up",) else step for step in steps]
+    anyio.run(story.tell, names, backend_options={"loop_factory": loop_factory})

@@ -1,0 +1,257 @@
+"""Reading what people attach: the token only to Slack, and nothing incomplete taken for whole."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from tests.fakes.http import Cut as CutMidway
+from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
+from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
+from threads.errors import FileUnavailable
+from threads.model import Attachment
+from transports.slack import files
+from transports.slack.files import open_download, own_origin, trusted
+from transports.slack.session import open_session
+
+pytestmark = pytest.mark.anyio
+
+TOKEN = "xoxb-secret-token"
+
+
+class FileServer(FakeHttp):
+    paths = ("/f", "/g")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(files, "PAUSE_S", 0.01)
+
+
+@pytest.fixture
+async def session():
+    async with open_session("http://127.0.0.1:1/api/") as session:
+        yield session
+
+
+@pytest.fixture
+async def slack():
+    async with FakeSlack(echo=False) as fake:
+        yield fake
+
+
+async def read(session, url, base, attachment=None, **more):
+    """Return the chunks of a file."""
+    asked = attachment or Attachment("F1", "notes.txt", "text/plain", 0, url)
+    more = {"token": TOKEN, **more}
+    async with open_download(session, asked, own=own_origin(base), **more) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+def kept(slack, content=b"some notes", name="notes.txt", kind="text/plain"):
+    file = slack.new_file(name, content, kind)
+    return Attachment(file.id, name, kind, len(content), file.url)
+
+
+async def got(session, slack, attachment, **more):
+    chunks = await read(session, "", slack.api_base_url, attachment, token=slack.bot_token, **more)
+    return b"".join(chunks)
+
+
+async def refused(session, slack, attachment, **more):
+    with pytest.raises(FileUnavailable) as error:
+        await got(session, slack, attachment, **more)
+    assert slack.bot_token not in repr(error.value) + str(error.value.__context__)
+    return error.value.friendly
+
+
+async def test_a_file_is_read_with_the_token_in_small_chunks(session, slack):
+    content = bytes(range(256)) * 4_000
+    attachment = kept(slack, content, "a.bin", "application/octet-stream")
+    chunks = await read(session, "", slack.api_base_url, attachment, token=slack.bot_token)
+    assert b"".join(chunks) == content
+    assert max(map(len, chunks)) <= 64 * 1024
+    assert slack.downloads == [(attachment.id, slack.bot_token)]
+
+
+async def test_a_login_page_in_place_of_the_file_names_the_missing_scope(session, slack):
+    slack.scopes.discard("files:read")
+    assert "files:read" in await refused(session, slack, kept(slack))
+
+
+async def test_an_html_file_is_a_file_but_the_login_page_in_its_place_is_not(session, slack):
+    page = kept(slack, b"<h1>Mine</h1>", "page.html", "text/html")
+    assert await got(session, slack, page) == b"<h1>Mine</h1>"
+    slack.scopes.discard("files:read")
+    assert "files:read" in await refused(session, slack, page)
+
+
+@pytest.mark.parametrize(
+    "status,said", [(401, "files:read"), (403, "files:read"), (404, "not there"), (418, "did not")]
+)
+async def test_a_refusal_is_told_after_one_try(session, slack, status, said):
+    slack.fail("download", Html(status), Html(status))
+    assert said in await refused(session, slack, kept(slack))
+    assert len(slack.downloads) == 1
+
+
+@pytest.mark.parametrize("fault", [Html(500), Html(503), Cut(), RateLimited(0)])
+async def test_what_may_pass_is_tried_twice(session, slack, fault):
+    slack.fail("download", fault)
+    assert await got(session, slack, kept(slack)) == b"some notes"
+    slack.fail("download", fault, forever=True)
+    assert await refused(session, slack, kept(slack))
+    assert (
+        len(slack.downloads) <= 6
+    )  # aiohttp asks again by itself when a kept connection turns out to be dead
+
+
+async def test_a_long_retry_after_is_not_waited_for(session, slack):
+    slack.fail("download", RateLimited(600))
+    assert "wait" in await refused(session, slack, kept(slack))
+
+
+async def test_a_short_retry_after_is_obeyed(session, slack):
+    slack.fail("download", RateLimited(1))
+    started = time.monotonic()
+    assert await got(session, slack, kept(slack)) == b"some notes"
+    assert time.monotonic() - started >= 1
+
+
+async def test_a_file_that_is_too_large_is_refused_before_it_is_read(session, slack):
+    attachment = kept(slack, b"x" * 1000)
+    assert "too large" in await refused(session, slack, attachment, max_bytes=999)
+    assert slack.downloads == []
+    unsaid = Attachment(attachment.id, "notes.txt", "text/plain", 0, attachment.url)
+    assert "too large" in await refused(session, slack, unsaid, max_bytes=999)
+    assert await got(session, slack, unsaid, max_bytes=1000) == b"x" * 1000
+
+
+async def test_a_file_without_an_address_is_gone(session, slack):
+    assert "not there" in await refused(session, slack, Attachment("F1", "a"))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(silent=(Garbage(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf"),)),
+        Reply((b"half", CutMidway())),
+        Reply((b"half", CutMidway("rst"))),
+    ],
+)
+async def test_a_file_that_breaks_off_is_never_whole(session, reply):
+    async with FileServer([reply]) as server:
+        attachment = Attachment("F1", "a.txt", "text/plain", 0, f"{server.base_url}/f")
+        with pytest.raises(FileUnavailable) as error:
+            await read(session, "", server.base_url, attachment)
+    assert "broke off" in error.value.friendly
+    assert TOKEN not in repr(error.value.__context__)
+
+
+async def test_a_file_shorter_than_slack_said_is_never_whole(session, slack):
+    file = kept(slack)
+    longer = Attachment(file.id, file.name, file.media_type, file.size + 1, file.url)
+    assert "broke off" in await refused(session, slack, longer)
+
+
+@pytest.mark.parametrize("steps", [(Stall(),), (b"some", Stall())])
+async def test_a_download_that_falls_silent_is_given_up(session, steps):
+    async with FileServer([Reply(steps)] * 2) as server:
+        with pytest.raises(FileUnavailable):
+            await read(session, f"{server.base_url}/f", server.base_url, idle_s=0.1)
+
+
+async def test_redirects_are_followed_on_the_same_host(session):
+    async with FileServer([Reply(status=302, headers=(("location", "/g"),)), Reply((b"here",))]) as server:
+        assert await read(session, f"{server.base_url}/f", server.base_url) == [b"here"]
+        assert [seen.path for seen in server.requests] == ["/f", "/g"]
+
+
+async def test_a_redirect_to_another_host_never_sees_a_request(session):
+    async with FileServer(lambda _: Reply((b"thanks for the token",))) as thief:
+        there = (("location", f"{thief.base_url}/f"),)
+        async with FileServer([Reply(status=302, headers=there)]) as server:
+            with pytest.raises(FileUnavailable) as error:
+                await read(session, f"{server.base_url}/f", server.base_url)
+        assert thief.requests == [] and thief.connections == 0
+    assert "outside of Slack" in error.value.friendly
+
+
+async def test_redirects_end(session):
+    async with FileServer(lambda _: Reply(status=302, headers=(("location", "/f"),))) as server:
+        with pytest.raises(FileUnavailable):
+            await read(session, f"{server.base_url}/f", server.base_url)
+        assert len(server.requests) == files.REDIRECTS + 1
+
+
+async def test_a_reader_that_leaves_early_closes_the_connection(session):
+    async with FileServer([Reply((b"x" * 100_000, Stall()))]) as server:
+        attachment = Attachment("F1", "a", "", 0, f"{server.base_url}/f")
+        with anyio.fail_after(5):
+            async with open_download(
+                session, attachment, token=TOKEN, own=own_origin(server.base_url)
+            ) as chunks:
+                async for _ in chunks:
+                    break
+            while not server.hung_up:
+                await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://files.slack.com/files-pri/T1-F1/a.txt",
+        "https://slack.com/x",
+        "https://slack-files.com/T1-F1",
+        "https://emoji.slack-edge.com/a.png",
+        "https://files.slack-gov.com/a",
+    ],
+)
+def test_slacks_hosts_are_trusted(url):
+    assert trusted(URL(url), None)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://files.slack.com/a",
+        "https://files.slack.com:8443/a",
+        "http://files.slack.com:443/a",
+        "https://files.slack.com.evil.example/a",
+        "https://evilslack.com/a",
+        "https://evil.example/files.slack.com",
+        "https://files.slack.com@evil.example/a",
+        "https://evil.example@files.slack.com/a",
+        "https://127.0.0.1/a",
+        "ftp://files.slack.com/a",
+        "//files.slack.com/a",
+        "",
+    ],
+)
+def test_no_other_address_is_trusted(url):
+    assert not trusted(URL(url), None)
+    assert not trusted(URL(url), own_origin("http://127.0.0.1:8080/api/"))
+
+
+def test_only_an_api_on_loopback_keeps_its_own_files():
+    assert own_origin(None) is None
+    assert own_origin("https://slack.example/api/") is None
+    own = own_origin("http://127.0.0.1:8080/api/")
+    assert trusted(URL("http://127.0.0.1:8080/f"), own)
+    assert not trusted(URL("http://127.0.0.1:8081/f"), own)
+
+
+@given(st.text(max_size=60))
+def test_no_text_makes_a_foreign_host_trusted(text):
+    for address in (text, f"https://{text}", f"https://files.slack.com{text}"):
+        url = files._address(address)
+        if trusted(url, None):
+            assert url.scheme == "https" and url.host
+            assert any(url.host == name or url.host.endswith("." + name) for name in files.HOSTS)

@@ -1,0 +1,790 @@
+"""Posting to a Slack that fails at every point: nothing lost, nothing doubled, nothing left behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimited
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.model import Choice, Outgoing, ThreadId
+from transports.base import Capabilities
+from transports.outbox import Outbox
+from transports.slack import render, uploads
+from transports.slack.limits import Limits
+from transports.slack.pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
+from transports.slack.posting import DraftMessage, Posting
+from transports.slack.sent import Sent, Tag, file_name, fold, orphans, tag_of
+from transports.slack.web import Identity, SlackRefused, open_web
+
+pytestmark = pytest.mark.anyio
+
+OUTGOING = Outgoing(ThreadId("slack", "T1", "C1", "1.0"), "k", "")
+ME = Identity("T1", "Fake", "UBOT", "threadfast", "BBOT", "A1", frozenset(), "")
+LINKS = render.Links(allowed=frozenset(), live=True)
+EVIL = "see https://evil.example/?q=1 now"
+
+
+class Unlimited(Limits):
+    """The pace has tests of its own; here nothing waits."""
+
+    async def take(self, method, channel="", *, urgent=True):
+        pass
+
+    def try_take(self, method, channel=""):
+        return True
+
+
+class Desk:
+    """A person's question in a channel, what answers it, and what the thread shows then."""
+
+    def __init__(self, slack, web, channel="C1"):
+        self.slack, self.web, self.channel = slack, web, channel
+        self.question = self.asks()
+        self.posting = Posting(web, ME)
+
+    def asks(self):
+        return self.slack.put(Message(self.channel, self.slack.next_ts(), "how?", user="U1")).ts
+
+    @property
+    def thread(self):
+        return ThreadId("slack", "T1", self.channel, self.question)
+
+    @property
+    def key(self):
+        return f"slack:T1:{self.channel}:{self.question}"
+
+    def answer(self, text="an answer", **more):
+        return replace(Outgoing(self.thread, self.key, text, "reply", self.question, (), "U1"), **more)
+
+    async def post(self, text="an answer", draft=(), **more):
+        return await self.posting.post(self.answer(text, **more), LINKS, draft)
+
+    async def find(self, live=()):
+        return await self.posting.find(self.thread, self.key, live=live)
+
+    def restart(self):
+        """A new process: nothing is remembered."""
+        self.posting = Posting(self.web, ME)
+
+    def shown(self):
+        """What people see below the question: markdown where there are blocks, else text."""
+        return [seen(message) for message in self.slack.thread(self.channel, self.question)[1:]]
+
+    async def stream(self, text="", root=""):
+        answer = await self.web.call(
+            "chat.startStream",
+            channel=self.channel,
+            thread_ts=root or self.question,
+            recipient_user_id="U1",
+            recipient_team_id="T1",
+            markdown_text=text or None,
+        )
+        return DraftMessage(answer["ts"], "stream", text)
+
+    async def draft(self, text):
+        answer = await self.web.call(
+            "chat.postMessage",
+            channel=self.channel,
+            thread_ts=self.question,
+            text=text,
+            metadata=Tag(self.key, draft=True).metadata(),
+        )
+        return DraftMessage(answer["ts"], "post", text)
+
+    def outbox(self):
+        desk = self
+
+        class Through:
+            name, capabilities = "slack", Capabilities(find=True)
+
+            async def post(self, outgoing):
+                return await desk.posting.post(outgoing, LINKS)
+
+            async def find(self, thread, key):
+                return await desk.posting.find(thread, key, live=())
+
+            async def reconnected(self):
+                pass
+
+        return Outbox(Through())
+
+
+def seen(message):
+    if message.files:
+        return f"[{message.files[0].name}]"
+    if message.blocks is None:
+        return message.text
+    return "".join(block.get("text", "") for block in message.blocks if block["type"] == "markdown")
+
+
+def long(parts):
+    """A text that falls into so many parts."""
+    line = "All work and no play makes Jack a dull boy.\n\n"
+    return (line * (((parts - 1) * render.MAX_PART + 3_000) // len(line))).strip()
+
+
+def together(texts):
+    return "".join("".join(texts).split())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("transports.outbox.PAUSES_S", (0.01, 0.01, 0.01))
+
+
+@pytest.fixture
+async def slack():
+    async with FakeSlack(echo=False) as fake:
+        yield fake
+
+
+@pytest.fixture
+async def web(slack):
+    async with open_web(slack.api_base_url, slack.bot_token, Unlimited()) as web:
+        yield web
+
+
+@pytest.fixture
+async def desk(slack, web):
+    return Desk(slack, web)
+
+
+# plain posts
+
+
+async def test_an_answer_goes_to_the_thread_marked_and_without_previews(desk, slack):
+    ts = await desk.post("**Hello** " + EVIL)
+    [_, message] = slack.thread("C1", desk.question)
+    assert (message.ts, message.thread_ts) == (ts, desk.question)
+    assert message.metadata == Tag(desk.key).metadata()
+    assert message.blocks[0]["type"] == "markdown" and "**Hello**" in message.blocks[0]["text"]
+    assert "Hello" in message.text
+    assert slack.unfurls == []
+    assert await desk.find() == ts
+
+
+async def test_a_post_tried_again_after_it_is_out_is_not_posted_again(desk):
+    assert await desk.post() == await desk.post()
+    assert desk.shown() == ["an answer"]
+
+
+async def test_blank_text_is_no_reason_to_lose_an_ending(desk):
+    await desk.post("  \n ")
+    assert desk.shown() == ["…"]
+
+
+async def test_choices_and_feedback_are_below_the_last_part_only(desk, slack):
+    desk.posting = Posting(desk.web, ME, feedback=True)
+    await desk.post(long(2), choices=(Choice("Try again", "/retry 1"),))
+    first, last = [[block["type"] for block in m.blocks] for m in slack.posts()]
+    assert first == ["markdown"]
+    assert last == [
+        "markdown",
+        render.choice_block((Choice("Try again", "/retry 1"),))["type"],
+        "context_actions",
+    ]
+
+
+async def test_only_replies_are_judged(desk, slack):
+    desk.posting = Posting(desk.web, ME, feedback=True)
+    await desk.post(kind="notice")
+    assert [block["type"] for block in slack.posts()[0].blocks] == ["markdown"]
+
+
+async def test_a_post_with_a_blank_root_begins_a_thread_that_holds_its_other_parts(desk, slack):
+    channel = replace(desk.thread, root="")
+    ts = await desk.post(long(2), thread=channel, to="", reply_to="")
+    first, second = slack.posts("C1")
+    assert (first.ts, first.thread_ts, second.thread_ts) == (ts, None, ts)
+    desk.restart()
+    assert await desk.posting.find(channel, desk.key, live=()) == ts
+
+
+# what Slack refuses
+
+
+async def test_refused_blocks_go_out_as_plain_text_with_the_choices_spelled_out(desk, slack, caplog):
+    slack.fail("chat.postMessage", ApiError("invalid_blocks"))
+    ts = await desk.post("**Hello**", choices=(Choice("Try again", "/retry 1"),))
+    [message] = slack.posts()
+    assert message.blocks is None
+    assert "Hello" in message.text and "Try again: /retry 1" in message.text
+    assert "invalid_blocks" in caplog.text
+    assert await desk.find() == ts
+
+
+async def test_a_text_too_long_for_a_message_goes_out_in_smaller_ones_and_goes_on_after_a_crash(desk, slack):
+    text = "word " * 1500
+    slack.fail(
+        "chat.postMessage", ApiError("msg_too_long"), forever=True, when=lambda a: len(a["text"]) > SMALL
+    )
+    slack.fail("chat.postMessage", Html(), when=lambda a: a["metadata"]["event_payload"].get("piece") == 1)
+    with pytest.raises(TransportUnavailable):
+        await desk.post(text)
+    desk.restart()
+    assert await desk.find() is None
+    ts = await desk.post(text)
+    assert together(desk.shown()) == together([text])
+    desk.restart()
+    assert await desk.find() == ts
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "no_text"])
+async def test_what_is_refused_in_every_form_is_given_up(desk, slack, error):
+    slack.fail("chat.postMessage", ApiError(error), forever=True)
+    with pytest.raises(SlackRefused, match=error):
+        await desk.post()
+    assert len(slack.calls_to("chat.postMessage")) == 2
+
+
+@pytest.mark.parametrize("error", ["is_archived", "token_revoked", "missing_scope", "thread_not_found"])
+async def test_what_no_form_would_mend_is_given_up_at_once(desk, slack, error):
+    slack.fail("chat.postMessage", ApiError(error), forever=True)
+    with pytest.raises(SlackRefused, match=error) as refused:
+        await desk.outbox().post(desk.answer())
+    assert refused.value.friendly
+    assert len(slack.calls_to("chat.postMessage")) == 1
+
+
+# lost answers and crashes
+
+
+@pytest.mark.parametrize(
+    "fault", [Cut(), Cut(applied=True), Html(502), Html(503, applied=True), RateLimited()]
+)
+async def test_one_fault_costs_no_answer_and_doubles_none(desk, slack, fault):
+    slack.fail("chat.postMessage", fault)
+    ts = await desk.outbox().post(desk.answer())
+    assert [message.ts for message in slack.posts()] == [ts]
+
+
+async def test_a_post_that_goes_on_failing_is_given_up_after_four_tries(desk, slack):
+    slack.fail("chat.postMessage", Html(), forever=True)
+    with pytest.raises(TransportUnavailable):
+        await desk.outbox().post(desk.answer())
+    assert len(slack.calls_to("chat.postMessage")) == 4
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_a_post_in_three_parts_goes_on_where_a_crash_stopped_it(desk, slack, lost, applied):
+    text = long(3)
+    slack.fail(
+        "chat.postMessage",
+        Cut(applied=applied),
+        when=lambda args: args["metadata"]["event_payload"]["part"] == lost,
+    )
+    with pytest.raises(TransportUnavailable) as failed:
+        await desk.post(text)
+    assert failed.value.maybe_posted
+    desk.restart()
+    found = await desk.find()
+    assert (found is not None) is (applied and lost == 2)
+    before = len(slack.calls_to("chat.postMessage"))
+    ts = found or await desk.post(text)
+    assert len(slack.calls_to("chat.postMessage")) - before == (3 - lost - applied)
+    assert together(desk.shown()) == together([text])
+    assert ts == slack.posts()[0].ts
+
+
+async def test_a_post_with_an_answer_that_makes_no_sense_is_looked_up(desk, slack):
+    slack.fail("chat.postMessage", ApiError("x", {"ok": True, "ts": 7}, applied=True))
+    ts = await desk.outbox().post(desk.answer())
+    assert [message.ts for message in slack.posts()] == [ts]
+
+
+async def test_posts_of_other_keys_channels_and_people_are_not_taken_for_ours(desk, slack):
+    await desk.post(key=f"{desk.key}?q1")
+    there = Desk(slack, desk.web, "C2")
+    there.question = slack.put(Message("C2", desk.question, "same ts", user="U1")).ts
+    assert await there.post()
+    slack.put(
+        Message("C1", slack.next_ts(), "copied", "U1", thread_ts=desk.question, metadata={"event_type": "x"})
+    )
+    assert await desk.find() is None
+
+
+async def test_a_look_up_reads_every_page_since_the_question(desk, slack):
+    ts = await desk.post()
+    for _ in range(450):
+        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
+    late = Desk(slack, desk.web)
+    late.question = desk.question
+    late_ts = await late.post(key=f"{desk.key}?late")
+    desk.restart()
+    assert await desk.find() == ts
+    assert await desk.posting.find(desk.thread, f"{desk.key}?late", live=()) == late_ts
+    assert len(slack.calls_to("conversations.replies")) == 6
+
+
+async def test_a_look_up_without_end_says_that_it_does_not_know(desk, slack, monkeypatch):
+    monkeypatch.setattr("transports.slack.record.PAGE", 1)
+    for _ in range(25):
+        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
+    with pytest.raises(TransportUnavailable):
+        await desk.find()
+
+
+async def test_in_a_thread_that_is_gone_nothing_is_found(desk, slack):
+    slack.message(desk.question).deleted = True
+    assert await desk.find() is None
+
+
+async def test_a_look_up_that_is_refused_is_a_failed_one(desk, slack):
+    slack.scopes.discard("channels:history")
+    with pytest.raises(PostFailed):
+        await desk.find()
+
+
+# drafts
+
+
+async def test_a_stream_that_shows_the_answer_is_stopped_and_left_alone(desk, slack):
+    desk.posting = Posting(desk.web, ME, feedback=True)
+    draft = await desk.stream("an answer")
+    ts = await desk.post("an answer", [draft])
+    message = slack.message(ts)
+    assert ts == draft.ts and message.stream.state == "stopped"
+    assert [block["type"] for block in message.blocks] == ["markdown", "context_actions"]
+    assert message.metadata == Tag(desk.key).metadata()
+    assert slack.session("C1", desk.question).status == "active"
+    assert slack.calls_to("chat.update") == []
+    desk.restart()
+    assert await desk.find() == ts
+
+
+@pytest.mark.parametrize("text", ["an answer that goes on", "| a | b |\n| --- | --- |\n| 1 | 2 |"])
+async def test_a_stream_that_shows_anything_else_is_written_anew(desk, slack, text):
+    draft = await desk.stream(text if "|" in text else "an answer")
+    ts = await desk.post(text, [draft])
+    assert ts == draft.ts
+    assert desk.shown() == [text]
+    assert slack.message(ts).metadata == Tag(desk.key).metadata()
+    assert slack.calls_to("chat.update")  # only a markdown block of ours draws a table
+
+
+async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(desk, slack):
+    draft = await desk.stream("half of")
+    slack.fail("chat.update", Cut(), forever=True)
+    with pytest.raises(TransportUnavailable):
+        await desk.post("half of it", [draft])
+    slack.heal()
+    desk.restart()
+    assert await desk.find() is None
+    await desk.post("half of it")
+    assert desk.shown() == ["half of it"]
+
+
+async def test_an_edited_draft_becomes_the_answer(desk, slack):
+    draft = await desk.draft("thinking")
+    ts = await desk.post("@here " + EVIL, [draft])
+    assert ts == draft.ts
+    assert slack.unfurls == slack.pings == []
+    assert [call.args["parse"] for call in slack.calls_to("chat.update")] == ["none"]
+    desk.restart()
+    assert await desk.find() == ts
+
+
+@pytest.mark.parametrize("fault", [Cut(), Cut(applied=True), Html(503, applied=True)])
+@pytest.mark.parametrize("method", ["chat.stopStream", "chat.update"])
+async def test_finishing_a_draft_may_fail_and_be_done_again(desk, slack, method, fault):
+    draft = await desk.stream("half")
+    slack.fail(method, fault)
+    with pytest.raises(TransportUnavailable):
+        await desk.post("half and half", [draft])
+    applied = method == "chat.update" and fault.applied
+    assert await desk.find(live=[draft.ts]) == (draft.ts if applied else None)
+    assert await desk.post("half and half", [draft]) == draft.ts
+    assert desk.shown() == ["half and half"]
+
+
+@pytest.mark.parametrize("how", ["expired", "stopped_by_user", "stopped"])
+async def test_a_stream_that_is_over_is_repaired(desk, slack, how):
+    draft = await desk.stream("an ans")
+    stream = slack.message(draft.ts).stream
+    if how == "expired":
+        stream.started -= 301
+    else:
+        stream.state = how
+    assert await desk.post("an answer", [draft]) == draft.ts
+    assert desk.shown() == ["an answer"]
+
+
+async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(desk, slack):
+    draft = replace(await desk.stream("an ans"), kind="post")
+    assert await desk.post("an answer", [draft]) == draft.ts
+    assert desk.shown() == ["an answer"]
+
+
+async def test_a_session_status_that_is_refused_costs_nothing(desk, slack):
+    draft = await desk.stream("an answer")
+    slack.fail("chat.stopStream", ApiError("not_authorized"), when=lambda args: "session_status" in args)
+    assert await desk.post("an answer", [draft]) == draft.ts
+    assert desk.shown() == ["an answer"]
+    assert slack.message(draft.ts).stream.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    "error", ["message_not_found", "cant_update_message", "edit_window_closed", "unknown_method"]
+)
+async def test_a_draft_that_cannot_be_written_is_replaced(desk, slack, error):
+    draft = await desk.draft("thinking")
+    slack.fail("chat.update", ApiError(error), forever=True)
+    ts = await desk.post("an answer", [draft])
+    assert ts != draft.ts
+    assert desk.shown() == ["an answer"]
+
+
+async def test_a_draft_whose_plain_text_is_too_long_for_an_edit_is_replaced(desk, slack):
+    draft = await desk.draft("thinking")
+    slack.fail("chat.update", ApiError("invalid_blocks"), forever=True)
+    text = "word " * 1000
+    await desk.post(text, [draft])
+    assert together(desk.shown()) == together([text])
+    assert len(slack.posts()) == 1
+
+
+async def test_parts_take_the_drafts_in_their_order_and_the_rest_is_posted_or_deleted(desk, slack):
+    one, two, three = [await desk.draft(str(n)) for n in range(3)]
+    text = long(2)
+    await desk.post(text, [one, two, three])
+    assert [message.ts for message in slack.posts()] == [one.ts, two.ts]
+    assert together(desk.shown()) == together([text])
+
+    longer = Desk(slack, desk.web)
+    text = long(3)
+    await longer.post(text, [await longer.draft("0")])
+    assert together(longer.shown()) == together([text])
+
+
+async def test_a_spare_draft_that_cannot_be_deleted_becomes_a_dash(desk, slack):
+    one, two = await desk.draft("1"), await desk.stream("2")
+    slack.fail("chat.delete", ApiError("compliance_exports_prevent_deletion"), forever=True)
+    await desk.post("an answer", [one, two])
+    assert desk.shown() == ["an answer", "-"]
+
+
+async def test_a_spare_draft_never_costs_the_answer(desk, slack):
+    one, two = await desk.draft("1"), await desk.draft("2")
+    slack.fail("chat.delete", Html(), forever=True)
+    slack.fail("chat.update", Html(), forever=True, when=lambda args: args["ts"] == two.ts)
+    assert await desk.post("an answer", [one, two]) == one.ts
+
+
+# what a killed process left
+
+
+async def test_what_a_killed_process_left_is_swept_and_nothing_else(desk, slack):
+    before = await desk.post("of an earlier question", key="slack:T1:C1:1.000001")
+    desk.question = desk.question  # the same thread
+    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
+    key = f"slack:T1:C1:{question}"
+    orphan, dead_draft, live = await desk.stream("half"), await desk.draft("half"), await desk.stream("live")
+    notice = await desk.post("a notice", key="slack:T1:C1:1.000002")
+    file = Message("C1", slack.next_ts(), "", "UBOT", "BBOT", thread_ts=desk.question, subtype="file_share")
+    file.files = [slack.new_file("plot.png", b"1", "image/png")]
+    person = Message("C1", slack.next_ts(), "me", "U2", thread_ts=desk.question)
+    robot = Message("C1", slack.next_ts(), "other bot", None, "BOTHER", thread_ts=desk.question)
+    for message in (file, person, robot):
+        slack.put(message)
+    desk.restart()
+    assert await desk.posting.find(desk.thread, key, live=[live.ts]) is None
+    assert [message.ts for message in slack.thread("C1", desk.question)] == [
+        *(desk.question, before, question, live.ts, notice, file.ts, person.ts, robot.ts)
+    ]
+    assert slack.message(orphan.ts).deleted and slack.message(dead_draft.ts).deleted
+
+
+async def test_an_orphan_older_than_the_question_is_left_alone(desk, slack):
+    orphan = await desk.stream("half")
+    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
+    await desk.posting.find(desk.thread, f"slack:T1:C1:{question}", live=())
+    assert not slack.message(orphan.ts).deleted
+
+
+@pytest.mark.parametrize("key", ["{}?q1", "slack:T1:C1:slash-1", "slack:T1:C1:press-1"])
+async def test_only_the_look_up_of_a_message_s_own_answer_sweeps(desk, slack, key):
+    orphan = await desk.stream("half")
+    await desk.posting.find(desk.thread, key.format(desk.key), live=())
+    assert not slack.message(orphan.ts).deleted
+
+
+async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(desk, slack, caplog):
+    orphan = await desk.stream("half")
+    slack.fail("chat.delete", ApiError("cant_delete_message"), forever=True)
+    assert await desk.find() is None
+    assert not slack.message(orphan.ts).deleted
+    assert "cant_delete_message" in caplog.text
+
+
+async def test_an_orphan_that_still_streams_is_stopped_first(desk, slack):
+    orphan = await desk.stream("half")
+    slack.fail("chat.delete", ApiError("streaming_state_conflict"))
+    await desk.find()
+    assert slack.message(orphan.ts).deleted and slack.message(orphan.ts).stream.state == "stopped"
+
+
+# long answers
+
+
+async def test_an_answer_of_many_parts_is_its_beginning_and_a_file(desk, slack):
+    desk.posting = Posting(desk.web, ME, feedback=True)
+    text = long(MAX_PARTS + 1)
+    ts = await desk.post(text, [await desk.stream(""), await desk.draft("more")])
+    _, first, file = slack.thread("C1", desk.question)
+    name = file_name(desk.key)
+    assert first.ts == ts and text.startswith(seen(first)[:500])
+    assert name in str(first.blocks[1]) and first.blocks[-1]["type"] == "context_actions"
+    assert [f.name for f in file.files] == [name] and file.files[0].content.decode() == text
+    desk.restart()
+    assert await desk.find() == ts
+    assert await desk.post(text) == ts
+    assert len(slack.posts()) == 2
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_crash_at_the_file_neither_loses_nor_doubles_it(desk, slack, applied):
+    text = long(MAX_PARTS + 1)
+    slack.fail("files.completeUploadExternal", Cut(applied=applied))
+    ts = await desk.outbox().post(desk.answer(text))
+    assert [seen(message) for message in slack.posts()][1:] == [f"[{file_name(desk.key)}]"]
+    assert slack.posts()[0].ts == ts
+
+
+@pytest.mark.parametrize("how", ["scope", "upload", "share"])
+async def test_where_no_file_is_taken_all_parts_are_posted(desk, slack, how):
+    if how == "scope":
+        slack.scopes.discard("files:write")
+    elif how == "upload":
+        slack.fail("upload", ApiError("no"), Cut(), Cut())
+        slack.heal("upload")
+        slack.fail("files.getUploadURLExternal", ApiError("file_uploads_disabled"), forever=True)
+    else:
+        slack.fail("files.completeUploadExternal", ApiError("file_share_limit_reached"), forever=True)
+    text = long(MAX_PARTS + 1)
+    ts = await desk.post(text)
+    assert together(desk.shown()) == together([text])
+    desk.restart()
+    assert await desk.find() == ts
+
+
+async def test_an_upload_address_that_fails_is_tried_twice_and_then_all_parts_are_posted(
+    desk, slack, quick_pause
+):
+    text = long(MAX_PARTS + 1)
+    slack.fail("upload", Cut(), Html(503))
+    await desk.post(text)
+    assert together(desk.shown()) == together([text])
+
+
+@pytest.fixture
+def quick_pause(monkeypatch):
+    monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+
+
+async def test_an_endless_answer_without_files_ends_with_a_word(desk, slack):
+    slack.scopes.discard("files:write")
+    ts = await desk.post(long(MOST_PARTS + 1))
+    assert len(slack.posts()) == MOST_PARTS
+    assert CUT in str(slack.posts()[-1].blocks)
+    assert await desk.find() == ts
+
+
+# for one person alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kind": "refusal"},
+        {"kind": "notice", "reply_to": "press-1"},
+        {"thread": ThreadId("slack", "T1", "C1", ""), "reply_to": "slash-1"},
+    ],
+)
+async def test_what_is_for_one_is_shown_to_one(desk, slack, more):
+    ts = await desk.post(EVIL, **more)
+    assert slack.posts() == []
+    [post] = slack.ephemerals
+    assert (post.ts, post.user) == (ts, "U1")
+    assert post.thread_ts == (None if "thread" in more else desk.question)
+    assert slack.unfurls == []
+    desk.restart()
+    assert await desk.find() is None  # nobody can know
+
+
+async def test_in_a_dm_what_is_for_one_is_an_ordinary_post(slack, web):
+    desk = Desk(slack, web, "D1")
+    await desk.post(kind="refusal")
+    assert slack.ephemerals == [] and desk.shown() == ["an answer"]
+
+
+@pytest.mark.parametrize("error", ["user_not_in_channel", "unknown_method", "messages_tab_disabled"])
+async def test_where_ephemeral_is_refused_it_is_an_ordinary_post(desk, slack, error):
+    slack.fail("chat.postEphemeral", ApiError(error), forever=True)
+    await desk.post(kind="refusal")
+    assert desk.shown() == ["an answer"]
+
+
+# questions
+
+
+async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slack):
+    key = f"{desk.key}?q1"
+    ts = await desk.post(f"May I? {EVIL}", key=key, kind="notice", choices=(Choice("Yes", "/approve"),))
+    await desk.posting.close_question(key, "Approved by <@U1>")
+    message = slack.message(ts)
+    assert "approve" not in str(message.blocks).lower().replace("approved", "")
+    assert "Approved by" in str(message.blocks)
+    assert message.metadata == Tag(key).metadata()
+    assert slack.unfurls == []
+    updates = len(slack.calls_to("chat.update"))
+    await desk.posting.close_question(key, "again")
+    await desk.posting.close_question("never asked", "x")
+    assert len(slack.calls_to("chat.update")) == updates
+
+
+# files out
+
+
+async def test_a_file_is_shown_in_the_thread_under_its_name(desk, slack, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"\x00\x01" * 100_000)
+    await desk.posting.attach(desk.thread, desk.key, tmp_path / "a.bin", "../plot.bin")
+    [file] = slack.posts()[0].files
+    assert (file.name, file.content) == ("plot.bin", b"\x00\x01" * 100_000)
+
+
+async def test_a_large_file_is_never_in_memory_as_a_whole(desk, slack, tmp_path, monkeypatch):
+    path, size = tmp_path / "big.bin", 30_000_000
+    with path.open("wb") as file:
+        file.truncate(size)
+    read = []
+    real = anyio.AsyncFile.read
+
+    async def counted(self, count=-1):
+        chunk = await real(self, count)
+        read.append(len(chunk))
+        return chunk
+
+    monkeypatch.setattr(anyio.AsyncFile, "read", counted)
+    await desk.posting.attach(desk.thread, desk.key, path, "big.bin")
+    assert max(read) <= uploads.CHUNK and sum(read) == size
+    assert len(slack.posts()[0].files[0].content) == size
+
+
+@pytest.mark.parametrize(
+    "content,most,said", [(b"", 10, "empty"), (b"x" * 11, 10, "at most"), (None, 10, "read")]
+)
+async def test_a_file_that_cannot_be_sent_is_refused_with_the_reason(
+    desk, slack, tmp_path, content, most, said
+):
+    if content is not None:
+        (tmp_path / "f").write_bytes(content)
+    with pytest.raises(TransportRejected) as refused:
+        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f", max_bytes=most)
+    assert said in refused.value.friendly
+    assert slack.calls_to("files.getUploadURLExternal") == []
+
+
+async def test_a_missing_scope_is_named_to_the_person(desk, slack, tmp_path):
+    (tmp_path / "f").write_bytes(b"x")
+    slack.scopes.discard("files:write")
+    with pytest.raises(TransportRejected) as refused:
+        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
+    assert "files:write" in refused.value.friendly
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_file_whose_share_was_lost_is_shown_once(desk, slack, tmp_path, applied, monkeypatch):
+    (tmp_path / "f").write_bytes(b"x")
+    slack.fail("files.completeUploadExternal", Cut(applied=applied))
+    monkeypatch.setattr("transports.slack.posting.PAUSE_S", 0.01)
+    await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
+    assert len(slack.posts()) == 1
+
+
+async def test_a_file_that_shrinks_while_it_is_sent_is_a_failed_post(
+    desk, slack, tmp_path, monkeypatch, quick_pause
+):
+    path = tmp_path / "f"
+    path.write_bytes(b"x" * 200_000)
+    monkeypatch.setattr(uploads, "of_file", partial(_then, uploads.of_file, lambda: path.write_bytes(b"x")))
+    with pytest.raises(PostFailed):
+        await desk.posting.attach(desk.thread, desk.key, path, "f")
+    assert slack.posts() == []
+
+
+async def _then(work, after, *arguments):
+    done = await work(*arguments)
+    after()
+    return done
+
+
+# pure parts
+
+
+@given(st.text(alphabet="xyz<& \n`", min_size=1, max_size=12), st.integers(1, 600))
+@settings(max_examples=40)
+def test_plain_words_leave_nothing_out_and_fit_an_edit(text, times):
+    [page] = pages(replace(OUTGOING, text=text * times), LINKS, inert=True)[:1]
+    assert all(len(piece) <= 4_000 for piece in page.words)
+    assert "".join(page.words).count("x") == page.markdown.count("x")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "metadata",
+                        "event_type",
+                        "event_payload",
+                        "key",
+                        "part",
+                        "parts",
+                        "piece",
+                        "ts",
+                        "files",
+                    ]
+                ),
+                inner | st.just("threadfast"),
+                max_size=5,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_no_record_however_odd_breaks_the_look_up(value):
+    message = value if isinstance(value, dict) else {"metadata": value}
+    tag_of(message)
+    fold([message], "k", Sent())
+
+
+def test_only_our_own_unfinished_messages_after_the_question_are_orphans():
+    ours = {"ts": "5.000001", "bot_id": "B"}
+    others = [
+        {**ours, "ts": "1.000001"},  # the root, which a thread's record always begins with
+        {**ours, "ts": "5.000002", "bot_id": "BOTHER"},
+        {"ts": "5.000003", "user": "U1"},
+        {**ours, "ts": "5.000004", "metadata": Tag("k").metadata()},
+        {**ours, "ts": "5.000005", "subtype": "channel_join"},
+        {**ours, "ts": "5.000006", "files": [{"id": "F1"}]},
+        {**ours, "ts": "5.000007"},
+        {"bot_id": "B"},
+    ]
+    assert orphans([ours, *others], {"B"}, "2.000001", {"5.000007"}) == ["5.000001"]
+
+
+def test_a_tag_comes_back_as_it_was():
+    for tag in (Tag("k"), Tag("k", 1, 3, 2, 4, "f.md", draft=True)):
+        assert tag_of({"metadata": tag.metadata()}) == tag

@@ -1,0 +1,293 @@
+"""Whole stories in Slack: somebody says something, and this is what everybody sees."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.errors import ModelUnavailable
+from bot.guards.access import allowed
+from bot.settings_model import Access
+from tests.fakes.slack import FakeSlack
+from tests.transports.slack.bot import bot_in
+from tests.world import Scripted, calls, says
+from threads import wording
+
+pytestmark = pytest.mark.anyio
+
+
+def answers(slack, channel, root):
+    return [message.text for message in slack.thread(channel, root) if message.ours]
+
+
+def only_served(**lists):
+    return partial(allowed, Access(**{"users": ("*",), "channels": ("*",), **lists}))
+
+
+class Held:
+    """A model step that waits to be let go."""
+
+    def __init__(self, answer):
+        self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
+
+    async def __call__(self):
+        self.began.set()
+        await self.open.wait()
+        return self.answer
+
+
+async def test_a_mention_in_a_channel_is_answered_once_in_its_thread(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("Hello **Ann**."))):
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2)
+        [_, answer] = slack.thread("C1", said.ts)
+        assert answer.blocks[0] == {"type": "markdown", "text": "Hello **Ann**."}
+        await slack.until(lambda: not slack.message(said.ts).reactions)
+        assert slack.pings == []
+
+
+@pytest.mark.parametrize("order", ["message_first", "mention_first", "message_only", "mention_only"])
+async def test_the_twins_of_a_mention_are_one_message_in_any_order(tmp_path, order):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        said = await slack.say("U1", "C1", "<@UBOT> hi", order=order)
+        last = await slack.say("U1", "D1", "done?")
+        await slack.until(lambda: answers(slack, "C1", said.ts) and answers(slack, "D1", last.ts))
+        assert len(model.requests) == 2
+
+
+async def test_a_redelivered_event_and_a_client_that_sends_again_are_answered_once(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        said = await slack.say("U1", "D1", "hi", client_msg_id="c-7")
+        await slack.redeliver(said.events[0]).delivered()
+        again = await slack.say("U1", "D1", "hi", client_msg_id="c-7")
+        last = await slack.say("U2", "D2", "hi")
+        await slack.until(lambda: answers(slack, "D1", said.ts) and answers(slack, "D2", last.ts))
+        assert answers(slack, "D1", again.ts) == []
+        assert len(model.requests) == 2
+
+
+async def test_a_direct_message_is_answered_in_a_session_with_a_title(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("Yes."))):
+        said = await slack.say("U1", "D1", "are you there?")
+        await slack.until(lambda: len(slack.thread("D1", said.ts)) == 2)
+        await slack.until(lambda: slack.session("D1", said.ts).status == "active")
+        assert slack.session("D1", said.ts).title == "are you there?"
+        assert slack.status("D1", said.ts) == ""
+
+
+async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(tmp_path):
+    async with FakeSlack() as slack:
+        async with bot_in(slack, tmp_path, Scripted(says("one"))):
+            said = await slack.say("U1", "C1", "<@UBOT> hi")
+            await slack.until(lambda: answers(slack, "C1", said.ts))
+        async with bot_in(slack, tmp_path, Scripted(says("two"))):
+            await slack.say("U2", "C1", "and now?", thread_ts=said.ts)
+            await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+            assert "two" in answers(slack, "C1", said.ts)[-1]
+
+
+async def test_what_is_not_for_the_bot_is_left_alone(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        root = await slack.say("U1", "C1", "just talking")
+        await slack.say("U2", "C1", "an answer to that", thread_ts=root.ts)
+        joined = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", joined.ts))
+        await slack.say("U1", "C1", "<@U2> what do you think?", thread_ts=joined.ts)
+        await slack.bot_says("C1", "beep", thread_ts=joined.ts)
+        last = await slack.say("U1", "D1", "hi")
+        await slack.until(lambda: answers(slack, "D1", last.ts))
+        assert len(model.requests) == 2
+        assert len(slack.posts()) == 2
+
+
+async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_there(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        root = await slack.say("U1", "C1", "the deploy is red")
+        await slack.say("U2", "C1", "since noon &lt;sigh&gt;", thread_ts=root.ts)
+        await slack.say("U1", "C1", "<@UBOT> why?", thread_ts=root.ts)
+        await slack.until(lambda: answers(slack, "C1", root.ts))
+        told = model.requests[0].messages[0].text
+        assert "the deploy is red" in told
+        assert "since noon <sigh>" in told
+
+
+async def test_an_edit_before_the_turn_counts_and_a_deleted_message_is_withdrawn(tmp_path):
+    held = Held(says("first"))
+    model = Scripted(held, says("second"))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        said = await slack.say("U1", "C1", "<@UBOT> one")
+        await held.began.wait()
+        changed = await slack.say("U1", "C1", "<@UBOT> two", thread_ts=said.ts)
+        gone = await slack.say("U1", "C1", "<@UBOT> three", thread_ts=said.ts)
+        await slack.until(lambda: "eyes" in slack.message(gone.ts).reactions)
+        await slack.edit(changed.ts, "<@UBOT> twelve")
+        await slack.delete(gone.ts)
+        held.open.set()
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+        assert "twelve" in model.requests[1].messages[-1].text
+        await slack.until(lambda: slack.session("C1", said.ts).status == "active")
+        assert len(model.requests) == 2
+
+
+async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
+    typed, native = Held(says("never")), Held(says("never"))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(typed, native)):
+        said = await slack.say("U1", "C1", "<@UBOT> work")
+        await typed.began.wait()
+        await slack.say("U1", "C1", "stop", thread_ts=said.ts)
+        await slack.until(lambda: any("Stopped." in text for text in answers(slack, "C1", said.ts)))
+        direct = await slack.say("U1", "D1", "work")
+        await native.began.wait()
+        await slack.stop("U1", "D1", direct.ts)
+        await slack.until(lambda: any("Stopped." in text for text in answers(slack, "D1", direct.ts)))
+        await slack.until(lambda: slack.session("D1", direct.ts).status == "active")
+
+
+async def test_a_failure_has_a_button_that_tries_again_and_goes_when_it_is_pressed(tmp_path):
+    model = Scripted(ModelUnavailable("down"), says("now it works"))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        said = await slack.say("U1", "C1", "<@UBOT> the question")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        failed = slack.thread("C1", said.ts)[-1]
+        assert wording.UNREACHABLE.split(".")[0].replace("'", "’") in failed.text.replace("'", "’")
+        button = next(b for b in failed.blocks if b["type"] == "actions")["elements"][0]
+        await slack.press("U2", failed.ts, button["action_id"])
+        await slack.press("U2", failed.ts, button["action_id"], stale=True)
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+        await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(failed.ts).blocks))
+        assert "the question" in model.requests[1].messages[-1].text
+        assert len(model.requests) == 2
+
+
+async def test_a_stranger_who_mentions_the_bot_is_refused_alone_and_one_who_talks_is_ignored(tmp_path):
+    model = Scripted()
+    served = only_served(users=("U1",))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model, allowed=served):
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        await slack.say("U2", "C1", "me too", thread_ts=said.ts)
+        await slack.say("U2", "C1", "<@UBOT> me too", thread_ts=said.ts)
+        await slack.until(lambda: slack.ephemerals)
+        await slack.say("U1", "C1", "<@UBOT> bye", thread_ts=said.ts)
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+        [refusal] = slack.ephemerals
+        assert refusal.user == "U2"
+        assert "Ask whoever runs this bot" in refusal.text
+        assert len(model.requests) == 2
+
+
+async def test_a_stranger_is_refused_in_a_direct_message_once_a_day(tmp_path):
+    served = only_served(users=("U1",))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(), allowed=served):
+        first = await slack.say("U2", "D2", "hi")
+        await slack.until(lambda: answers(slack, "D2", first.ts))
+        second = await slack.say("U2", "D2", "hi?")
+        other = await slack.say("U1", "D1", "hi")
+        await slack.until(lambda: answers(slack, "D1", other.ts))
+        assert answers(slack, "D2", second.ts) == []
+
+
+async def test_a_strangers_press_changes_nothing_for_the_others(tmp_path):
+    model = Scripted(ModelUnavailable("down"), says("now it works"))
+    served = only_served(users=("U1",))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model, allowed=served):
+        said = await slack.say("U1", "C1", "<@UBOT> the question")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        failed = slack.thread("C1", said.ts)[-1]
+        await slack.press("U2", failed.ts, "choice:0")
+        await slack.until(lambda: slack.ephemerals)
+        assert any(block["type"] == "actions" for block in slack.message(failed.ts).blocks)
+        await slack.press("U1", failed.ts, "choice:0")
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+
+
+async def test_thumbs_are_written_to_the_audit_and_thanked_for(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("so it is"))):
+        said = await slack.say("U1", "C1", "<@UBOT> is it?")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        answer = slack.thread("C1", said.ts)[-1]
+        await slack.press("U1", answer.ts, "feedback", "down")
+        await slack.until(lambda: slack.ephemerals)
+        [audit] = (tmp_path / "audit").iterdir()
+        [line] = [json.loads(line) for line in audit.read_text().splitlines()]
+        assert (line["kind"], line["author"], line["message_id"]) == ("feedback", "U1", answer.ts)
+        assert line["details"]["verdict"] == "down"
+
+
+async def test_a_slash_command_is_answered_to_its_person_alone(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        await slack.command("U1", "C1", "/threadfast", "status")
+        await slack.until(lambda: slack.ephemerals)
+        await slack.command("U1", "C1", "/threadfast")
+        await slack.until(lambda: len(slack.ephemerals) == 2)
+        assert "Idle" in slack.ephemerals[0].text
+        assert "/usage" in slack.ephemerals[1].text
+        assert slack.posts() == []
+
+
+async def test_a_slash_stop_ends_what_runs_in_the_channel(tmp_path):
+    held = Held(says("never"))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held)):
+        said = await slack.say("U1", "C1", "<@UBOT> work")
+        await held.began.wait()
+        await slack.command("U1", "C1", "/threadfast", "stop")
+        await slack.until(lambda: slack.ephemerals)
+        assert "Stopped" in slack.ephemerals[0].text
+        await slack.until(lambda: "octagonal_sign" in slack.message(said.ts).reactions)
+
+
+async def test_a_file_is_read_and_a_tool_can_give_one_back(tmp_path):
+    model = Scripted(
+        calls("read_file", path="attachments/PLACE"), calls("attach", path="attachments/PLACE"), says("done")
+    )
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        file = slack.file("notes.txt", b"the secret word is plum")
+        said = slack.say("U1", "D1", "what does it say?", files=[file])
+        for step, name in zip((0, 1), ("read_file", "attach"), strict=True):
+            place = f"attachments/{said.ts}-notes.txt"
+            model.script[step] = calls(name, id=f"c{step}", path=place)
+        await said
+        await slack.until(lambda: any("done" in text for text in answers(slack, "D1", said.ts)))
+        assert "plum" in model.requests[1].messages[-1].results[0].content
+        assert any(message.files for message in slack.thread("D1", said.ts)[1:])
+
+
+async def test_the_bot_works_with_just_the_scopes_of_its_manifest(tmp_path):
+    from transports.slack.manifest import Features, scopes  # noqa: PLC0415
+
+    granted = [scope.name for scope in scopes(Features())]
+    async with FakeSlack(scopes=granted) as slack, bot_in(slack, tmp_path, Scripted(says("a"), says("b"))):
+        first = await slack.say("U1", "C1", "<@UBOT> hi")
+        second = await slack.say("U1", "D1", "hi", files=[slack.file("a.txt", b"hello")])
+        await slack.until(lambda: answers(slack, "C1", first.ts) and answers(slack, "D1", second.ts))
+        assert [call.method for call in slack.calls if call.error == "missing_scope"] == []
+
+
+async def test_prompts_are_suggested_when_the_messages_tab_is_opened(tmp_path):
+    options = {"prompts": (("Help", "What can you do?"),)}
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(), options=options):
+        await slack.open_home("U1")
+        await slack.until(lambda: slack.prompts)
+
+
+async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(tmp_path):
+    lines = [f"line {number} of the long answer." for number in range(1200)]
+    huge = "\n".join(f"row {number} " + "x" * 60 for number in range(3000))
+    model = Scripted(says("\n".join(lines)), says(huge))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        said = await slack.say("U1", "C1", "<@UBOT> much")
+        await slack.until(lambda: any("line 1199" in str(m.blocks) for m in slack.thread("C1", said.ts)))
+        shown = "\n".join(m.blocks[0]["text"] for m in slack.thread("C1", said.ts)[1:])
+        assert [line for line in shown.splitlines() if line] == lines
+        more = await slack.say("U1", "C1", "<@UBOT> more", thread_ts=said.ts)
+        await slack.until(lambda: any(m.files for m in slack.thread("C1", said.ts)))
+        [file] = [file for m in slack.thread("C1", said.ts) for file in m.files]
+        assert "row 2999" in file.content.decode()
+        assert len(slack.thread("C1", more.ts)) == 1

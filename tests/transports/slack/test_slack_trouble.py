@@ -1,0 +1,257 @@
+"""What goes wrong in Slack is told, logged and survived: bad input, bad answers, and what was missed while down."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+
+from bot.llm.model import Completion, Usage
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
+from tests.transports.slack.bot import bot_in, transport
+from tests.transports.slack.test_slack_story import answers
+from tests.world import Scripted, says
+from threads.errors import TransportFatal
+from threads.model import Limits, Option, Question
+from threads.wording import first_cause
+
+pytestmark = pytest.mark.anyio
+
+
+def outcomes(data):
+    lines = [json.loads(line) for line in (data / "journal.jsonl").read_bytes().splitlines()]
+    return {line["message_id"]: line["outcome"] for line in lines if line["kind"] == "settled"}
+
+
+async def until_settled(data, *ids):
+    with anyio.fail_after(20):
+        while not set(ids) <= set(outcomes(data)):
+            await anyio.sleep(0.02)
+    return outcomes(data)
+
+
+async def alive(slack):
+    """Prove that the bot still answers."""
+    said = await slack.say("U3", "D3", "still there?")
+    await slack.until(lambda: answers(slack, "D3", said.ts))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [RateLimited(1), Html(503), Html(502, applied=True), Cut(), Cut(applied=True), ApiError("internal_error")],
+    ids=str,
+)
+async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("the answer"))):
+        slack.fail("chat.postMessage", fault)
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await until_settled(tmp_path, said.ts)
+        assert sum("the answer" in text for text in answers(slack, "C1", said.ts)) == 1
+        assert not slack.impatient
+
+
+@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found", "restricted_action"])
+async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_path, code):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        slack.fail("chat.postMessage", ApiError(code), forever=True, when=lambda args: args["channel"] == "C1")
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
+        assert len(slack.calls_to("chat.postMessage")) <= 2
+        await alive(slack)
+
+
+@pytest.mark.parametrize("code", ["invalid_blocks", "msg_blocks_too_long", "invalid_arguments"])
+async def test_blocks_that_are_refused_become_plain_text(tmp_path, code):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("**bold** words"))):
+        slack.fail("chat.postMessage", ApiError(code), forever=True, when=lambda args: "blocks" in args)
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        assert "bold words" in slack.thread("C1", said.ts)[-1].text
+
+
+async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(tmp_path):
+    async with FakeSlack() as slack:
+        with pytest.raises(BaseException) as raised:
+            async with bot_in(slack, tmp_path, Scripted()):
+                slack.revoke()
+                await slack.say("U1", "C1", "<@UBOT> hi")
+                await anyio.sleep(10)
+        cause = first_cause(raised.value)
+        assert isinstance(cause, TransportFatal)
+        assert "bot token" in str(cause)
+        assert slack.bot_token not in str(cause)
+
+
+@pytest.mark.parametrize(("token", "word"), [("app_token", "app token"), ("bot_token", "bot token")])
+async def test_a_bad_token_ends_the_start_with_a_clear_word(tmp_path, token, word):
+    async with FakeSlack() as slack:
+        edge = transport(slack, tmp_path, **{token: f"xox-bad-{token}"})
+
+        async def sink(_):
+            raise AssertionError
+
+        with anyio.fail_after(10), pytest.raises(BaseException) as raised:
+            await edge.serve(sink)
+        cause = first_cause(raised.value)
+        assert isinstance(cause, TransportFatal)
+        assert word in str(cause)
+        assert "xox-bad" not in str(cause)
+        assert edge.state == "stopped"
+
+
+async def test_odd_events_are_acknowledged_and_nothing_breaks(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        for event in (
+            {"type": "message"},
+            {"type": "message", "channel": 7, "ts": None, "user": []},
+            {"type": "message", "channel": "C1", "ts": "not a time", "user": "U1", "text": "x"},
+            {"type": "message", "subtype": "message_changed", "channel": "C1"},
+            {"type": "app_mention", "channel": "C1", "user": "U1"},
+            {"type": "galaxy_exploded", "where": "here"},
+            {"type": "agent_session_stopped"},
+            {"type": "member_joined_channel"},
+            {},
+        ):
+            await slack.event(event).delivered()
+        await slack.sockets.deliver("interactive", {"type": "block_actions"}).delivered()
+        await slack.sockets.deliver("interactive", {"type": "view_submission", "view": {}}).delivered()
+        await slack.sockets.deliver("slash_commands", {}).delivered()
+        await slack.rate_limit_events().delivered()
+        await alive(slack)
+
+
+async def test_a_file_that_cannot_be_read_is_told_to_the_person_and_the_model(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        slack.scopes.discard("files:read")
+        said = await slack.say("U1", "D1", "look", files=[slack.file("notes.txt", b"plum")])
+        await slack.until(lambda: answers(slack, "D1", said.ts))
+        assert "files:read" in answers(slack, "D1", said.ts)[-1]
+        assert "notes.txt" in model.requests[0].messages[0].text
+        assert "plum" not in str(model.requests[0])
+        assert all(token in {"", None, slack.bot_token} for _, token in slack.downloads)
+
+
+async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        big = slack.file("big.bin", b"x" * 30_000_000, "application/octet-stream")
+        said = await slack.say("U1", "D1", "look", files=[big])
+        await slack.until(lambda: answers(slack, "D1", said.ts))
+        assert "20 MB" in answers(slack, "D1", said.ts)[-1]
+        assert slack.downloads == []
+
+
+async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_back(tmp_path):
+    model = Scripted(says("one"))
+    async with FakeSlack(offline="drop") as slack:
+        async with bot_in(slack, tmp_path, model):
+            root = await slack.say("U1", "C1", "<@UBOT> hi")
+            direct = await slack.say("U1", "D1", "hi")
+            await until_settled(tmp_path, root.ts, direct.ts)
+            await slack.until(lambda: (tmp_path / "slack-marks.json").exists())
+        missed = [
+            slack.say("U1", "C1", "<@UBOT> a new question", quiet=True),
+            slack.say("U2", "C1", "a follow-up", thread_ts=root.ts, quiet=True),
+            slack.say("U1", "D1", "direct", quiet=True),
+            slack.say("U2", "D2", "a first direct one", quiet=True),
+        ]
+        ignored = slack.say("U1", "C1", "just talking", quiet=True)
+        async with bot_in(slack, tmp_path, Scripted()):
+            found = await until_settled(tmp_path, *(said.ts for said in missed))
+        assert {found[said.ts] for said in missed} == {"answered"}
+        assert ignored.ts not in found
+
+
+async def test_what_is_found_too_late_gets_an_honest_note(tmp_path):
+    model = Scripted(says("one"))
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    wall = [hour_ago.timestamp()]
+
+    def clock():
+        wall[0] += 0.001
+        return wall[0]
+
+    async with FakeSlack(offline="drop", wall=clock) as slack:
+        async with bot_in(slack, tmp_path, model):
+            first = await slack.say("U1", "C1", "<@UBOT> hi")
+            await until_settled(tmp_path, first.ts)
+            await slack.until(lambda: (tmp_path / "slack-marks.json").exists())
+        late = [slack.say("U1", "C1", f"<@UBOT> {n}", thread_ts=first.ts, quiet=True) for n in range(3)]
+        model = Scripted()
+        async with bot_in(slack, tmp_path, model):
+            found = await until_settled(tmp_path, *(said.ts for said in late))
+        assert {found[said.ts] for said in late} == {"failed"}
+        assert model.requests == []
+        assert 1 <= sum("too old" in text for text in answers(slack, "C1", first.ts)) <= 2
+
+
+async def test_what_is_said_during_a_lost_link_is_found_after_the_reconnect(tmp_path):
+    async with FakeSlack(offline="drop") as slack, bot_in(slack, tmp_path, Scripted()) as edge:
+        first = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", first.ts))
+        slack.sockets.links[0].reset()
+        said = slack.say("U1", "C1", "<@UBOT> are you there?", quiet=True)
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        assert edge.state == "connected"
+
+
+async def test_a_question_that_waits_for_a_person_is_a_suspended_session_and_ends_with_the_decision(tmp_path):
+    class Asks(Scripted):
+        async def for_turn(self, turn):
+            self.turn = turn
+            return self
+
+        async def complete(self, request, on_event):
+            question = Question("Go on?", (Option("Yes", True), Option("No", False)), lambda who: who == "U1")
+            answer = await self.turn.ask(question)
+            return Completion(says(f"so: {answer.approved}"), Usage(1, 1), "end")
+
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Asks()):
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: (s := slack.session("C1", said.ts)) and s.status == "suspended")
+        asked = slack.thread("C1", said.ts)[-1]
+        await slack.press("U2", asked.ts, "choice:0")
+        await slack.until(lambda: slack.ephemerals)
+        assert "not yours" in slack.ephemerals[0].text
+        await slack.press("U1", asked.ts, "choice:0")
+        await slack.until(lambda: any("so: True" in text for text in answers(slack, "C1", said.ts)))
+        await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(asked.ts).blocks))
+        assert "Approved" in str(slack.message(asked.ts).blocks)
+
+
+async def test_a_missing_scope_is_said_at_the_start(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    async with FakeSlack() as slack:
+        slack.scopes.discard("reactions:write")
+        async with bot_in(slack, tmp_path, Scripted()):
+            await alive(slack)
+    assert "reactions:write" in caplog.text
+
+
+async def test_a_person_who_floods_a_thread_is_refused_politely(tmp_path):
+    gate = anyio.Event()
+
+    async def held():
+        await gate.wait()
+        return says("done")
+
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held), limits=Limits(mailbox=2)):
+        first = await slack.say("U1", "C1", "<@UBOT> hi")
+        said = [await slack.say("U1", "C1", f"{n}", thread_ts=first.ts) for n in range(6)]
+        gate.set()
+        found = await until_settled(tmp_path, first.ts, *(one.ts for one in said))
+        assert list(found.values()).count("refused") >= 3
+
+
+async def test_model_text_pings_nobody_and_previews_nothing(tmp_path):
+    text = "<!channel> <@U2> @here [docs](https://evil.example/?q=secret) https://evil.example/x <!here>"
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says(text), says(text))):
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        direct = await slack.say("U1", "D1", "hi")
+        await until_settled(tmp_path, said.ts, direct.ts)
+        assert slack.pings == []
+        assert slack.unfurls == []
