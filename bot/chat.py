@@ -24,7 +24,7 @@ LOG_BYTES = 5_000_000
 
 async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     """Chat until the input ends and return the exit code. Raises what `bot.app.serve` raises."""
-    settings, model, reason = await _with_model(settings, environ)
+    settings, model, reason = await with_model(settings, environ)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
     completions = ["/model default", *(f"/model {name}" for name in offered(settings, model))]
@@ -41,7 +41,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     with _log_stream(settings, interactive=console.interactive) as stream:
         given = settings.observe
         level = given.log_level if "log_level" in given.model_fields_set else "warning"
-        configure_logging(level, given.log_format, stream, secrets=_secrets(settings, environ))
+        configure_logging(level, given.log_format, stream, secrets=secrets_of(settings, environ))
         # Whoever sits at the console owns the machine: nobody else could decide anything here.
         admins = (*settings.access.admins, CONSOLE_USER)
         access = settings.access.model_copy(update={"admins": admins})
@@ -50,7 +50,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     return console.exit_code
 
 
-async def _with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
+async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
     """Return the model to use and why; a local server that was found becomes a provider."""
     if "model" in settings.model_fields_set:
         return settings, settings.model, "as the settings say"
@@ -76,9 +76,13 @@ def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
         yield stream
 
 
-def _secrets(settings: Settings, environ: Mapping[str, str]) -> Iterator[str]:
+def secrets_of(settings: Settings, environ: Mapping[str, str], *, transports: bool = False) -> Iterator[str]:
     """Return the secrets in use, for masking; one that cannot be read is told where it is needed."""
-    for provider in settings.providers.values():
-        if provider.api_key is not None:
-            with suppress(ConfigInvalid):
-                yield resolve_secret(provider.api_key, environ)
+    references = [
+        provider.api_key for provider in settings.providers.values() if provider.api_key is not None
+    ]
+    if transports and (slack := settings.transports.slack):
+        references += [slack.bot_token, slack.app_token]
+    for reference in references:
+        with suppress(ConfigInvalid):
+            yield resolve_secret(reference, environ)

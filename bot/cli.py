@@ -16,7 +16,10 @@ from threads.wording import first_cause
 from threads.workspace import FolderTaken
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from bot.settings import Loaded
+    from bot.settings_model import Settings
 
 EX_CONFIG = 78
 """The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
@@ -43,13 +46,46 @@ def main() -> None:
 @_data_option
 def chat(settings_file: Path | None, data: Path | None) -> None:
     """Talk to the bot here; piped lines are answered one after the other."""
-    import anyio
-
     from bot.chat import run_chat
 
-    loaded = _load(settings_file, data)
+    _serve(run_chat, _load(settings_file, data))
+
+
+@main.command()
+@_settings_option
+@_data_option
+def run(settings_file: Path | None, data: Path | None) -> None:
+    """Serve the transports that the settings name, until the process is ended."""
+    from bot.run import run_transports
+
+    _serve(run_transports, _load(settings_file, data))
+
+
+@main.group()
+def manifest() -> None:
+    """Print what a chat platform has to know about the bot."""
+
+
+@manifest.command("slack")
+@_settings_option
+def manifest_slack(settings_file: Path | None) -> None:
+    """Print the manifest of the Slack app; paste it when you create the app."""
+    import json
+
+    from bot.run import slack_manifest
+
+    made, reasons = slack_manifest(_load(settings_file, None).settings)
+    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    click.echo("Why it asks for these scopes:", err=True)
+    for reason in reasons:
+        click.echo(f"  {reason}", err=True)
+
+
+def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:
+    import anyio
+
     try:
-        sys.exit(anyio.run(run_chat, loaded.settings, os.environ))
+        sys.exit(anyio.run(work, loaded.settings, os.environ))
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:

@@ -32,6 +32,10 @@ RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "
 Mask = Callable[[str], str]
 
 
+TALKATIVE = ("aiohttp", "slack_bolt", "slack_sdk")
+"""What logs whole payloads when it may debug: what people say, and tickets."""
+
+
 def configure_logging(
     level: str, form: Literal["json", "text"], stream: TextIO, *, secrets: Iterable[str] = ()
 ) -> None:
@@ -44,6 +48,8 @@ def configure_logging(
         root.removeHandler(old)
     root.addHandler(Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets)))
     root.setLevel(level.upper())
+    for talkative in TALKATIVE:
+        logging.getLogger(talkative).setLevel(max(logging.INFO, root.level))
     logging.captureWarnings(capture=True)
 
 
