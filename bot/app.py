@@ -212,7 +212,7 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         await transport.serve(sink)
     except* TransportFatal as faults:
         fault = f"{transport.name}: {first_cause(faults)}"
-        log.exception("transport stopped: %s", fault)
+        log.error("transport stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
         ended.append(fault)
 
 

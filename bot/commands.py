@@ -32,6 +32,9 @@ MEANINGS: Mapping[str, str] = {
 }
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
 
+ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny"})
+"""What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
+
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
 _QUESTION = re.compile(r"q[0-9a-f]{4}")
 
@@ -85,9 +88,13 @@ def parse(text: str) -> Command | None:
 
 async def obey(command: Command, owed: Owed, controls: Controls) -> str:
     """Carry out a command and return what to tell the person. Raises `StoreUnavailable`."""
+    in_channel = not owed.incoming.thread.root
+    if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
+        return wording.IN_ITS_THREAD
     if command.name == "":
         close = get_close_matches(command.typed, get_args(Name), n=1)
         hint = f" Did you mean /{close[0]}?" if close else ""
+        hint += f" {wording.HOW_TO_ASK}" if in_channel else ""
         return f"I do not know /{command.typed}.{hint} /help lists what I know."
     return await _ACTIONS[command.name](command, owed, controls)
 

@@ -80,7 +80,7 @@ class Orchestrator:
             self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(owed, _too_old)
-        elif (command := parse(incoming.text)) and not command.is_turn:
+        elif (command := parse(incoming.text)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, owed)
         elif command and command.name == "retry" and not self._take_up(owed, command.words):
             self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))

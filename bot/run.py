@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -21,6 +22,8 @@ from threads.model import ThreadId
 from threads.workspace import recent_threads
 from transports.base import Transport
 from transports.slack.manifest import Features, manifest, scopes
+
+log = logging.getLogger(__name__)
 
 NOTHING_NAMED = (
     'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
@@ -88,4 +91,9 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Tran
 
 
 async def _recent(data: Path, transport: str, within_s: float, most: int) -> list[ThreadId]:
-    return await anyio.to_thread.run_sync(recent_threads, data, transport, within_s, most)
+    """Without them only what is said in older threads meanwhile is not looked for: no reason to end."""
+    try:
+        return await anyio.to_thread.run_sync(recent_threads, data, transport, within_s, most)
+    except OSError as error:
+        log.error("the recent threads of %s cannot be listed, going on without: %s", transport, error)  # noqa: TRY400
+        return []

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from bot import run
 from tests.fakes.slack import FakeSlack
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +69,20 @@ async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
         async with running(path, environ(slack)):
             await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
             await slack.until(lambda: len(slack.thread("C1", said.ts)) == 4)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied")]
+)
+async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(
+    tmp_path, monkeypatch, caplog, error
+):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(run, "recent_threads", broken)
+    assert await run._recent(tmp_path, "slack", 60, 10) == []
+    assert error.strerror in caplog.text
 
 
 async def test_a_rejected_token_ends_with_78_and_says_what_to_do(tmp_path):

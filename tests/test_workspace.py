@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads.model import ThreadId
-from threads.workspace import FolderTaken, sole_owner, thread_folder
+from threads.workspace import FolderTaken, recent_threads, sole_owner, thread_folder
 
 parts = st.text(st.characters(codec=None, exclude_characters=":"), max_size=200)
 
@@ -36,3 +36,14 @@ def test_a_second_owner_is_refused_by_name_and_a_left_over_lock_means_nothing(tm
         pass
     with sole_owner(tmp_path):
         pass
+
+
+def test_a_thread_that_cannot_be_looked_at_does_not_hide_the_others(tmp_path, caplog):
+    good, odd = (ThreadId("slack", "T1", channel, "1.5") for channel in ("C1", "C2"))
+    thread_folder(tmp_path, good).mkdir(parents=True)
+    (thread_folder(tmp_path, good) / "context.jsonl").write_text("")
+    thread_folder(tmp_path, odd).write_text("a plain file where a folder should be")
+    assert recent_threads(tmp_path, "slack", 60, 10) == [good]
+    assert "Not a directory" in caplog.text
+    changed_at = (thread_folder(tmp_path, good) / "context.jsonl").stat().st_mtime
+    assert recent_threads(tmp_path, "slack", 60, 10, now=lambda: changed_at + 61) == []

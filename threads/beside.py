@@ -27,7 +27,7 @@ MAX_FILES = 10
 WITHIN_S = 120.0
 """How long one file may take to arrive."""
 
-EARLIER_WITHIN_S = 30.0
+EARLIER_WITHIN_S = 8.0
 """How long an answer may wait for what was said before."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
@@ -24,6 +24,10 @@ class ThreadId:
 
     def __str__(self) -> str:
         return f"{self.transport}:{self.workspace}:{self.channel}:{self.root}"
+
+    def within(self, place: ThreadId) -> bool:
+        """Return whether this is *place*, or, if that has a blank root, a thread of that channel."""
+        return self == (place if place.root else replace(place, root=self.root))
 
     @classmethod
     def parse(cls, text: str) -> ThreadId:

@@ -7,7 +7,6 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -59,12 +58,15 @@ class Registry:
 
     async def stop(self, by: Owed) -> tuple[int, int]:
         """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""
-        wanted, stopped = by.incoming.thread, (0, 0)
-        for thread, actor in list(self._actors.items()):
-            if thread == wanted or replace(thread, root="") == wanted:
-                running, waiting = await actor.stop(by)
-                stopped = (stopped[0] + running, stopped[1] + waiting)
-        return stopped
+        stopped: list[tuple[int, int]] = []
+
+        async def one(actor: Actor) -> None:
+            stopped.append(await actor.stop(by))
+
+        async with anyio.create_task_group() as tasks:
+            for actor in self._at(by.incoming.thread):
+                tasks.start_soon(one, actor)
+        return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor in memory."""
@@ -78,9 +80,13 @@ class Registry:
         return True
 
     def status(self, thread: ThreadId) -> tuple[bool, int]:
-        """Return whether a turn is running in the thread, and how many messages wait."""
-        actor = self._actors.get(thread)
-        return (actor.current is not None, len(actor.mailbox)) if actor is not None else (False, 0)
+        """Return whether a turn is running in the thread, or the channel, and how many messages wait."""
+        actors = self._at(thread)
+        running = any(actor.current is not None for actor in actors)
+        return running, sum(len(actor.mailbox) for actor in actors)
+
+    def _at(self, place: ThreadId) -> list[Actor]:
+        return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
         pauses, crashes, at_hand = patience(), 0, actor.current

@@ -150,6 +150,11 @@ COMPACTED = "Done."
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = "I no longer have that message. Please send it again."
 NOTHING_TO_STOP = "There is nothing to stop here."
+IN_ITS_THREAD = (
+    "Say this in the thread that it is about. Here I can tell you /status, /usage and /model, and /stop all that I "
+    "do in this channel."
+)
+HOW_TO_ASK = "To ask me something, write to me directly or mention me."
 SAVING_FAILS = "my disk refuses to save"
 
 

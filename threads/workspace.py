@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
+import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import ascii_letters, digits
 from urllib.parse import unquote
 
 from .errors import BotError
 from .model import ThreadId
+
+log = logging.getLogger(__name__)
 
 _PLAIN = frozenset(ascii_letters + digits + "._-")
 _LONGEST = 80
@@ -41,18 +45,32 @@ def plain(part: str) -> str:
     return safe.replace(".", "%2E") if set(safe) <= {"."} else safe
 
 
-def recent_threads(data: Path, transport: str, within_s: float, most: int) -> list[ThreadId]:
-    """Return the transport's threads whose conversation changed in that time, newest first. Blocking."""
-    oldest, found = time.time() - within_s, list[tuple[float, ThreadId]]()
+def recent_threads(
+    data: Path, transport: str, within_s: float, most: int, *, now: Callable[[], float] = time.time
+) -> list[ThreadId]:
+    """Return the transport's threads whose conversation changed in that time, newest first. Blocking.
+
+    One that cannot be looked at is logged and left out. Raises OSError when none can.
+    """
+    oldest, found = now() - within_s, list[tuple[float, ThreadId]]()
     folder = data / "threads" / plain(transport)
     for entry in os.scandir(folder) if folder.is_dir() else ():
         parts = [unquote(part) for part in entry.name.split("~")]
         thread = ThreadId(transport, *parts) if len(parts) == len(("workspace", "channel", "root")) else None
         if thread and thread_folder(data, thread).name == entry.name:
-            with suppress(FileNotFoundError):
-                changed_at = (folder / entry.name / "context.jsonl").stat().st_mtime
-                found += [(changed_at, thread)] if changed_at >= oldest else []
+            changed_at = _changed_at(folder / entry.name / "context.jsonl")
+            found += [(changed_at, thread)] if changed_at >= oldest else []
     return [thread for _, thread in sorted(found, key=lambda pair: pair[0], reverse=True)[:most]]
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        pass  # a thread without a conversation yet
+    except OSError as error:
+        log.warning("a thread is passed over: %s", error)
+    return -math.inf
 
 
 @contextmanager

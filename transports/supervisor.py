@@ -32,7 +32,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONGEST_RETRY_AFTER_S = 300.0
 """No platform may keep us away for longer than this: its word may be wrong."""
-STEADY_S = 30.0
+STEADY_S = 5.0
 """How long a link must have been up for its end not to count with the failures before it."""
 DISCONNECTED_AFTER = 5
 

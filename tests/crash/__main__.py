@@ -7,15 +7,18 @@ import random
 import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
-from tests.crash.run import SCALE, Rounds, crash_run
+from tests.crash.run import SCALE, SOCKET, Rounds, crash_run
+from tests.crash.slack.stage import SLACK
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
+    parser.add_argument("--over", choices=("socket", "slack"), default="socket")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
@@ -23,6 +26,9 @@ def main() -> None:
     parser.add_argument("--no-find", action="store_true", help="a platform that cannot look up its posts")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
+    )
+    parser.add_argument(
+        "--broken", default="", help="over slack: put this fault into the bot, to see it caught"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     args = parser.parse_args()
@@ -35,7 +41,10 @@ def main() -> None:
         threads=args.threads,
         scale=args.scale,
     )
-    report = anyio.run(crash_run, folder, rounds, lambda line: print(line, flush=True))
+    stage = {"socket": SOCKET, "slack": SLACK}[args.over]
+    if args.broken:
+        stage = replace(stage, options=("--broken", args.broken))
+    report = anyio.run(crash_run, folder, rounds, lambda line: print(line, flush=True), stage)
     for violation in report.violations[:50]:
         print(violation)
     print(f"{report} (seed {args.seed})")

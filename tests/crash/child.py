@@ -16,6 +16,8 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
@@ -31,12 +33,18 @@ from bot.tools.files import ListFiles
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
 from threads import delivery, journal
-from threads.disk import File, PosixDisk
+from threads.disk import Disk, File, PosixDisk
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
 from threads.workspace import FolderTaken, sole_owner
 from transports import outbox
+from transports.base import Transport
 
-TOKEN = re.compile(r"t\d{2}m\d{5}")
+TOKEN = re.compile(r"t\d+m\d+")
+
+STRANGER = "USTRANGER"
+"""Who is not served."""
+
+Make = Callable[[argparse.Namespace, Disk], Transport]
 
 
 class Echo(OneModel):
@@ -140,19 +148,19 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run(args: argparse.Namespace) -> None:
+async def run(args: argparse.Namespace, make: Make, model: OneModel, base: Limits) -> None:
     fate = random.Random(args.seed)
-    transport = SocketTransport(args.port, find=not args.no_find)
+    disk = DyingDisk(args.die_at, fate) if args.die_at else PosixDisk()
+    transport = make(args, disk)
     toolbox = Toolbox([ListFiles(anyio.to_thread.run_sync)], timeout_s={}, default_timeout_s=5)
-    limits = Limits(
-        running_turns=12,
-        turn_timeout_s=1.5,
+    limits = replace(
+        base,
         idle_timeout_s=fate.choice((0.05, 0.5, 600)),
         busy=fate.choice(("steer", "steer", "queue")),
     )
 
     def brain(*places) -> Agent:
-        return Agent(Echo(), toolbox, "You echo.", *places)
+        return Agent(model, toolbox, "You echo.", *places)
 
     with sole_owner(args.data):
         async with anyio.create_task_group() as tasks:
@@ -160,30 +168,42 @@ async def run(args: argparse.Namespace) -> None:
                 tasks,
                 args.data,
                 agent=brain,
-                brain=Echo(),
+                brain=model,
                 transports=[transport],
                 limits=limits,
-                disk=DyingDisk(args.die_at, fate) if args.die_at else PosixDisk(),
+                disk=disk,
                 offload=anyio.to_thread.run_sync,
                 now=utc_now,
+                allowed=lambda event: event.author.id != STRANGER,
             )
-            transport.owed = lambda: len(core.journal.ledger.owed)
+            if isinstance(transport, SocketTransport):
+                transport.owed = lambda: len(core.journal.ledger.owed)
             tasks.start_soon(announce, transport)
             await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()
 
 
-async def announce(transport: SocketTransport) -> None:
-    await transport.connected.wait()
+async def announce(transport: Transport) -> None:
+    await transport.reconnected()
     print("READY", flush=True)
 
 
-def main() -> None:
+def socket(args: argparse.Namespace, _: Disk) -> SocketTransport:
+    return SocketTransport(args.port, find=not args.no_find)
+
+
+def main(
+    make: Make = socket,
+    model: OneModel = Echo(),
+    limits: Limits = Limits(running_turns=12, turn_timeout_s=1.5),
+) -> None:
+    """Run the bot over the transport that *make* gives, with this *model*."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--no-find", action="store_true")
+    parser.add_argument("--broken", default="", help="a fault to put into the bot")
     parser.add_argument("--die-at", type=int, default=0)
     parser.add_argument("--waits", type=float, default=1.0)
     parser.add_argument("--compact", type=int, default=journal.COMPACT_ABOVE)
@@ -194,7 +214,7 @@ def main() -> None:
     journal.COMPACT_ABOVE = args.compact
     print("STARTING", flush=True)
     try:
-        anyio.run(run, args)
+        anyio.run(run, args, make, model, limits)
     except FolderTaken as error:
         print(error, file=sys.stderr)
         sys.exit(78)

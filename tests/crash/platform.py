@@ -75,7 +75,7 @@ class Platform:
     """Serve in a task, let people `talk` in another. ``trip`` is called at each step that a death may follow."""
 
     def __init__(self, folder: Path, habits: Habits) -> None:
-        self.trip: Callable[[str], None] = lambda _: None
+        self.trip: Callable[[str], bool] = lambda _: False
         self.talking = True
         self.accepted = 0
         self.posts: list[Frame] = []
@@ -101,6 +101,13 @@ class Platform:
         async with anyio.create_task_group() as people:
             for number in range(self._habits.threads):
                 people.start_soon(self._converse, number)
+
+    @property
+    def posted(self) -> int:
+        return len(self.posts)
+
+    def close(self) -> None:
+        """Nothing: all is in the files already."""
 
     async def until_settled(self) -> None:
         """Return when every message is acknowledged and the bot owes nothing."""

@@ -17,10 +17,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.crash.platform import Habits, Platform
@@ -28,16 +28,67 @@ from tests.crash.platform import Habits, Platform
 ROOT = Path(__file__).parents[2]
 START_S = 30.0
 DRAIN_S = 120.0
-MEND_S = 1.5
-"""A last start may bring into the threads' logs what the death before it cut off."""
-
 SCALE = 0.1
 """The bot's waits for a real platform, and the platform's lateness that they answer to, are both this much shorter.
 
 With 0.1 a post is seldom later than the next process; 0.4 and longer rounds put that to the test.
 """
 
-EVENTS = ("post", "stored", "ack", "find")
+Events = tuple[str, ...]
+
+
+class Place(Protocol):
+    """A chat platform with its people. ``trip`` is called at each step that a death may follow."""
+
+    trip: Callable[[str], bool]
+    talking: bool
+
+    @property
+    def accepted(self) -> int: ...
+
+    @property
+    def posted(self) -> int: ...
+
+    @property
+    def owed(self) -> float: ...
+
+    async def serve(self, *, task_status: TaskStatus[int]) -> None:
+        """Serve until cancelled; start with the port."""
+        ...
+
+    async def talk(self) -> None:
+        """Let people write until `talking` ends."""
+        ...
+
+    async def until_settled(self) -> None: ...
+
+    def close(self) -> None:
+        """Write down what the judge has to know."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a run takes place: its platform, the modules of its bot and its judge, the steps a death may follow."""
+
+    name: str
+    place: Callable[[Path, Rounds], Place]
+    child: str
+    judge: str
+    events: Events
+    mend_s: float
+    """A last start may bring into the threads' logs what the death before it cut off."""
+    options: tuple[str, ...] = ()
+    """Of the bot process."""
+
+
+def _socket(folder: Path, rounds: Rounds) -> Place:
+    return Platform(folder, Habits(rounds.seed, rounds.threads, rounds.find, rounds.late_s, rounds.pause_s))
+
+
+SOCKET = Stage(
+    "socket", _socket, "tests.crash.child", "tests.crash.judge", ("post", "stored", "ack", "find"), 1.5
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +101,14 @@ class Death:
     event: str = ""
 
     @classmethod
-    def draw(cls, fate: random.Random, mean_s: float) -> Death:
+    def draw(cls, fate: random.Random, mean_s: float, events: Events) -> Death:
         match fate.choices(("starting", "ready", "time", "event", "disk"), (10, 8, 37, 20, 25))[0]:
             case "starting":
                 return cls("starting", fate.uniform(0, 0.15))
             case "ready":
                 return cls("ready", fate.uniform(0, 0.05))
             case "event":
-                return cls("event", 2 * mean_s, fate.randrange(1, 12), fate.choice(EVENTS))
+                return cls("event", 2 * mean_s, fate.randrange(1, 12), fate.choice(events))
             case "disk":
                 return cls("disk", 2 * mean_s, 1 + int(fate.expovariate(1 / 40)))
             case _:
@@ -77,6 +128,11 @@ class Rounds:
     scale: float = SCALE
     compact: tuple[str, ...] = ("60000", "16000000")
     signal: signal.Signals = signal.SIGKILL
+
+    @property
+    def late_s(self) -> float:
+        """How long after a death its last posts may land: not quite as long as the bot waits for them."""
+        return 0.8 * 3.0 * self.scale
 
 
 @dataclass(slots=True)
@@ -136,11 +192,13 @@ class Child:
 
 
 @asynccontextmanager
-async def child(folder: Path, port: int, seed: int, *options: str) -> AsyncIterator[Child]:
+async def child(
+    folder: Path, port: int, seed: int, *options: str, module: str = SOCKET.child
+) -> AsyncIterator[Child]:
     """Start a bot process and make sure that it is gone afterwards."""
     with (folder / "child.log").open("ab") as log:
         data = str(folder / "data")
-        command = [sys.executable, "-m", "tests.crash.child", "--data", data, "--port", str(port)]
+        command = [sys.executable, "-m", module, "--data", data, "--port", str(port)]
         command += ["--seed", str(seed), *options]
         async with await anyio.open_process(
             command, stdin=None, stderr=log, cwd=ROOT, env=environment()
@@ -154,45 +212,45 @@ async def child(folder: Path, port: int, seed: int, *options: str) -> AsyncItera
                     one.close()
 
 
-async def crash_run(folder: Path, rounds: Rounds, say: Callable[[str], None] = lambda _: None) -> Report:
+async def crash_run(
+    folder: Path, rounds: Rounds, say: Callable[[str], None] = lambda _: None, stage: Stage = SOCKET
+) -> Report:
     """Run all rounds in *folder*, drain, judge. A child that ends by itself is a violation."""
     report, fate, began = Report(), random.Random(rounds.seed), time.monotonic()
-    late_s = 0.8 * 3.0 * rounds.scale
-    habits = Habits(
-        rounds.seed, threads=rounds.threads, find=rounds.find, late_s=late_s, pause_s=rounds.pause_s
-    )
-    platform = Platform(folder, habits)
+    platform = stage.place(folder, rounds)
+    start = partial(child, folder, module=stage.child)
     (folder / "run.json").write_text(json.dumps({"find": rounds.find, "seed": rounds.seed}))
-    always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"])]
+    always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"]), *stage.options]
     async with anyio.create_task_group() as tasks:
         port: int = await tasks.start(platform.serve)
         tasks.start_soon(platform.talk)
         for number in range(rounds.count):
-            death = Death.draw(fate, rounds.mean_s)
+            death = Death.draw(fate, rounds.mean_s, stage.events)
             options = [*always, "--compact", fate.choice(rounds.compact)]
             if death.kind == "disk":
                 options += ["--die-at", str(death.n)]
-            async with child(folder, port, fate.randrange(1 << 30), *options) as bot:
+            async with start(port, fate.randrange(1 << 30), *options) as bot:
                 await meet(bot, death, platform, rounds.signal)
             await _note_exit(bot, death, report, rounds.signal)
             if number % 10 == 9:
-                say(f"round {number + 1}: {platform.accepted} messages accepted, {len(platform.posts)} posts")
+                say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
-        async with child(folder, port, fate.randrange(1 << 30), *always) as bot:
+        async with start(port, fate.randrange(1 << 30), *always) as bot:
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")
-        async with child(folder, port, 0, *always) as bot:
-            await meet(bot, Death("time", MEND_S), platform, signal.SIGKILL)
+        async with start(port, 0, *always) as bot:
+            await meet(bot, Death("time", stage.mend_s), platform, signal.SIGKILL)
+        platform.close()
         tasks.cancel_scope.cancel()
-    report.rounds, report.accepted, report.posts = rounds.count, platform.accepted, len(platform.posts)
-    counts, violations = await judge(folder)
+    report.rounds, report.accepted, report.posts = rounds.count, platform.accepted, platform.posted
+    counts, violations = await judge(folder, stage.judge)
     report.counts = counts
     report.violations += [*violations, *_logged(folder)]
     report.seconds = time.monotonic() - began
     return report
 
 
-async def drained(bot: Child, platform: Platform) -> bool:
+async def drained(bot: Child, platform: Place) -> bool:
     """Wait until nothing is owed; False when that takes too long or the process ends by itself."""
     done = False
 
@@ -210,7 +268,7 @@ async def drained(bot: Child, platform: Platform) -> bool:
     return done
 
 
-async def meet(bot: Child, death: Death, platform: Platform, number: signal.Signals) -> None:
+async def meet(bot: Child, death: Death, platform: Place, number: signal.Signals) -> None:
     """Let the process live until its death comes."""
     with anyio.fail_after(START_S):
         await bot.starting.wait()
@@ -221,16 +279,16 @@ async def meet(bot: Child, death: Death, platform: Platform, number: signal.Sign
     with anyio.move_on_after(death.seconds):
         await bot.over.wait()
     bot.end(number)
-    platform.trip = lambda _: None
+    platform.trip = lambda _: False
     with anyio.fail_after(START_S):
         await bot.over.wait()
 
 
-async def judge(folder: Path) -> tuple[dict[str, int], list[str]]:
+async def judge(folder: Path, module: str = SOCKET.judge) -> tuple[dict[str, int], list[str]]:
     """Run the judge in a process of its own and return its counts and the violations it found."""
     with anyio.fail_after(120):
         done = await anyio.run_process(
-            [sys.executable, "-m", "tests.crash.judge", str(folder)], cwd=ROOT, env=environment(), check=False
+            [sys.executable, "-m", module, str(folder)], cwd=ROOT, env=environment(), check=False
         )
     *violations, last = done.stdout.decode().splitlines() or [""]
     if done.returncode not in (0, 1) or bool(done.returncode) != bool(violations):
@@ -243,10 +301,13 @@ class _Tripwire:
     def __init__(self, event: str, left: int, end: Callable[[], None]) -> None:
         self._event, self._left, self._end = event, left, end
 
-    def __call__(self, event: str) -> None:
+    def __call__(self, event: str) -> bool:
+        """Count a step; True when the process has just died of it."""
         self._left -= event == self._event
-        if self._left == 0:
+        dies = self._left == 0 and event == self._event
+        if dies:
             self._end()
+        return dies
 
 
 async def _note_exit(bot: Child, death: Death, report: Report, number: signal.Signals) -> None:

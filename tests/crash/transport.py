@@ -25,6 +25,7 @@ class SocketTransport:
     """``owed`` says how many messages have no outcome yet; the platform is told with each acknowledgement."""
 
     name = "crash"
+    state = "connected"
 
     def __init__(self, port: int, *, find: bool) -> None:
         self.capabilities = Capabilities(find=find)
@@ -71,6 +72,10 @@ class SocketTransport:
     async def find(self, thread: ThreadId, key: str) -> str | None:
         found = await self._call("find", key=key, thread=str(thread))
         return None if found is None else str(found)
+
+    async def reconnected(self) -> None:
+        """Return once it was connected; it never is again."""
+        await self.connected.wait()
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if isinstance(event, TurnSettled):

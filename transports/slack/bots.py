@@ -13,17 +13,19 @@ MOST_THREADS = 10_000
 
 
 class BotCap:
-    """Counts what the bots in *bots* say in each thread since a person last spoke there."""
+    """Counts what the bots in *bots* say in each thread since a person last spoke there; a message counts once."""
 
     def __init__(self, bots: frozenset[str]) -> None:
         self._bots = bots
-        self._counts: OrderedDict[ThreadId, int] = OrderedDict()
+        self._said: OrderedDict[ThreadId, set[str]] = OrderedDict()
 
     def admits(self, incoming: Incoming) -> bool:
         if incoming.author.id not in self._bots:
-            self._counts.pop(incoming.thread, None)
+            self._said.pop(incoming.thread, None)
             return True
-        count = self._counts[incoming.thread] = self._counts.pop(incoming.thread, 0) + 1
-        if len(self._counts) > MOST_THREADS:
-            self._counts.popitem(last=False)
-        return count <= IN_A_ROW
+        said = self._said[incoming.thread] = self._said.pop(incoming.thread, set())
+        if len(self._said) > MOST_THREADS:
+            self._said.popitem(last=False)
+        if len(said) < IN_A_ROW:
+            said.add(incoming.id)
+        return incoming.id in said

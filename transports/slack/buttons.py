@@ -52,9 +52,9 @@ class Buttons:
 
     async def retire(self, press: Pressed) -> None:
         """Take the buttons off the message; may be dropped."""
-        note = f"{press.label or press.incoming.text} (<@{press.incoming.author.id}>)"
+        note, by = press.label or press.incoming.text, press.incoming.author.id
         shown = [block for block in press.blocks if isinstance(block, dict)]
-        blocks: list[JsonValue] = [*without_actions(shown, note)]
+        blocks: list[JsonValue] = [*without_actions(shown, f"{note}:", by)]
         await self._web.try_call(
             "chat.update", channel=press.channel, ts=press.ts, blocks=blocks, text=note, parse="none"
         )
@@ -74,4 +74,4 @@ def decided(event: QuestionClosed) -> str:
     """Return how a question ended, for below its text."""
     if not event.by:
         return "Nobody decided in time."
-    return f"{'Approved' if event.approved else 'Declined'} by <@{event.by}>."
+    return "Approved by" if event.approved else "Declined by"

@@ -7,15 +7,20 @@ drops what it knows. A live message meanwhile does not move the mark (see `marks
 
 refused: no such channel, not in it      -> the channel is not followed any more
 refused: the token is not good any more  -> mark and gap stay; the transport ends
-refused: anything else                   -> the gap is closed unread, and logged
+refused: a scope, no such method, ...    -> the gap is closed unread, and logged
+refused: in a way we do not know, or the form (a cursor may expire)
+                                         -> tried again from the mark, `MOST_TRIES` in all, then as above
 unavailable, rate limited, disk refused  -> mark and gap stay; tried again after a pause
+
+What is not found: replies in a thread whose root is older than the pages that are read, and in which the bot takes no
+part yet. Slack lists no such threads, and search is not for bots.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
@@ -28,9 +33,10 @@ from threads.model import Incoming
 from threads.records import DEDUPE_WINDOW
 
 from .marks import UNKNOWN, Marks
-from .message import Me, is_direct, parse_message
+from .message import Me, parse_message
+from .reading import Reading
 from .refusals import SlackRefused
-from .shapes import Shape, identifier, instant, is_stamp, part, parts, stamp, string
+from .shapes import Shape, identifier, instant, is_direct, is_stamp, part, parts, string
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +55,9 @@ OVERLAP_S = 5
 PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Waits before a channel that could not be read is tried again; the last one repeats."""
 
+MOST_TRIES = 3
+"""How often a channel is tried that Slack refuses in a way which may be one of the moment."""
+
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
 
 
@@ -60,39 +69,11 @@ class Caller(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Reading:
-    """What one round found in a channel after ``since``: at most so many, the oldest; ``cut`` is where they end."""
-
-    since: Decimal
-    most: int
-    messages: dict[str, Incoming] = field(default_factory=dict)
-    threads: dict[str, None] = field(default_factory=dict)
-    cut: bool = False
-
-    def add(self, messages: Sequence[Incoming]) -> None:
-        self.messages.update(
-            {message.id: message for message in messages if instant(message.id) > self.since}
-        )
-        if len(self.messages) > self.most:
-            self.messages = {message.id: message for message in self.ordered()[: self.most]}
-            self.cut = True
-
-    def ordered(self) -> list[Incoming]:
-        return sorted(self.messages.values(), key=lambda message: instant(message.id))
-
-    def note(self, message: Shape) -> bool:
-        """Note whether a message of the channel shows a thread that moved; False for one before ``since``."""
-        ts, root, latest = (stamp(message, name) for name in ("ts", "thread_ts", "latest_reply"))
-        if root and instant(latest or ts or root) > self.since:
-            self.threads[root] = None
-        elif latest:
-            self.threads.pop(root, None)
-        return not ts or instant(ts) > self.since
-
-
 class CatchUp:
-    """``active_threads`` names the roots of a channel's threads that the bot takes part in, of the last days."""
+    """``active_threads`` gives, by channel, the roots of the threads that the bot takes part in, of the last days.
+
+    It is asked once per gap.
+    """
 
     def __init__(
         self,
@@ -101,7 +82,7 @@ class CatchUp:
         me: Me,
         sink: Callable[[Incoming], Awaitable[None]],
         *,
-        active_threads: Callable[[str], Sequence[str]],
+        active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
         now: Callable[[], datetime],
         max_age_s: float = 600,
         bots: frozenset[str] = frozenset(),
@@ -113,16 +94,24 @@ class CatchUp:
         self._running = False
         self._again = anyio.Event()
         self._told: set[tuple[str, str]] = set()
+        self._tries: dict[str, int] = {}
+        self._active: Mapping[str, Sequence[str]] = {}
+        self._active_of = 0
+        """The gap after which ``_active`` was asked for."""
+
+    def missed(self) -> None:
+        """Note that messages may have been missed anywhere until now; who calls this sees to it that `run` runs."""
+        self._marks.gap()
+        self._again.set()
 
     async def run(self, *, gap: bool = True) -> None:
         """Close every gap, and return; one that is reported meanwhile is closed by the run under way.
 
-        With *gap* messages may have been missed anywhere until now; without, only where the marks say so. A channel
+        With *gap* this begins with `missed`; without, messages were missed only where the marks say so. A channel
         that cannot be read is tried again until it can: whoever runs this may cancel it at any time.
         """
         if gap:
-            self._marks.gap()
-        self._again.set()
+            self.missed()
         if self._running:
             return
         self._running = True
@@ -155,6 +144,9 @@ class CatchUp:
         except SlackRefused as refused:
             if refused.kind == "token":
                 return False
+            if refused.kind in ("other", "shape") and self._try_again(channel):
+                log.warning("what was missed in %s is refused, trying again: %s", where, refused)
+                return False
             if (where, refused.error) not in self._told:
                 self._told.add((where, refused.error))
                 log.warning("what was missed in %s stays unread: %s", where, refused)
@@ -164,7 +156,12 @@ class CatchUp:
         except (PostFailed, StoreUnavailable) as error:
             log.warning("what was missed in %s cannot be taken in now, trying again: %s", where, error)
             return False
+        self._tries.pop(channel, None)
         return True
+
+    def _try_again(self, channel: str) -> bool:
+        self._tries[channel] = self._tries.get(channel, 0) + 1
+        return self._tries[channel] < MOST_TRIES
 
     async def _find_direct(self, gap: int) -> None:
         """Follow the DMs that were opened while nobody listened."""
@@ -180,7 +177,7 @@ class CatchUp:
 
     async def _read_channel(self, channel: str, gap: int) -> None:
         """Hand over what was missed in a channel, oldest first, in rounds of so many messages."""
-        reading = self._reading(channel)
+        reading = await self._reading(channel, gap)
         while True:
             # Of what is said from here on, a thread that was quiet when it was looked at may hold more.
             began, upto = self._marks.clock(), "0"
@@ -191,21 +188,23 @@ class CatchUp:
             if not reading.cut:
                 break
             log.info("more than %d messages were missed in %s: going on", self._most, channel)
-            reading = _Reading(instant(upto), self._most, threads=reading.threads)
+            reading = Reading(instant(upto), self._most, threads=reading.threads)
         self._marks.close(channel, gap, min(upto, began, key=instant))
 
     def _is_stale(self, incoming: Incoming) -> bool:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
 
-    def _reading(self, channel: str) -> _Reading:
+    async def _reading(self, channel: str, gap: int) -> Reading:
         """Begin at the mark, or a little before while the journal surely knows what was taken there."""
+        if self._active_of < gap:
+            self._active, self._active_of = await self._active_threads(), gap
         mark = instant(self._marks.mark_of(channel))
         recent = instant(self._marks.clock()) - mark < DEDUPE_WINDOW.total_seconds()
         since = mark - OVERLAP_S if recent else mark
-        threads = dict.fromkeys(filter(is_stamp, self._active_threads(channel)))
-        return _Reading(since, self._most, threads=threads)
+        threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
+        return Reading(since, self._most, threads=threads)
 
-    async def _read(self, channel: str, reading: _Reading) -> None:
+    async def _read(self, channel: str, reading: Reading) -> None:
         def take(page: Sequence[Shape]) -> bool:
             reading.add(self._parsed(page, channel))
             after = [reading.note(message) for message in page]
@@ -216,7 +215,7 @@ class CatchUp:
         for root in list(reading.threads):
             await self._read_thread(channel, root, reading)
 
-    async def _read_thread(self, channel: str, root: str, reading: _Reading) -> None:
+    async def _read_thread(self, channel: str, root: str, reading: Reading) -> None:
         def take(page: Sequence[Shape]) -> bool:
             reading.add(self._parsed(page, channel))
             return True
@@ -251,7 +250,7 @@ class CatchUp:
         for _ in range(MOST_PAGES):
             answer = await self._web.call(method, channel=channel, urgent=False, limit=PAGE, **arguments)
             cursor = string(part(answer, "response_metadata"), "next_cursor")
-            if not take(parts(answer, key)) or not cursor:
+            if not take(parts(answer, key)) or cursor in ("", arguments.get("cursor")):
                 return
             arguments["cursor"] = cursor
         log.error("%s of %s has more than %d pages: the rest is not read", method, channel, MOST_PAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -41,6 +41,7 @@ from .names import Names
 from .parse import spoken
 from .posting import Posting
 from .presence import Presence
+from .shapes import instant, is_stamp, stamp
 from .web import Web, open_web
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ MOST_CLEARED = 50
 
 MOST_EARLY = 2_000
 """Events of turns that are kept until Slack has said who we are; beyond, the oldest are not shown."""
+
+ENTER_WITHIN_S = 60.0
 
 PROBE_EVERY_S = 5.0
 """How often Slack is asked for a sign of life after it could not be reached at all."""
@@ -109,6 +112,7 @@ class Slack:
         self._room: _Room | None = None
         self._entered = anyio.Event()
         self._unreachable = False
+        self._probing = anyio.Lock()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
 
     @property
@@ -131,15 +135,16 @@ class Slack:
         """Return when the link is up, and Slack answers again if it could not be reached at all."""
         await self._supervisor.reconnected()
         room = await self._enter()
-        while self._unreachable:
-            try:
-                await room.web.ask("api.test")
-            except TransportUnavailable:
-                await anyio.sleep(PROBE_EVERY_S)
-            except PostFailed:
-                self._unreachable = False  # whatever it says, it speaks
-            else:
-                self._unreachable = False
+        async with self._probing:  # one probe for all that wait
+            while self._unreachable:
+                try:
+                    await room.web.ask("api.test")
+                except TransportUnavailable:
+                    await anyio.sleep(PROBE_EVERY_S)
+                except PostFailed:
+                    self._unreachable = False  # whatever it says, it speaks
+                else:
+                    self._unreachable = False
 
     async def post(self, outgoing: Outgoing) -> str:
         room = await self._enter()
@@ -155,11 +160,20 @@ class Slack:
             raise
         if answers:
             room.presence.posted(*asked)
+        if draft and draft.lost:
+            with suppress(PostFailed):
+                await self.find(outgoing.thread, outgoing.key)  # which sweeps what is unfinished there
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         room = await self._enter()
-        return await room.posting.find(thread, key, live=room.presence.live_in(thread))
+        found = await room.posting.find(thread, key, live=room.presence.live_in(thread))
+        message_id = key.rpartition(":")[2]
+        if found and key == message_key(thread, message_id):
+            room.presence.posted(thread, message_id)
+            if draft := room.presence.draft_of(thread, message_id):
+                await room.posting.clear(thread, key, await draft.hand_over())
+        return found
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show it; before Slack has said who we are, later."""
@@ -169,7 +183,7 @@ class Slack:
         else:
             room.presence.show(thread, message_id, event)
             if isinstance(event, QuestionClosed):
-                room.presence.soon(partial(room.posting.close_question, event.key, decided(event)))
+                room.presence.soon(partial(room.posting.close_question, event.key, decided(event), event.by))
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
 
@@ -178,7 +192,7 @@ class Slack:
         said = [
             message
             for message in await record.read(room.web, thread.channel, thread.root, "")
-            if message.get("ts") != before
+            if instant(stamp(message, "ts") or "0") < instant(before if is_stamp(before) else "9" * 10)
         ]
         await room.names.learn(said)
         return [line for message in said if (line := spoken(message, room.me, room.names.known))]
@@ -195,16 +209,17 @@ class Slack:
         await room.posting.attach(thread, key, file, name)
 
     async def _enter(self) -> _Room:
-        """Wait until Slack has said who we are; a post may be due before that."""
-        await self._entered.wait()
-        assert self._room is not None
+        """Wait until Slack has said who we are; a post may be due before that. Raises `TransportUnavailable`."""
+        with anyio.move_on_after(ENTER_WITHIN_S):
+            await self._entered.wait()
+        if self._room is None:
+            raise TransportUnavailable("Slack has not yet said who we are")
         return self._room
 
     async def _link(self, web: Web, sink: Sink, tasks: TaskGroup, connected: Callable[[], None]) -> None:
         """Be connected until the link is down; the supervisor runs this again and again."""
         options = self._options
         if self._room is None:
-            await web.check_app_token(options.app_token)
             self._room = await self._furnished(web, sink, tasks)
             self._entered.set()
             while self._early:
@@ -229,8 +244,10 @@ class Slack:
             allowed=options.links,
             prompts=options.prompts,
             stream_in_channels=options.stream_in_channels,
+            since=self._marks.clock(),
         )
         tasks.start_soon(presence.run)
+        posting = Posting(web, identity, feedback=options.feedback)
         intake = Intake(
             tasks,
             web,
@@ -242,9 +259,9 @@ class Slack:
             now=self._now,
             bots=options.bots,
             max_age_s=options.max_age_s,
+            on_address=posting.answer_at,
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
-        posting = Posting(web, identity, feedback=options.feedback)
         return _Room(web, me, intake, posting, presence, Names(web))
 
     async def _save_marks(self) -> None:

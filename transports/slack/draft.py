@@ -54,7 +54,7 @@ class Seats:
 
     def __init__(self, web: Web, *, team: str = "", in_channels: bool = False) -> None:
         self.web, self.team = web, team
-        self.streams = True
+        self.streams = self.edits = True
         self._in_channels = in_channels
         self._free = {APPEND: anyio.Semaphore(STREAMS), UPDATE: anyio.Semaphore(POSTS)}
 
@@ -103,6 +103,11 @@ class Draft:
     def messages(self) -> tuple[DraftMessage, ...]:
         """Return its messages, oldest first, with what they show."""
         return tuple(live.message for live in self._lives)
+
+    @property
+    def lost(self) -> bool:
+        """Return whether there may be another message of it that nobody knows, to be looked for."""
+        return self._wire.lost
 
     def feed(self, event: TurnEvent) -> None:
         """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
@@ -155,8 +160,14 @@ class Draft:
                 writer = self._native if self._native and method == APPEND else self._edited
                 if writer is self._edited:
                     self._native = None
+                    if not self._seats.edits:
+                        return
                 await self._keep(writer)
             if not writer.barred:
+                return
+            if writer is self._edited:
+                self._seats.edits = False
+                log.warning("Slack lets nothing be edited here: answers appear when they are whole")
                 return
             if writer.barred == "workspace" and self._seats.streams:
                 self._seats.streams = False

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Literal
 
 import anyio
 from pydantic import JsonValue
@@ -44,10 +45,10 @@ NOTHING = "…"
 
 class EditedPost:
     method = UPDATE
-    barred = ""
 
     def __init__(self, wire: Wire, thread: ThreadId, links: Links) -> None:
         self.done = False
+        self.barred: Literal["", "turn", "workspace"] = ""
         self.lives: list[Live] = []
         self._wire, self._thread, self._links = wire, thread, links
         self._running = Running()
@@ -100,7 +101,7 @@ class EditedPost:
         except PostFailed as error:
             log.info("a live answer was cut: %s", error, extra={"thread_id": str(self._thread)})
             self._changed = bool(live) or not error.maybe_posted
-            self.done = live is None and error.maybe_posted  # one may be out: what has no tag is swept later
+            self.done = live is None and error.maybe_posted  # one may be out: `Draft.lost` has it swept
 
     async def _show(self, live: Live | None, text: str) -> None:
         content: dict[str, JsonValue] = body(text, blocks=self._blocks)
@@ -136,6 +137,8 @@ class EditedPost:
             self._blocks, self._changed = False, True
             return
         self.done = True
+        if live and refused.kind in ("unsupported", "scope"):
+            self.barred = "workspace"
         if live and refused.error == "message_not_found":
             self.lives.clear()
 

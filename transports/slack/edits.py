@@ -10,15 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+import anyio
 from pydantic import JsonValue
 
-from threads.errors import PostFailed
+from threads.errors import PostFailed, TransportUnavailable
 
 from . import render
 from .pages import Page
 from .web import SlackRefused, Web, refused_for_good
 
 log = logging.getLogger(__name__)
+
+PAUSES_S = (1.0, 2.0)
+"""Waits before a deletion is tried again: what is not deleted would stand beside the answer for ever."""
 
 CONFLICT = "streaming_state_conflict"
 
@@ -36,7 +40,21 @@ class DraftMessage:
 
 
 async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
-    """Make a live message the page; False when it cannot be, and the page needs a message of its own."""
+    """Make a live message the page; False when it cannot be, and the page needs a message of its own.
+
+    So it does when Slack cannot write messages over just now: to post may work all the same.
+    """
+    with suppress(TransportUnavailable):
+        return await _take_over(web, channel, draft, page)
+    await anyio.sleep(PAUSES_S[0])
+    try:
+        return await _take_over(web, channel, draft, page)
+    except TransportUnavailable as error:
+        log.warning("a live message cannot be written over: %s", error)
+        return False
+
+
+async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
     if draft.kind == "stream" and await _stop(web, channel, draft, page):
         return True
     words = page.words
@@ -95,12 +113,19 @@ async def _at_rest(web: Web, method: str, channel: str, ts: str, **arguments: Js
 
 async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> None:
     """Delete a message; failing that, write *leave* over it. Never raises: what had to be said is out."""
-    try:
-        await _at_rest(web, "chat.delete", channel, ts)
-    except PostFailed as error:
-        if isinstance(error, SlackRefused) and error.error == "message_not_found":
+    for pause in (*PAUSES_S, None):
+        try:
+            await _at_rest(web, "chat.delete", channel, ts)
+        except PostFailed as error:
+            if isinstance(error, SlackRefused) and error.error == "message_not_found":
+                return
+            if error.retryable and pause is not None:
+                await anyio.sleep(error.retry_after or pause)
+                continue
+            log.warning("an unfinished message was not deleted: %s", error)
+        else:
             return
-        log.warning("an unfinished message was not deleted: %s", error)
-        if leave:
-            with suppress(PostFailed):
-                await _update(web, channel, ts, leave, None)
+        break
+    if leave:
+        with suppress(PostFailed):
+            await _update(web, channel, ts, leave, None)

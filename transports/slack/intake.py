@@ -1,4 +1,8 @@
-"""What comes in, live or from a catch-up, on its way to the sink; nothing is acknowledged before it is durable."""
+"""What comes in, live or from a catch-up, on its way to the sink; nothing is acknowledged before it is durable.
+
+A channel is followed from the first message that is heard there. Slack tells of joining and leaving one only to an
+app that subscribes to it and has channels:read (groups:read), which the generated manifest does not ask for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from .marks import Marks
 from .message import Me
 from .parse import HomeOpened, Joined, Left, Overload, Signal, TitleChanged, parse_event
 from .presence import Presence
-from .press import Judged, Pressed, parse_action, parse_command
+from .press import Judged, Pressed, parse_action, parse_command, reply_address
 from .web import Web
 
 log = logging.getLogger(__name__)
@@ -37,7 +41,10 @@ Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
 
 
 class Intake:
-    """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed."""
+    """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed.
+
+    ``on_address`` is told where the answer to a message may be given to its person alone.
+    """
 
     def __init__(
         self,
@@ -52,27 +59,27 @@ class Intake:
         now: Callable[[], datetime],
         bots: frozenset[str],
         max_age_s: float,
+        on_address: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self.buttons = Buttons(web)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
-        self._cap = BotCap(bots)
-        self._active: dict[str, list[str]] = {}
+        self._cap, self._on_address = BotCap(bots), on_address
         self._catch_up = CatchUp(
             web,
             marks,
             me,
             self._hear,
-            active_threads=lambda channel: self._active.get(channel, ()),
+            active_threads=self._active,
             now=now,
             max_age_s=max_age_s,
             bots=bots,
         )
 
     def missed(self) -> None:
-        """Something may have been said that did not come in: begin to look for it."""
-        self._marks.gap()
-        self._tasks.start_soon(self._close_gaps)
+        """Something may have been said that did not come in: from now on no mark passes it; begin to look for it."""
+        self._catch_up.missed()
+        self._close_gaps()
 
     async def take(self, kind: Kind, body: Mapping[str, JsonValue]) -> None:
         """Take one payload; when this returns, it is durable. Raises `StoreUnavailable`."""
@@ -83,6 +90,7 @@ class Intake:
                 await self._action(body)
             case "command":
                 if incoming := parse_command(dict(body), self._me):
+                    self._on_address(incoming.id, reply_address(dict(body)))
                     await self._hear(incoming)
             case "other":
                 log.info("slack: nothing to do with a payload of a kind that is not used")
@@ -95,6 +103,8 @@ class Intake:
             log.info("slack: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
             self._heed(signal)
+        if parsed.moved and self._marks.begins_late(*parsed.moved):
+            self._close_gaps()
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
                 if self._marks.unwritten:  # or what is said there next, after a kill, would be missed
@@ -102,12 +112,13 @@ class Intake:
                 for event in parsed.inbound:
                     await self._hear(event)
         except StoreUnavailable:
-            self._tasks.start_soon(self._close_gaps)
+            self._close_gaps()
             raise
 
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
             case Pressed() as pressed:
+                self._on_address(pressed.incoming.id, reply_address(dict(body)))
                 self.buttons.pressed(pressed)
                 await self._hear(pressed.incoming)
             case Judged(feedback):
@@ -120,12 +131,14 @@ class Intake:
         if not isinstance(event, Incoming) or self._cap.admits(event):
             await self._sink(event)
 
-    async def _close_gaps(self) -> None:
+    def _close_gaps(self) -> None:
+        self._tasks.start_soon(partial(self._catch_up.run, gap=False))
+
+    async def _active(self) -> dict[str, list[str]]:
         active: dict[str, list[str]] = {}
         for thread in await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE):
             active.setdefault(thread.channel, []).append(thread.root)
-        self._active = active
-        await self._catch_up.run(gap=False)
+        return active
 
     def _heed(self, signal: Signal) -> None:
         match signal:
@@ -134,8 +147,10 @@ class Intake:
                     self._presence.renamed(thread)
             case HomeOpened(channel=channel):
                 self._presence.soon(partial(self._presence.home_opened, channel))
-            case Joined(channel=channel):
-                self._marks.start(channel, self._marks.clock())
+            case Joined(channel=channel, at=at):
+                # Delivered late, it may be older than what was said there since, whose events got lost.
+                self._marks.start(channel, at or self._marks.clock(), missed=True)
+                self._close_gaps()
             case Left(channel=channel):
                 self._marks.drop(channel)
             case Overload():

@@ -79,7 +79,8 @@ class Link:
     async def run(self, connected: Callable[[], None]) -> None:
         """Receive until the link is down: raises `LinkDown` then, or `TransportFatal`; leaves nothing open.
 
-        *connected* is called for every socket that comes up: events may have been missed before it.
+        *connected* is called for every socket that comes up, before anything of it is taken: events may have been
+        missed before it, and what comes first must not pass for the next one after what came last.
         """
         async with anyio.create_task_group() as sockets:
             end = await self._succession(sockets, connected)
@@ -90,26 +91,25 @@ class Link:
         current: Socket | None = None
         while True:
             try:
-                fresh: Socket = await sockets.start(self._hold)
+                fresh: Socket = await sockets.start(self._hold, connected)
             except (LinkDown, TransportFatal) as error:
                 return error
             finally:
                 if current:
                     current.released.set()
             current = fresh
-            if current.ended is None:
-                connected()
             end = await current.over()
             if not isinstance(end, Renew) or anyio.current_time() - current.opened_at < self._settled_s:
                 current.released.set()
                 return end
             log.info("slack: %s", end)
 
-    async def _hold(self, *, task_status: TaskStatus[Socket]) -> None:
+    async def _hold(self, connected: Callable[[], None], *, task_status: TaskStatus[Socket]) -> None:
         """Open a socket, keep it until it is released, finish what it took, close it."""
-        room = anyio.Semaphore(AT_ONCE, fast_acquire=True)
+        room, told = anyio.Semaphore(AT_ONCE, fast_acquire=True), anyio.Event()
 
         async def envelope(frame: Frame) -> None:
+            await told.wait()
             await room.acquire()
             taking.start_soon(self._answer, socket, frame, room)
 
@@ -130,6 +130,9 @@ class Link:
                     reading.start_soon(socket.watch)
                     with anyio.move_on_after(HELLO_WITHIN_S):  # or it is refused, in the first frame
                         await socket.spoken.wait()
+                    if socket.ended is None:
+                        connected()
+                        told.set()
                     task_status.started(socket)
                     await socket.released.wait()
                     reading.cancel_scope.cancel()

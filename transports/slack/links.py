@@ -71,8 +71,9 @@ def host_of(url: str) -> str | None:
 
 
 def hosts_in(text: str) -> frozenset[str]:
-    """Return the hosts of the links in what a person wrote (as `decode` gives it)."""
-    hosts = (host_of(found.rstrip(".,;:!?)'*_~")) for found in _WRITTEN.findall(text))
+    """Return the hosts of the links in what a person wrote (as `decode` gives it), not in what they quote."""
+    own = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(">"))
+    hosts = (host_of(found.rstrip(".,;:!?)'*_~")) for found in _WRITTEN.findall(own))
     return frozenset(host for host in hosts if host)
 
 

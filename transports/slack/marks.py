@@ -30,8 +30,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
 
-from .message import is_direct
-from .shapes import instant
+from .shapes import instant, is_direct
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +42,12 @@ ALIVE_EVERY_S = 60
 
 TICK = Decimal("0.000001")
 """The finest step of Slack's times."""
+
+AHEAD_S = 3600
+"""How far Slack's clock may be ahead of ours."""
+
+LATE_S = 10
+"""A message that comes so long after it was said was delivered again, or came over a link that had been down."""
 
 UNKNOWN = ""
 """Stands for all the channels that are not known yet."""
@@ -141,6 +146,8 @@ class Marks:
     @contextmanager
     def taking(self, channel: str, ts: str) -> Iterator[None]:
         """Hold the mark while a live message is handed over; if that fails, it was missed."""
+        # A time that is not yet would end all catching up there.
+        ts = min(ts, f"{self._now().timestamp() + AHEAD_S:.6f}", key=instant)
         if self._alive.due and is_direct(channel):
             self.start(channel, self.alive_at, missed=True)
         place = self._place(channel, before(ts, TICK))
@@ -156,6 +163,13 @@ class Marks:
         finally:
             place.taking -= 1
             place.settle()
+
+    def begins_late(self, channel: str, ts: str) -> bool:
+        """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
+        late = channel not in self._places and instant(ts) < instant(self.clock()) - LATE_S
+        if late:
+            self.start(channel, before(ts, TICK), missed=True)
+        return late
 
     def move(self, channel: str, ts: str) -> None:
         """Note that a live message was handed over, or was not for us."""

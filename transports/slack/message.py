@@ -54,11 +54,6 @@ class Me:
         return re.search(rf"<@{re.escape(self.user)}(?:\|[^<>]*)?>", raw) is not None
 
 
-def is_direct(channel: str) -> bool:
-    """Say whether a channel is a DM with the bot: Slack's ids of those begin with a D, and of no others."""
-    return channel.startswith("D")
-
-
 def sent_at(ts: str) -> str:
     return datetime.fromtimestamp(float(instant(ts)), UTC).isoformat(timespec="milliseconds")
 
@@ -120,10 +115,12 @@ def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:
         return None
     if me.is_author(message) or not (user or bot):
         return None
-    is_bot = bool(message.get("bot_id")) or subtype == "bot_message"
-    if is_bot and not bots & {user, bot} - {""}:
-        return None
-    return Author(user or bot)
+    if not message.get("bot_id") and subtype != "bot_message":
+        return Author(user)
+    heard = [one for one in (user, bot) if one and one in bots]
+    return (
+        Author(heard[0]) if heard else None
+    )  # by the id it is listed under: its messages are counted by that
 
 
 def root_of(message: Shape) -> str:

@@ -14,20 +14,10 @@ from pydantic import JsonValue
 
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
 
-from .message import (
-    Me,
-    author_of,
-    is_direct,
-    own_words,
-    parse_message,
-    root_of,
-    sent_at,
-    spoken,
-    text_of,
-)
-from .shapes import Shape, count, digest, identifier, part, stamp, string
+from .message import Me, author_of, own_words, parse_message, root_of, sent_at, spoken, text_of
+from .shapes import Shape, count, digest, identifier, is_direct, part, stamp, string
 
-__all__ = ["Me", "Parsed", "Signal", "is_direct", "parse_event", "parse_message", "spoken"]
+__all__ = ["Me", "Parsed", "Signal", "parse_event", "parse_message", "spoken"]
 
 LEAVING = frozenset(
     {
@@ -57,7 +47,10 @@ class HomeOpened:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
+    """The bot became a member of a channel, at Slack's time ``at`` ("" if unknown)."""
+
     channel: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +208,7 @@ def _home(e: _Event) -> Parsed:
 
 def _joined(e: _Event) -> Parsed:
     ours = identifier(e.event, "user") == e.me.user and e.channel
-    return Parsed(signals=(Joined(e.channel),)) if ours else Parsed()
+    return Parsed(signals=(Joined(e.channel, stamp(e.event, "event_ts")),)) if ours else Parsed()
 
 
 def _member_left(e: _Event) -> Parsed:

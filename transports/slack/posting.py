@@ -35,7 +35,7 @@ from . import record, render, uploads
 from .edits import DraftMessage, remove, take_over
 from .pages import MAX_PARTS, Page, beginning, pages
 from .sent import Sent, Tag, file_name, fold, orphans, since_of
-from .shapes import Shape, parts, stamp, string
+from .shapes import Shape, instant, is_direct, is_one_persons, parts, stamp, string
 from .web import Identity, SlackRefused, Web, refused_for_good
 
 __all__ = ["DraftMessage", "Posting"]
@@ -70,6 +70,7 @@ class Posting:
         self._ours = frozenset(filter(None, (me.user, me.bot_id)))
         self._sent: OrderedDict[str, Sent] = OrderedDict()
         self._questions: OrderedDict[str, _Question] = OrderedDict()
+        self._addresses: OrderedDict[str, str] = OrderedDict()
 
     async def post(self, outgoing: Outgoing, links: render.Links, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the ts of the first part.
@@ -86,10 +87,15 @@ class Posting:
             if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
                 last = shown[-1]
                 self._asked(outgoing.key, _Question(outgoing.thread.channel, ts, last.blocks, last.plain))
-        for spare in draft:
-            if spare.ts not in sent.out.values():
-                await remove(self._web, outgoing.thread.channel, spare.ts, leave="-")
+        await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
+
+    async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
+        """Take away the draft messages that the post did without; it is out. Never raises."""
+        used = _remembered(self._sent, key, Sent).out.values()
+        for spare in draft:
+            if spare.ts not in used:
+                await remove(self._web, thread.channel, spare.ts, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
         """Return the ts of the first part if the whole post is out; what is out of it is remembered for `post`.
@@ -136,42 +142,55 @@ class Posting:
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
-    async def close_question(self, key: str, decision: str) -> None:
+    async def close_question(self, key: str, decision: str, by: str = "") -> None:
         """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
         if asked := self._questions.pop(key, None):
             await self._web.try_call(
                 "chat.update",
                 channel=asked.channel,
                 ts=asked.ts,
-                blocks=[*render.without_actions(asked.blocks, decision)],
+                blocks=[*render.without_actions(asked.blocks, decision, by)],
                 text=asked.plain,
                 parse="none",
                 link_names=False,
             )
+
+    def answer_at(self, message_id: str, url: str) -> None:
+        """Remember where Slack takes the answer to a press or a slash command, wherever the bot is no member."""
+        _remembered(self._addresses, message_id, lambda: url)
 
     def _asked(self, key: str, question: _Question) -> None:
         _remembered(self._questions, key, lambda: question)
 
     async def _whisper(self, outgoing: Outgoing, links: render.Links, sent: Sent) -> bool:
         """Post for one person alone; False when Slack cannot, and the post has to be for all."""
-        thread = outgoing.thread
+        thread, url = outgoing.thread, self._addresses.get(outgoing.reply_to, "")
 
         async def whisper(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
-            answer = await self._web.call(
-                "chat.postEphemeral",
-                channel=thread.channel,
-                thread_ts=thread.root or None,
-                user=outgoing.to,
-                text=text,
-                blocks=blocks,
-            )
+            try:
+                answer = await self._web.call(
+                    "chat.postEphemeral",
+                    channel=thread.channel,
+                    user=outgoing.to,
+                    thread_ts=thread.root or None,
+                    text=text,
+                    blocks=blocks,
+                )
+            except SlackRefused as refused:
+                if refused.kind == "token" or not url:
+                    raise
+                await self._web.respond(
+                    url, {"thread_ts": thread.root or None, "text": text, "blocks": blocks}
+                )
+                return "ephemeral"
             return stamp(answer, "message_ts")
 
         try:
             for page in pages(outgoing, links, inert=True, most=MAX_PARTS):
                 await _bring(page, sent, whisper)
         except SlackRefused as refused:
-            if refused.kind == "token":
+            alone = outgoing.reply_to.startswith("slash-") and not is_direct(thread.channel)
+            if refused.kind == "token" or alone:
                 raise
             log.info("not for one alone: %s", refused, extra={"thread_id": str(thread)})
             return False
@@ -224,8 +243,13 @@ class Posting:
                 return ts
             raise TransportUnavailable("chat.postMessage: no ts in the answer", maybe_posted=True)
 
-        for message in draft:
-            if not sent.has(page.tag.part) and await take_over(self._web, thread.channel, message, page):
+        last = max(map(instant, sent.out.values()), default=0)
+        for message in draft:  # one that stands above an earlier part would break the order
+            if (
+                not sent.has(page.tag.part)
+                and instant(message.ts) > last
+                and await take_over(self._web, thread.channel, message, page)
+            ):
                 sent.add(page.tag, message.ts)
         await _bring(page, sent, say)
 
@@ -252,11 +276,12 @@ async def _bring(page: Page, sent: Sent, send: Send) -> None:
 
 def _for_one(outgoing: Outgoing) -> bool:
     """Return whether a post is for its addressee alone: a refusal, or what a slash command or a button brings up."""
-    if not outgoing.to or outgoing.thread.channel.startswith("D"):
+    if outgoing.reply_to.startswith("slash-"):
+        return bool(outgoing.to)
+    if not outgoing.to or is_direct(outgoing.thread.channel):
         return False
-    command = not outgoing.thread.root and outgoing.reply_to
-    press = outgoing.kind == "notice" and outgoing.reply_to.startswith("press-")
-    return outgoing.kind == "refusal" or bool(command) or press
+    press = outgoing.kind == "notice" and is_one_persons(outgoing.reply_to)
+    return outgoing.kind == "refusal" or press or bool(not outgoing.thread.root and outgoing.reply_to)
 
 
 def _remembered(kept: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:

@@ -46,7 +46,7 @@ from .board import Board
 from .draft import Draft, Seats
 from .reactions import Reactions
 from .render import Links, hosts_in
-from .shapes import is_stamp
+from .shapes import is_direct, is_stamp
 from .status import (
     IDLE,
     SESSION,
@@ -126,13 +126,14 @@ class Presence:
         allowed: frozenset[str] = frozenset(),
         prompts: Sequence[tuple[str, str]] = (),
         stream_in_channels: bool = False,
+        since: str = "0",
     ) -> None:
         self._allowed, self._prompts = allowed, prompts
         self._seats = Seats(web, team=team, in_channels=stream_in_channels)
         self._sessions: Board[ThreadId] = Board(web, SESSION)
         self._words: Board[ThreadId] = Board(web, WORDS)
         self._suggestions: Board[str] = Board(web, PROMPTS)
-        self._reactions = Reactions(web)
+        self._reactions = Reactions(web, since)
         self._lives: OrderedDict[Key, _Live] = OrderedDict()
         self._running: dict[ThreadId, str] = {}
         self._beats: OrderedDict[ThreadId, float] = OrderedDict()
@@ -145,13 +146,17 @@ class Presence:
     async def run(self) -> None:
         """Make the calls, until cancelled."""
         boards = (self._sessions, self._words, self._suggestions, *self._reactions.boards)
-        async with anyio.create_task_group() as self._tasks:
-            for board in boards:
-                self._tasks.start_soon(board.run)
-            self._tasks.start_soon(self._keep_beating)
-            for work in self._early:
-                self._tasks.start_soon(self._guarded, work)
-            self._early.clear()
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for board in boards:
+                    tasks.start_soon(board.run)
+                tasks.start_soon(self._keep_beating)
+                for work in self._early:
+                    tasks.start_soon(self._guarded, work)
+                self._early.clear()
+        finally:
+            self._tasks = None
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Note what goes on in the turn of a message. Never blocks, never raises."""
@@ -236,7 +241,8 @@ class Presence:
         match event:
             case Taken(text=text, author=author):
                 live.author, live.hosts = author, hosts_in(text)
-                if not thread.channel.startswith("D") or self._running.get(thread, message_id) != message_id:
+                shows = is_direct(thread.channel) and (self._sessions.offered or self._words.offered)
+                if not shows or self._running.get(thread, message_id) != message_id:
                     self._reactions.add(thread.channel, message_id, EYES)
             case TurnStarted(text=text, author=author):
                 live.author, live.hosts = author or live.author, live.hosts | hosts_in(text)

@@ -15,9 +15,9 @@ from pydantic import JsonValue
 
 from threads.model import Author, Feedback, Incoming, ThreadId
 
-from .message import Me, is_direct, sent_at
+from .message import Me, sent_at
 from .render import decode
-from .shapes import Shape, digest, identifier, part, parts, stamp, string
+from .shapes import Shape, digest, identifier, is_direct, part, parts, stamp, string
 
 CHOICE, FEEDBACK = "choice", "feedback"
 """How the ``action_id`` of our buttons begins; with several choices each has its own ending."""
@@ -110,6 +110,11 @@ class _Place:
         )
 
 
+def reply_address(payload: JsonValue) -> str:
+    """Return where this press or command can be answered to its person alone, for 30 minutes; "" for nowhere."""
+    return string(payload, "response_url") if isinstance(payload, dict) else ""
+
+
 def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
     """Read a slash command: ``/threadfast TEXT`` is "/TEXT", said to the channel itself. Never raises.
 
@@ -128,5 +133,5 @@ def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
         thread=me.thread(channel, ""),
         author=Author(user),
         text=f"/{said[word.start(1) :]}" if word else "/help",
-        via="direct",
+        via="direct" if is_direct(channel) else "mention",
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from .board import Arguments, Board
-from .shapes import is_stamp
+from .shapes import instant, is_stamp
 from .web import Web
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
@@ -27,7 +27,10 @@ Key = tuple[str, str, str]
 
 
 class Reactions:
-    def __init__(self, web: Web) -> None:
+    """``since`` is when this process began, as Slack writes a time: on older messages another may have left some."""
+
+    def __init__(self, web: Web, since: str = "0") -> None:
+        self._since = instant(since)
         self._adding: Board[Key] = Board(web, ADD, self._added)
         self._removing: Board[Key] = Board(web, REMOVE)
         self._there: OrderedDict[Key, None] = OrderedDict()
@@ -44,12 +47,11 @@ class Reactions:
 
     def remove(self, channel: str, ts: str, name: str) -> None:
         key = (channel, ts, name)
-        if self._adding.forget(key):
-            return
+        self._adding.forget(key)
         if self._adding.busy(key):
             self._unwanted.add(key)
-        elif key in self._there:
-            del self._there[key]
+        elif key in self._there or (is_stamp(ts) and instant(ts) < self._since):
+            self._there.pop(key, None)
             self._removing.want(key, _arguments(key))
 
     def _added(self, key: Key) -> None:

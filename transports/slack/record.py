@@ -32,7 +32,7 @@ async def read(web: Web, channel: str, root: str, since: str) -> list[Shape]:
                 return []
             raise
         messages += parts(answer, "messages")
-        cursor = string(part(answer, "response_metadata"), "next_cursor")
-        if not cursor or not (root or since):  # a channel's history begins with its newest page
+        before, cursor = cursor, string(part(answer, "response_metadata"), "next_cursor")
+        if cursor in ("", before) or not (root or since):  # a channel's history begins with its newest page
             return messages
     raise TransportUnavailable(f"{method}: too many messages to look through")

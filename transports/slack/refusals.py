@@ -118,6 +118,11 @@ def refused_for_good(error: PostFailed) -> bool:
     return isinstance(error, SlackRefused) and error.kind in ("token", "scope", "place")
 
 
+def needs_a_person(refused: SlackRefused) -> bool:
+    """Return whether the same call will be refused until a person gives another token, or a right to this one."""
+    return refused.kind in ("token", "scope") or refused.error == "not_allowed_token_type"
+
+
 def creates(method: str) -> bool:
     """Return whether a call that is made twice may show twice, or is worth a look before it is made again."""
     return method.startswith(("chat.", "files.complete")) and method not in (

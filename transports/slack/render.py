@@ -122,4 +122,7 @@ def _escaped(text: str) -> str:
         text = text.replace(entity, char)
     text = re.sub(r"(?i)(?<=[a-z])://", f":{ZERO_WIDTH}//", text)
     text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)
+    text = re.sub(
+        r"(?i)@(?=here|channel|everyone)", f"@{ZERO_WIDTH}", text
+    )  # words that lost the marks between
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

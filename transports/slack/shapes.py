@@ -62,3 +62,13 @@ def instant(ts: str) -> Decimal:
 def digest(*words: str) -> str:
     """Return a short name made of these words, the same each time."""
     return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
+
+
+def is_direct(channel: str) -> bool:
+    """Say whether a channel is a DM with the bot: Slack's ids of those begin with a D, and of no others."""
+    return channel.startswith("D")
+
+
+def is_one_persons(message_id: str) -> bool:
+    """Return whether the answer to this message is for the person alone who pressed or typed it."""
+    return message_id.startswith(("press-", "slash-"))

@@ -30,12 +30,12 @@ from pydantic import JsonValue
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from threads.errors import BotError, TransportFatal
+from threads.errors import BotError, PostFailed, TransportFatal
 from transports.supervisor import LinkDown
 
-from .refusals import kind_of
+from .refusals import SlackRefused, needs_a_person
+from .web import explained
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,6 @@ CLOSE_WITHIN_S = 1.0
 """How long a peer may take to answer our close frame; one that is gone never does."""
 TOO_MANY_S = 30.0
 STUCK_S = 30.0
-FATAL = ("token", "scope", "place")
-"""Kinds of refusals of apps.connections.open after which no further try can help."""
 
 
 class Renew(LinkDown):
@@ -107,9 +105,9 @@ class Socket(SocketModeClient):
         try:
             response = await self.web_client.apps_connections_open(app_token=self.app_token)
         except SlackApiError as error:
-            raise _refusal(error) from error
+            raise _refusal(explained("apps.connections.open", error), self.app_token) from None
         except (aiohttp.ClientError, SlackClientError, OSError) as error:
-            raise LinkDown(f"Slack cannot be asked: {type(error).__name__}: {error}") from error
+            raise LinkDown(f"Slack cannot be asked: {type(error).__name__}: {error}") from None
         url = response.get("url")
         if not isinstance(url, str):
             raise LinkDown("Slack gave no address to connect to")
@@ -132,6 +130,7 @@ class Socket(SocketModeClient):
     async def enqueue_message(self, message: str) -> None:
         """Take one text frame; the next one is not read before this returns."""
         self._frames += 1
+        self.spoken.set()
         try:
             frame = json.loads(message)
         except ValueError:
@@ -148,7 +147,6 @@ class Socket(SocketModeClient):
                 self.reading = True
             case _:
                 log.debug("slack: a frame that means nothing to us, %d characters", len(message))
-        self.spoken.set()
 
     async def watch(self) -> None:
         """Judge the socket until it has ended.
@@ -221,15 +219,12 @@ def _disconnect(reason: JsonValue) -> BotError:
             return Renew(f"Slack asks for a new link ({str(reason)[:60]})")
 
 
-def _refusal(error: SlackApiError) -> BotError:
-    """Read why apps.connections.open failed. What is not Slack's own answer, the SDK keeps in forms of its own."""
-    said = error.response.data if isinstance(error.response, AsyncSlackResponse) else {}
-    code = said.get("error") if isinstance(said, dict) else None
-    if isinstance(code, str) and (kind_of(code) in FATAL or code == "not_allowed_token_type"):
-        return TransportFatal(
-            f"Slack refuses the app token ({code}): make a new app-level token with the scope connections:write "
-            "under Settings, Basic Information, at api.slack.com/apps"
-        )
-    wait = getattr(error.response, "headers", {}).get("Retry-After", "")
-    why = f"Slack gives no address to connect to ({code or 'not an answer of the API'})"
-    return LinkDown(why, retry_after=float(wait) if wait.isdecimal() else None)
+def _refusal(failed: PostFailed, app_token: str) -> BotError:
+    """Say what a failed apps.connections.open means for the link."""
+    if not isinstance(failed, SlackRefused) or not needs_a_person(failed):
+        return LinkDown(f"Slack gives no address to connect to: {failed}", retry_after=failed.retry_after)
+    form = "" if app_token.startswith("xapp-") else "it must begin with xapp-: "
+    return TransportFatal(
+        f"Slack refuses the app token ({failed.error}): {form}make a new app-level token with the scope "
+        "connections:write under Settings, Basic Information, at api.slack.com/apps"
+    )

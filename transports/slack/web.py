@@ -16,17 +16,19 @@ from typing import NoReturn
 import aiohttp
 import anyio
 from pydantic import JsonValue
-from slack_sdk.errors import SlackApiError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
+from yarl import URL
 
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
 
+from .files import own_origin, trusted
 from .limits import Limits
-from .refusals import Kind, SlackRefused, creates, explain, kind_of, refused_for_good
+from .refusals import Kind, SlackRefused, creates, explain, kind_of, needs_a_person, refused_for_good
 from .session import open_session, proxy_for
 
-__all__ = ["Identity", "Kind", "SlackRefused", "Web", "kind_of", "open_web", "refused_for_good"]
+__all__ = ["Identity", "Kind", "SlackRefused", "Web", "explained", "kind_of", "open_web", "refused_for_good"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,9 @@ NEVER_SENT = (
     aiohttp.InvalidURL,
 )
 """What can be raised only before the request went out."""
+
+FROM_OUTSIDE = (aiohttp.ClientError, OSError, SlackClientError)
+"""What a call fails with that is no bug of ours; a TimeoutError is an OSError."""
 
 MOST_TOLD = 200
 """Refusals of live calls that are logged, by method and code; nobody reads more."""
@@ -117,43 +122,61 @@ class Web:
             arguments["channel"] = channel
         return _answer(method, await self._send(method, arguments))
 
+    async def respond(self, url: str, content: Mapping[str, JsonValue]) -> None:
+        """Answer a press or a slash command at the address that came with it, to its person alone.
+
+        Raises `TransportUnavailable`, and `SlackRefused` for an address that is not Slack's or takes nothing.
+        """
+        if not trusted(URL(url), own_origin(self.client.base_url)):
+            raise SlackRefused("response_url", "untrusted_address")
+        said = {**content, "response_type": "ephemeral", "replace_original": False}
+        body = {name: value for name, value in said.items() if value is not None}
+        try:
+            async with self.session.post(
+                url, json=body, allow_redirects=False, proxy=proxy_for(url)
+            ) as answer:
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TransportUnavailable(f"response_url: {type(error).__name__}") from None
+        if status >= 500:
+            raise TransportUnavailable(f"response_url: HTTP {status}")
+        if status != 200:
+            raise SlackRefused("response_url", f"http_{status}")
+
     async def identity(self) -> Identity:
-        """Ask who the token belongs to. Raises `TransportFatal` for a bad one."""
+        """Ask who the token belongs to. Raises `TransportFatal` for a bad one, else as `call`."""
         await self.limits.take("auth.test")
         try:
             response = await self._send("auth.test", {})
             answer = _answer("auth.test", response)
         except SlackRefused as refused:
-            raise _fatal("the bot token", refused) from None
+            if needs_a_person(refused):
+                raise _fatal(refused) from None
+            raise
         fields = ("team_id", "team", "user_id", "user", "bot_id", "app_id", "url")
         team, team_name, user, name, bot_id, app_id, url = (_text(answer, field) for field in fields)
-        if not (team and user):
-            raise TransportUnavailable("auth.test: the answer names no team or no user")
+        if not user:
+            raise TransportUnavailable("auth.test: the answer names no user")
         scopes = (scope.strip() for scope in response.headers.get("x-oauth-scopes", "").split(","))
-        return Identity(team, team_name, user, name, bot_id, app_id, frozenset(filter(None, scopes)), url)
-
-    async def check_app_token(self, app_token: str) -> None:
-        """Ask for one socket and leave it. Raises `TransportFatal` if this token will never get one."""
-        app_token = app_token.strip()
-        try:
-            await self._send("apps.connections.open", {"token": app_token})
-        except SlackRefused as refused:
-            why = " (it must begin with xapp-)" if not app_token.startswith("xapp-") else ""
-            raise _fatal(f"the app token{why}", refused) from None
+        return Identity(
+            team or "workspace", team_name, user, name, bot_id, app_id, frozenset(filter(None, scopes)), url
+        )
 
     async def until_refused(self) -> NoReturn:
         """Wait until Slack does not accept the bot token any more, then raise `TransportFatal`."""
         await self._token_refused.wait()
         assert self._refused is not None
-        raise _fatal("the bot token", self._refused)
+        raise _fatal(self._refused)
 
     async def _send(self, method: str, arguments: Mapping[str, JsonValue]) -> AsyncSlackResponse:
         failed: PostFailed
         try:
             return await self._api_call(method, {k: v for k, v in arguments.items() if v is not None})
         except SlackApiError as error:
-            failed = _explain(method, error)
-        except Exception as error:  # noqa: BLE001 - the boundary of a transport: whatever broke, the call failed
+            failed = explained(method, error)
+        except Exception as error:  # the boundary of a transport: whatever broke, the call failed
+            if not isinstance(error, FROM_OUTSIDE):
+                log.exception("%s: the call broke on our side", method)
             sent = not isinstance(error, NEVER_SENT)
             failed = TransportUnavailable(
                 f"{method}: {type(error).__name__}", maybe_posted=sent and creates(method)
@@ -174,7 +197,7 @@ class Web:
                 channel = arguments.get("channel")
                 self.limits.pause(method, seconds, channel if isinstance(channel, str) else "")
                 log.warning("%s, for %.0f s", failed, seconds)
-            case SlackRefused(kind="token") if method != "apps.connections.open":
+            case SlackRefused(kind="token"):
                 self._refused = failed
                 self._token_refused.set()
             case _:
@@ -201,7 +224,8 @@ async def open_web(base_url: str | None, token: str, limits: Limits | None = Non
         yield Web(client, session, limits or Limits())
 
 
-def _explain(method: str, error: SlackApiError) -> PostFailed:
+def explained(method: str, error: SlackApiError) -> PostFailed:
+    """Say what the SDK's error means; the caller does not chain it."""
     match error.response:
         case AsyncSlackResponse(status_code=status, headers=headers, data=body):
             return explain(method, status, headers, body if isinstance(body, dict) else None)
@@ -227,5 +251,5 @@ def _text(answer: Mapping[str, JsonValue], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _fatal(what: str, refused: SlackRefused) -> TransportFatal:
-    return TransportFatal(f"Slack does not accept {what}: {refused}")
+def _fatal(refused: SlackRefused) -> TransportFatal:
+    return TransportFatal(f"Slack does not accept the bot token: {refused}")

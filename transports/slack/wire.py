@@ -10,7 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 from pydantic import JsonValue
 
+from threads.errors import PostFailed
+
 from .web import Web
+
+BEGINS = frozenset({"chat.postMessage", "chat.startStream"})
 
 OVER_WITHIN_S = 10.0
 """How long the end of a draft waits for the call that is on its way; what that did is unknown then."""
@@ -19,6 +23,8 @@ OVER_WITHIN_S = 10.0
 class Wire:
     def __init__(self, web: Web) -> None:
         self.over = False
+        self.lost = False
+        """Whether a message may have begun whose ts nobody knows."""
         self._web = web
         self._scope = anyio.CancelScope()
         self._asking = False
@@ -65,10 +71,18 @@ class Wire:
     async def _ask(
         self, method: str, channel: str, arguments: Mapping[str, JsonValue]
     ) -> Mapping[str, JsonValue]:
-        self._asking = True
+        await anyio.lowlevel.checkpoint_if_cancelled()  # or the call would go out and its answer be lost
+        self._asking, begun = True, method in BEGINS
         try:
-            return await self._web.ask(method, channel=channel, **arguments)
+            answer = await self._web.ask(method, channel=channel, **arguments)
+            begun = False
+        except PostFailed as error:
+            begun = begun and error.maybe_posted
+            raise
+        else:
+            return answer
         finally:
+            self.lost = self.lost or begun
             self._asking = False
             if self.over:
                 self._scope.cancel()

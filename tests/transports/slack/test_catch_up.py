@@ -145,10 +145,15 @@ class Bot:
         self.taken = taken if taken is not None else []
         self.marks = Marks(self.disk, FILE, offload, now)
         self.marks.open()
-        self.full = False
+        self.full, self.active, self.looks = False, active, 0
         self.catch_up = CatchUp(
-            slack, self.marks, ME, self.sink, active_threads=lambda _: active, now=now, **more
+            slack, self.marks, ME, self.sink, active_threads=self.active_threads, now=now, **more
         )
+
+    async def active_threads(self):
+        self.looks += 1
+        await anyio.sleep(0)
+        return dict.fromkeys(self.slack.channels, self.active)
 
     async def sink(self, incoming):
         await anyio.sleep(0)
@@ -459,6 +464,87 @@ async def test_a_link_that_comes_back_again_meanwhile_makes_it_read_once_more_an
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("code", ["invalid_cursor", "brand_new_code", "invalid_arguments"])
+async def test_a_refusal_that_may_be_of_the_moment_is_tried_again_from_the_mark(code):
+    slack = Slack(limit=1)
+    bot = await after_a_stop(slack)
+    slack.say(text="<@UBOT> one")
+    slack.say(text="<@UBOT> two")
+    call = slack.call
+
+    async def refusing(method, **arguments):
+        if "cursor" in arguments:
+            slack.call = call
+            raise SlackRefused(method, code)
+        return await call(method, **arguments)
+
+    slack.call = refusing
+    await bot.catch_up.run()
+    assert bot.said == ["one", "two"]
+
+
+@pytest.mark.anyio
+async def test_a_refusal_that_stays_closes_the_gap_after_a_few_tries_and_each_gap_has_its_own(caplog):
+    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "brand_new_code")})
+    bot = await after_a_stop(slack)
+    for tries in (3, 6):
+        began = anyio.current_time()
+        await bot.catch_up.run()
+        assert 0 < anyio.current_time() - began < 60
+        assert slack.calls.count(("conversations.history", "C1")) == tries
+    assert caplog.text.count("stays unread") == 1
+    del slack.refuses["C1"]
+    slack.say()
+    await bot.catch_up.run()
+    assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_a_missing_right_closes_the_gap_at_once():
+    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "missing_scope")})
+    bot = await after_a_stop(slack)
+    await bot.catch_up.run()
+    assert slack.calls.count(("conversations.history", "C1")) == 1
+
+
+@pytest.mark.anyio
+async def test_events_that_a_full_disk_refuses_do_not_hurry_the_catch_up():
+    slack = Slack()
+    bot = await after_a_stop(slack)
+    bot.full = True
+    async with anyio.create_task_group() as tasks:
+        for _ in range(200):
+            ts = slack.say()
+            with pytest.raises(StoreUnavailable), bot.marks.taking("C1", ts):
+                raise StoreUnavailable
+            tasks.start_soon(partial(bot.catch_up.run, gap=False))
+            await anyio.sleep(0.5)
+        assert slack.calls.count(("conversations.history", "C1")) <= 4  # at 0, 5, 20 and 80 s
+        assert bot.looks <= 4
+        bot.full = False
+    assert len(bot.said) == 200
+
+
+@pytest.mark.anyio
+async def test_the_threads_the_bot_takes_part_in_are_asked_for_again_after_each_gap_and_not_for_each_channel():
+    slack = Slack(limit=2)
+    bot = await after_a_stop(slack)
+    bot.marks.move("C2", slack.say("C2"))
+    root = slack.say(text="old")
+    for _ in range(4):
+        slack.say(text="x")
+    await bot.catch_up.run()
+    assert bot.looks == 1
+    await anyio.sleep(3601)
+    bot.active = (root,)
+    slack.say(text="x")
+    slack.say(text="only there", root=root)
+    await bot.catch_up.run()
+    assert bot.said[-1] == "only there"
+    assert bot.looks == 2
+
+
+@pytest.mark.anyio
 async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
     slack = Slack(refuses={"C1": TransportUnavailable("500")})
     bot = await after_a_stop(slack)
@@ -523,21 +609,21 @@ async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed():
     await bot.marks.save()
     assert float(bot.stored()["alive_at"]) == START + 61
     bot.disk.files.clear()
-    bot.marks.move("C1", "1700000000.5")
+    bot.marks.move("C1", "1000.5")
     await bot.marks.save()
-    assert bot.stored()["channels"] == {"C1": "1700000000.5"}
+    assert bot.stored()["channels"] == {"C1": "1000.5"}
 
 
 @pytest.mark.anyio
 async def test_a_write_that_fails_is_told_and_tried_again(caplog):
     bot = Bot(Slack())
-    bot.marks.move("C1", "1700000000.5")
+    bot.marks.move("C1", "1000.5")
     bot.disk.broken = True
     await bot.marks.save()
     assert "could not be written" in caplog.text
     bot.disk.broken = False
     await bot.marks.save()
-    assert bot.stored()["channels"] == {"C1": "1700000000.5"}
+    assert bot.stored()["channels"] == {"C1": "1000.5"}
 
 
 @pytest.mark.anyio
@@ -619,8 +705,12 @@ class Story:
     def begin(self):
         self.process = Process()
         self.bot = Bot(self.slack, self.disk, taken=self.taken, most_at_once=self.most)
-        self.bot.catch_up._active_threads = self.roots
+        self.bot.active_threads = self.bot.catch_up._active_threads = self.active_threads
         self.start(self.bot.catch_up.run)
+
+    async def active_threads(self):
+        await anyio.sleep(0)
+        return {channel: self.roots(channel) for channel in self.slack.channels}
 
     def roots(self, channel):
         return [incoming.id for incoming in self.taken if incoming.thread.channel == channel]
@@ -716,3 +806,25 @@ def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(st
     story = Story(seed, limit, most)
     names = [("up_",) if step == ("up",) else step for step in steps]
     anyio.run(story.tell, names, backend_options={"loop_factory": loop_factory})
+
+
+@pytest.mark.anyio
+async def test_a_channel_whose_first_message_comes_late_is_read_from_there_on():
+    bot = Bot(Slack())
+    await bot.catch_up.run()
+    await anyio.sleep(600)
+    assert not bot.marks.begins_late("C2", f"{START + 595:.6f}")
+    assert bot.marks.begins_late("C3", f"{START + 500:.6f}")
+    assert bot.marks.due() == ["C3"]
+    assert not bot.marks.begins_late("C3", f"{START + 500:.6f}")
+
+
+@pytest.mark.anyio
+async def test_a_time_that_is_not_yet_does_not_end_the_catching_up():
+    bot = Bot(Slack())
+    await bot.catch_up.run()
+    bot.marks.move("C1", "9999999999.000001")
+    bot.marks.move("C2", f"{START:.6f}")
+    bot.marks.move("C2", "9999999999.000001")
+    assert float(bot.marks.mark_of("C1")) <= START + 3600
+    assert float(bot.marks.mark_of("C2")) <= START + 3600

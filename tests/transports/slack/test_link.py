@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+import traceback
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ import anyio
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Html, RateLimited, Stall
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Gate, Html, RateLimited, Stall
 from tests.fakes.slack import Link as FakeLink
 from threads.errors import StoreUnavailable, TransportFatal
 from transports import supervisor
@@ -54,11 +55,13 @@ class Bot:
     options: dict
     taken: list = field(default_factory=list)
     ups: int = 0
+    story: list = field(default_factory=list)
     end: Exception | None = None
     over: anyio.Event = field(default_factory=anyio.Event)
 
     async def take(self, kind, body):
         self.taken.append((kind, body))
+        self.story.append("taken")
 
     def make(self):
         options = {"ping_interval": PING_S, "settled_s": 0.0, "take": self.take} | self.options
@@ -67,6 +70,7 @@ class Bot:
 
     def connected(self):
         self.ups += 1
+        self.story.append("up")
         self.slack.changed()
 
     async def run(self):
@@ -364,6 +368,68 @@ async def test_links_that_ask_for_a_refresh_at_once_are_failed_ones(slack):
     assert slack.sockets.opened == 1
 
 
+@pytest.mark.parametrize("greets", [True, False])
+async def test_whoever_is_told_of_a_new_socket_is_told_before_anything_of_it_is_taken(
+    slack, monkeypatch, greets
+):
+    if not greets:
+        monkeypatch.setattr(slack.sockets, "_hello", lambda: '{"type": "howdy"}')
+    slack.sockets.offline = "keep"
+    said = [slack.say("U1", "C1", f"{number}") for number in range(3)]  # in one write with the greeting
+    async with supervised(slack, monkeypatch) as (bot, _):
+        for one in said:
+            await one
+        bot.link.reset()
+        await slack.until(lambda: not slack.sockets.links)
+        for one in [slack.say("U1", "C1", "again") for _ in range(3)]:
+            await one
+    assert bot.story == ["up", *["taken"] * 3] * 2
+
+
+async def test_a_refresh_whose_old_socket_dies_meanwhile_tells_before_anything_of_the_new_one_is_taken(slack):
+    slack.sockets.offline = "keep"
+    async with serving(slack) as bot:
+        held = Gate()
+        slack.fail("apps.connections.open", held)
+        bot.link.send('{"type": "disconnect", "reason": "warning"}')
+        await held.reached()
+        bot.link.reset()
+        await slack.until(lambda: not slack.sockets.links)
+        said = slack.say("U1", "C1", "hello")
+        held.open()
+        await said
+    assert bot.story == ["up", "up", "taken"]
+
+
+async def test_a_socket_that_begins_with_an_event_is_up_at_once(slack, monkeypatch):
+    monkeypatch.setattr(slack.sockets, "_hello", lambda: "")
+    slack.sockets.offline = "keep"
+    said = slack.say("U1", "C1", "hello")
+    with anyio.fail_after(2):
+        async with serving(slack) as bot:
+            await said
+    assert bot.story == ["up", "taken"]
+
+
+async def test_an_event_between_the_greeting_and_a_farewell_is_not_taken_before_anybody_is_told(
+    slack, monkeypatch
+):
+    flush = slack.sockets._flush
+
+    def farewell():
+        flush()
+        if slack.sockets.opened == 1:
+            slack.sockets.links[0].send('{"type": "disconnect", "reason": "warning"}')
+
+    monkeypatch.setattr(slack.sockets, "_flush", farewell)
+    slack.sockets.offline = "keep"
+    said = slack.say("U1", "C1", "hello")
+    async with serving(slack) as bot:
+        await said
+        await slack.until(lambda: bot.ups == 2)
+    assert bot.story == ["up", "taken", "up"]
+
+
 async def test_a_close_frame_ends_the_link_at_once(slack):
     async with serving(slack, ping_interval=60.0) as bot:
         await bot.link.close()
@@ -459,7 +525,18 @@ async def test_a_refused_app_token_is_fatal_and_says_what_to_do(slack):
         end = await bot.ended()
     assert isinstance(end, TransportFatal)
     assert "connections:write" in str(end)
+    assert "xapp-:" not in str(end)
+    assert slack.app_token not in "".join(traceback.format_exception(end))
     assert len(slack.calls) == 1
+
+
+async def test_a_bot_token_in_place_of_the_app_token_is_told_to_be_none(slack):
+    slack.app_token = slack.bot_token
+    async with serving(slack) as bot:
+        end = await bot.ended()
+    assert isinstance(end, TransportFatal)
+    assert "xapp-:" in str(end)
+    assert slack.bot_token not in "".join(traceback.format_exception(end))
 
 
 @pytest.mark.parametrize(
@@ -472,7 +549,12 @@ async def test_every_refusal_that_will_not_pass_is_fatal(slack, code):
 
 
 @pytest.mark.parametrize(
-    "fault", [ApiError("internal_error"), Html(503), Html(502), Cut(), Garbage(), Garbage(body="{}")]
+    "fault",
+    [
+        *(ApiError("internal_error"), ApiError("brand_new_code"), ApiError("ekm_access_denied"), Html(404)),
+        *(Html(503), Html(502), Cut(), Garbage(), Garbage(body="{}")),
+    ],
+    ids=str,
 )
 async def test_a_bad_moment_of_slack_is_no_fatal_fault(slack, fault):
     slack.fail("apps.connections.open", fault)

@@ -130,8 +130,11 @@ def test_other_bots_are_heard_only_when_they_are_listened_to():
     for bot in ({"bot_id": "B2", "user": "U9"}, {"bot_id": "B2", "subtype": "bot_message", "user": None}):
         body = {"event": said("<@UBOT> alarm", **bot)}
         assert parse_event(body, ME).inbound == ()
-        assert parse_event(body, ME, bots=frozenset({"B2"})).inbound[0].author == Author(bot["user"] or "B2")
-    assert parse_event({"event": said("<@UBOT>", bot_id="B2", user="U9")}, ME, bots=frozenset({"U9"})).inbound
+        assert parse_event(body, ME, bots=frozenset({"B2"})).inbound[0].author == Author("B2")
+    [heard] = parse_event(
+        {"event": said("<@UBOT>", bot_id="B2", user="U9")}, ME, bots=frozenset({"U9"})
+    ).inbound
+    assert heard.author == Author("U9")
 
 
 @pytest.mark.parametrize("subtype", ["channel_join", "channel_topic", "pinned_item", "assistant_app_thread"])
@@ -320,7 +323,7 @@ def test_the_messages_tab_the_joins_and_the_leaves_are_told():
     assert event(opened).signals == (HomeOpened("D1", "U1"),)
     assert event({**opened, "tab": "home"}) == Parsed()
     joined = {"type": "member_joined_channel", "channel": "C1", "user": "UBOT"}
-    assert event(joined).signals == (Joined("C1"),)
+    assert event(joined).signals == (Joined("C1", joined.get("event_ts", "")),)
     assert event({**joined, "user": "U1"}) == Parsed()
     assert event({**joined, "type": "member_left_channel"}).signals == (Left("C1"),)
     assert event({"type": "channel_archive", "channel": "C1", "user": "U1"}).signals == (Left("C1"),)
@@ -480,7 +483,7 @@ def command(text, **more):
 )
 def test_a_slash_command_is_our_command_said_to_the_channel(typed, means):
     incoming = parse_command(command(typed), ME)
-    assert (incoming.text, incoming.via, incoming.author) == (means, "direct", Author("U1"))
+    assert (incoming.text, incoming.via, incoming.author) == (means, "mention", Author("U1"))
     assert incoming.thread == ThreadId("slack", "T1", "C1", "")
     assert parse_command(command(typed), ME) == incoming
     assert parse_command(command(typed, trigger_id="1.3.b"), ME).id != incoming.id

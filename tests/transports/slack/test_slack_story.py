@@ -232,6 +232,39 @@ async def test_a_slash_command_is_answered_to_its_person_alone(tmp_path):
         assert slack.posts() == []
 
 
+async def test_a_slash_command_that_is_about_a_thread_says_where_to_say_it(tmp_path):
+    model = Scripted()
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        for number, text in enumerate(("new", "compact", "retry", "model x/y", "what is the time?")):
+            await slack.command("U1", "C1", "/threadfast", text)
+            await slack.until(lambda count=number + 1: len(slack.ephemerals) == count)
+        assert all("in the thread" in shown.text for shown in slack.ephemerals[:4])
+        assert "mention me" in slack.ephemerals[4].text
+        assert model.requests == []
+
+
+@pytest.mark.parametrize("subtype", ["thread_broadcast", "me_message"])
+async def test_other_ways_of_saying_something_are_said_all_the_same(tmp_path, subtype):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        root = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", root.ts))
+        await slack.say("U1", "C1", "<@UBOT> and this", thread_ts=root.ts, subtype=subtype)
+        await slack.until(lambda: len(answers(slack, "C1", root.ts)) == 2)
+
+
+async def test_a_preview_that_slack_adds_to_a_question_is_no_edit(tmp_path):
+    held = Held(says("first"))
+    model = Scripted(held, says("second"))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
+        root = await slack.say("U1", "C1", "<@UBOT> one")
+        await held.began.wait()
+        said = await slack.say("U1", "C1", "see https://example.com", thread_ts=root.ts)
+        await slack.unfurl(said.ts)
+        held.open.set()
+        await slack.until(lambda: len(answers(slack, "C1", root.ts)) == 2)
+        assert model.requests[1].messages[-1].text.count("https://example.com") == 1
+
+
 async def test_a_slash_stop_ends_what_runs_in_the_channel(tmp_path):
     held = Held(says("never"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held)):
@@ -291,3 +324,25 @@ async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_
         [file] = [file for m in slack.thread("C1", said.ts) for file in m.files]
         assert "row 2999" in file.content.decode()
         assert len(slack.thread("C1", more.ts)) == 1
+
+
+async def test_what_a_person_forwards_does_not_make_its_links_trusted(tmp_path):
+    text = "It says: https://evil.example/?q=secret"
+    forwarded = [{"is_share": True, "text": "read https://evil.example/ now", "author_name": "Eve"}]
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says(text))):
+        said = await slack.say("U1", "D1", "summarise this", attachments=forwarded)
+        await slack.until(lambda: answers(slack, "D1", said.ts))
+        assert slack.unfurls == []
+
+
+async def test_a_line_that_is_said_later_is_no_earlier_line(tmp_path):
+    model = Scripted()
+    async with FakeSlack(redeliver_after=(0.0, 0.3, 0.6, 1.0, 2.0)) as slack:
+        root = slack.say("U1", "C1", "the root", quiet=True)
+        asked = slack.say("U1", "C1", "<@UBOT> why?", thread_ts=root.ts)
+        slack.say("U2", "C1", "said later", thread_ts=root.ts, quiet=True)
+        async with bot_in(slack, tmp_path, model):
+            await asked
+            await slack.until(lambda: answers(slack, "C1", root.ts))
+        assert "the root" in model.requests[0].messages[0].text
+        assert "said later" not in model.requests[0].messages[0].text

@@ -15,7 +15,7 @@ from tests.transports.slack.bot import bot_in, transport
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, says
 from threads.errors import TransportFatal
-from threads.model import Limits, Option, Question
+from threads.model import Limits, Option, Question, TextDelta
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,14 @@ async def alive(slack):
 
 @pytest.mark.parametrize(
     "fault",
-    [RateLimited(1), Html(503), Html(502, applied=True), Cut(), Cut(applied=True), ApiError("internal_error")],
+    [
+        RateLimited(1),
+        Html(503),
+        Html(502, applied=True),
+        Cut(),
+        Cut(applied=True),
+        ApiError("internal_error"),
+    ],
     ids=str,
 )
 async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
@@ -56,7 +63,9 @@ async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found", "restricted_action"])
 async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_path, code):
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
-        slack.fail("chat.postMessage", ApiError(code), forever=True, when=lambda args: args["channel"] == "C1")
+        slack.fail(
+            "chat.postMessage", ApiError(code), forever=True, when=lambda args: args["channel"] == "C1"
+        )
         said = await slack.say("U1", "C1", "<@UBOT> hi")
         assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
         assert len(slack.calls_to("chat.postMessage")) <= 2
@@ -255,3 +264,65 @@ async def test_model_text_pings_nobody_and_previews_nothing(tmp_path):
         await until_settled(tmp_path, said.ts, direct.ts)
         assert slack.pings == []
         assert slack.unfurls == []
+
+
+async def test_a_slash_command_where_the_bot_is_no_member_is_answered_to_its_person_alone(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        slack.channel("C9", member=False)
+        await slack.command("U1", "C9", "/threadfast", "help")
+        await slack.until(lambda: slack.responses)
+        assert "/usage" in slack.responses[0]["text"]
+        assert slack.responses[0]["response_type"] == "ephemeral"
+        assert slack.posts() == []
+
+
+async def test_an_answer_that_cannot_be_written_over_its_draft_is_posted_and_the_draft_goes(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
+        slack.fail("chat.update", Html(500), forever=True)
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        assert (await until_settled(tmp_path, said.ts))[said.ts] == "answered"
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
+        assert "the end" in answers(slack, "C1", said.ts)[0]
+
+
+async def test_the_sign_of_a_killed_process_goes_with_the_answer(tmp_path):
+    gate = anyio.Event()
+
+    async def held():
+        await gate.wait()
+        return says("never")
+
+    async with FakeSlack() as slack:
+        async with bot_in(slack, tmp_path, Scripted(held)):
+            said = await slack.say("U1", "C1", "<@UBOT> hi")
+            await slack.until(lambda: "eyes" in slack.message(said.ts).reactions)
+        async with bot_in(slack, tmp_path, Scripted(says("there"))):
+            await slack.until(lambda: answers(slack, "C1", said.ts))
+            await slack.until(lambda: not slack.message(said.ts).reactions)
+
+
+async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
+        for method in ("agents.sessions.setStatus", "assistant.threads.setStatus"):
+            slack.fail(method, ApiError("unknown_method"), forever=True)
+        first = await slack.say("U1", "D1", "hi")
+        await slack.until(lambda: answers(slack, "D1", first.ts))
+        gate = slack.gate("chat.postMessage")
+        said = await slack.say("U1", "D1", "hi again")
+        await slack.until(lambda: "eyes" in slack.message(said.ts).reactions)
+        gate.open()
+        await slack.until(lambda: answers(slack, "D1", said.ts) and not slack.message(said.ts).reactions)
+
+
+class Streams(Scripted):
+    """A model that writes its answer in two pieces, the second after the first was seen."""
+
+    def __init__(self, first, last):
+        super().__init__()
+        self.first, self.last = first, last
+
+    async def complete(self, request, on_event):
+        await on_event(TextDelta(self.first))
+        await anyio.sleep(2.5)
+        await on_event(TextDelta(self.last))
+        return Completion(says(self.first + self.last), Usage(1, 1), "end")

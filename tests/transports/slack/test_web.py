@@ -392,36 +392,41 @@ async def test_an_outage_at_the_start_is_not_fatal(slack, web):
     for _ in range(2):
         with pytest.raises(TransportUnavailable):
             await web.identity()
-    slack.fail("apps.connections.open", Html(), Cut())
-    for _ in range(2):
-        with pytest.raises(TransportUnavailable):
-            await web.check_app_token(APP_TOKEN)
-
-
-async def test_a_good_app_token_passes_and_goes_in_the_header_only(slack, web):
-    await web.check_app_token(f" {APP_TOKEN}\n")
-    [call] = slack.calls_to("apps.connections.open")
-    assert (call.token, call.args) == (APP_TOKEN, {})
-    await web.call("chat.postMessage", **HELLO)
-    assert slack.calls[-1].token == BOT_TOKEN
 
 
 @pytest.mark.parametrize(
-    ("token", "code"), [(BOT_TOKEN, "not_allowed_token_type"), ("xapp-wrong", "invalid_auth")]
+    "fault", [Html(404), Html(405), ApiError("brand_new_code"), ApiError("ekm_access_denied")], ids=str
 )
-async def test_a_wrong_app_token_is_fatal_with_a_clear_word(slack, web, token, code):
-    with pytest.raises(TransportFatal) as failed:
-        await web.check_app_token(token)
-    assert code in str(failed.value)
-    assert ("xapp-)" in str(failed.value)) == (token == BOT_TOKEN)
-    assert silent_about(token, failed.value)
-    assert not web._token_refused.is_set()
+async def test_a_refusal_at_the_start_that_may_pass_is_tried_again(slack, web, fault):
+    slack.fail("auth.test", fault)
+    with pytest.raises(SlackRefused) as refused:
+        await web.identity()
+    assert silent_about(BOT_TOKEN, refused.value)
+    assert (await web.identity()).user == "UBOT"
 
 
-async def test_an_app_token_without_its_scope_is_fatal(slack, web):
-    slack.fail("apps.connections.open", ApiError("missing_scope", {"needed": "connections:write"}))
-    with pytest.raises(TransportFatal, match="connections:write"):
-        await web.check_app_token(APP_TOKEN)
+@pytest.mark.parametrize("code", ["missing_scope", "account_inactive", "not_allowed_token_type"])
+async def test_a_refusal_at_the_start_that_only_a_person_can_mend_is_fatal(slack, web, code):
+    slack.fail("auth.test", ApiError(code))
+    with pytest.raises(TransportFatal, match=code) as failed:
+        await web.identity()
+    assert "bot token" in str(failed.value)
+
+
+async def test_a_call_that_breaks_on_our_side_is_logged_with_its_traceback(web, caplog):
+    with pytest.raises(TransportUnavailable):
+        await web.call("chat.postMessage", channel="C1", text={"not", "json"})
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "TypeError" in "".join(traceback.format_exception(*record.exc_info))
+
+
+@pytest.mark.parametrize("fault", [Html(), Cut(), Garbage()], ids=str)
+async def test_a_call_that_breaks_on_the_way_is_no_error_of_ours(slack, web, caplog, fault):
+    slack.fail("chat.postMessage", fault)
+    with pytest.raises(TransportUnavailable):
+        await web.call("chat.postMessage", **HELLO)
+    assert not caplog.records
 
 
 # What goes over the wire
@@ -436,7 +441,6 @@ async def test_the_token_and_what_people_say_are_in_no_log_line(slack, caplog):
                 await web.ask(
                     "chat.postMessage", channel=channel if channel != "C5" else "C1", text="hush-hush"
                 )
-        await web.check_app_token(APP_TOKEN)
     assert caplog.records
     for secret in (BOT_TOKEN, APP_TOKEN, "hush-hush", "ticket"):
         assert secret not in caplog.text

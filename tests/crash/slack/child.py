@@ -1,0 +1,170 @@
+"""The bot process of the crash run in Slack: the real transport and SDKs, and a model that writes numbered rows.
+
+    python -m tests.crash.slack.child --data D --port P --seed S
+
+Waits and paces that are there for the real Slack are scaled by ``--waits``, the rates that it allows accordingly.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from zlib import crc32
+
+import anyio
+import anyio.to_thread
+from pydantic import JsonValue
+
+from bot.app import utc_now
+from bot.errors import BadRequest, ModelUnavailable
+from bot.llm.model import Completion, Request, Usage
+from tests.crash import child
+from tests.crash.child import unanswered
+from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
+from tests.one_model import OneModel
+from threads.disk import Disk
+from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
+from threads.workspace import recent_threads
+from transports import supervisor
+from transports.slack import catch_up, client, edited, limits, marks, posting
+from transports.slack.client import Options, Slack
+from transports.slack.intake import Intake
+from transports.slack.link import Kind
+from transports.slack.parse import parse_event
+from transports.slack.posting import Posting
+
+LONG = {0: 900, 1: 420, 2: 2500}
+"""Rows of long answers: three messages, two, and so much that it becomes a file; of 20 each."""
+
+
+class Rows(OneModel):
+    """A model that writes rows that say which of how many they are, and for which message, some of them slowly."""
+
+    name = "rows/one"
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        tokens, steps = unanswered(request)
+        token = tokens[-1] if tokens else ""
+        drawn = crc32(token.encode())
+        if steps < (0, 0, 0, 0, 1, 2)[drawn % 6]:
+            await anyio.sleep(drawn % 31 / 1000)
+            call = ToolCall(f"c-{token}-{steps}", "list_files", {"path": "." if steps == 0 else "x"})
+            return Completion(Message("assistant", (call,), model=self.name), Usage(1, 1), "tool_calls")
+        drawn //= 6
+        lines = [f"re {' '.join(tokens)}\n\n", *rows(token, LONG.get(drawn % 20, 3 + drawn % 9))]
+        match drawn // 20 % 50:
+            case 0:
+                raise BadRequest("canary-of-a-provider")
+            case 1:
+                raise ModelUnavailable("503")
+            case 2:
+                lines = lines[:2]
+        pieces, pause_s = 4 + drawn // 1000 % 6, (0.0, 0.02, 0.1, 0.25)[drawn // 6000 % 4]
+        for piece in range(pieces):
+            await on_event(
+                TextDelta("".join(lines[len(lines) * piece // pieces : len(lines) * (piece + 1) // pieces]))
+            )
+            await anyio.sleep(pause_s)
+        match drawn // 20 % 50:
+            case 2:
+                raise RuntimeError("canary-of-a-bug")
+            case 3:
+                await anyio.sleep(60)
+        return Completion(Message("assistant", (Text("".join(lines)),), model=self.name), Usage(1, 1), "end")
+
+
+def rows(token: str, count: int) -> list[str]:
+    return [f"row {number} of {count} {token} abcdefghi\n\n" for number in range(1, count + 1)]
+
+
+def slack(args: argparse.Namespace, disk: Disk) -> Slack:
+    hurry(args.waits)
+    if args.broken:
+        BROKEN[args.broken]()
+
+    async def recent(within_s: float, most: int):
+        return await anyio.to_thread.run_sync(recent_threads, args.data, "slack", within_s, most)
+
+    return Slack(
+        Options(BOT_TOKEN, APP_TOKEN, f"http://127.0.0.1:{args.port}/api/"),
+        args.data,
+        disk=disk,
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=recent,
+    )
+
+
+def hurry(scale: float) -> None:
+    """Make the transport's waits, and the distances of its calls, so much shorter."""
+    faster: Callable[[limits.Rate], limits.Rate] = lambda rate: limits.Rate(  # noqa: E731
+        int(rate.per_minute / scale), rate.burst
+    )
+    limits.RATES = {method: faster(rate) for method, rate in limits.RATES.items()}
+    limits.TIER_4, limits.CHANNEL = faster(limits.TIER_4), faster(limits.CHANNEL)
+    limits.FLOORS_S = {method: floor * scale for method, floor in limits.FLOORS_S.items()}
+    limits.FLOOR_S *= scale
+    edited.FIRST_AFTER_S *= scale
+    posting.PAUSE_S *= scale
+    client.SAVE_EVERY_S *= scale
+    client.PROBE_EVERY_S *= scale
+    catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
+    catch_up.OVERLAP_S = max(
+        1, round(catch_up.OVERLAP_S * 2 * scale)
+    )  # as much longer than the ack budget as it is for real
+    supervisor.FIRST_PAUSE_S *= scale
+
+
+def blind() -> None:
+    """Find no post again."""
+
+    async def find(*_: object, **__: object) -> None:
+        return None
+
+    Posting.find = find  # type: ignore[method-assign,assignment]
+
+
+def hasty() -> None:
+    """Acknowledge, and note as read, before anything is durable."""
+    take = Intake.take
+
+    async def at_once(self: Intake, kind: Kind, body: Mapping[str, JsonValue]) -> None:
+        if moved := parse_event(dict(body), self._me).moved:
+            self._marks.move(*moved)
+        self._tasks.start_soon(take, self, kind, body)
+
+    Intake.take = at_once  # type: ignore[method-assign]
+
+
+def restless() -> None:
+    """Let a mark follow live messages while a catch-up is under way."""
+
+    def settle(self: marks._Place) -> None:
+        self.mark = marks.later(self.mark, self.seen)
+
+    marks._Place.settle = settle  # type: ignore[method-assign]
+
+
+def forgetful() -> None:
+    """Keep the channels that are new in memory only, for a while."""
+    marks.Marks.unwritten = False  # type: ignore[method-assign,assignment]
+    client.SAVE_EVERY_S = 2.0
+
+
+def untidy() -> None:
+    """Leave what a killed process was about to write."""
+    posting.orphans = lambda *_: []
+
+
+def deaf() -> None:
+    """Never look for what was missed."""
+    Intake.missed = lambda _: None  # type: ignore[method-assign]
+
+
+BROKEN: dict[str, Callable[[], None]] = {
+    fault.__name__: fault for fault in (blind, hasty, restless, forgetful, untidy, deaf)
+}
+
+
+if __name__ == "__main__":
+    child.main(slack, Rows(), Limits(running_turns=12, turn_timeout_s=4.0))

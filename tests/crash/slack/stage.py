@@ -1,0 +1,16 @@
+"""The crash run's stage in Slack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.crash import run
+from tests.crash.run import Rounds, Stage
+from tests.crash.slack.platform import STEPS, Place
+
+
+def _place(folder: Path, rounds: Rounds) -> run.Place:
+    return Place(folder, seed=rounds.seed, late_s=rounds.late_s, crowd=rounds.threads, pause_s=rounds.pause_s)
+
+
+SLACK = Stage("slack", _place, "tests.crash.slack.child", "tests.crash.slack.judge", STEPS, mend_s=8.0)
