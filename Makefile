@@ -10,7 +10,7 @@ chat: $(VENV)/.installed
 	@$(BIN)/threadfast chat
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 check: $(VENV)/.installed-dev lint test
 

@@ -36,7 +36,7 @@ IMPORTS = {
     "bare": "import aiohttp",
     "SDK": "import slack_sdk.socket_mode.aiohttp",
     "Bolt": "import slack_bolt.app.async_app",
-    "link": "import transports.slack.link",
+    "link": "import transports.slack.wire.link",
     "ours": "import transports.slack.client",
 }
 
@@ -181,7 +181,8 @@ async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[No
     from threads.disk import PosixDisk  # noqa: PLC0415
     from threads.journal import Journal  # noqa: PLC0415
     from threads.model import Incoming  # noqa: PLC0415
-    from transports.slack.parse import Me, parse_event  # noqa: PLC0415
+    from transports.slack.hear.events import parse_event  # noqa: PLC0415
+    from transports.slack.hear.message import Me  # noqa: PLC0415
 
     data.mkdir()
     journal = Journal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
@@ -206,7 +207,10 @@ async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator
     """Run a `Link`; an event counts when its acknowledgement was written to the socket."""
     from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415
 
-    from transports.slack import link, socket  # noqa: PLC0415
+    from transports.slack.wire import (  # noqa: PLC0415
+        link,
+        socket,
+    )
 
     class Counted(socket.Socket):
         async def send_message(self, message: str) -> None:

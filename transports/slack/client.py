@@ -27,22 +27,21 @@ from threads.model import (
     message_key,
 )
 from transports.base import Capabilities, LinkState
+from transports.slack.hear.buttons import decided
+from transports.slack.hear.downloads import open_download
+from transports.slack.hear.intake import Intake, Recent
+from transports.slack.hear.marks import Marks
+from transports.slack.hear.message import Me, spoken
+from transports.slack.live.presence import Presence
+from transports.slack.manifest import Features, missing_scopes
+from transports.slack.post.posting import Posting
+from transports.slack.wire import record
+from transports.slack.wire.http import own_origin
+from transports.slack.wire.link import Link
+from transports.slack.wire.names import Names
+from transports.slack.wire.shapes import instant, is_stamp, stamp
+from transports.slack.wire.web import Web, open_web
 from transports.supervisor import Supervisor
-
-from . import record
-from .buttons import decided
-from .files import open_download, own_origin
-from .intake import Intake, Recent
-from .link import Link
-from .manifest import Features, missing_scopes
-from .marks import Marks
-from .message import Me
-from .names import Names
-from .parse import spoken
-from .posting import Posting
-from .presence import Presence
-from .shapes import instant, is_stamp, stamp
-from .web import Web, open_web
 
 log = logging.getLogger(__name__)
 

@@ -26,12 +26,16 @@ from threads.disk import Disk
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
 from threads.workspace import recent_threads
 from transports import supervisor
-from transports.slack import catch_up, client, edited, limits, marks, posting
+from transports.slack import client
 from transports.slack.client import Options, Slack
-from transports.slack.intake import Intake
-from transports.slack.link import Kind
-from transports.slack.parse import parse_event
-from transports.slack.posting import Posting
+from transports.slack.hear import catch_up, marks
+from transports.slack.hear.events import parse_event
+from transports.slack.hear.intake import Intake
+from transports.slack.live import edited
+from transports.slack.post import posting
+from transports.slack.post.posting import Posting
+from transports.slack.wire import limits
+from transports.slack.wire.link import Kind
 
 LONG = {0: 900, 1: 420, 2: 2500}
 """Rows of long answers: three messages, two, and so much that it becomes a file; of 20 each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from threads.model import Author, Incoming, ThreadId
-from transports.slack.bots import IN_A_ROW, BotCap
+from transports.slack.hear.bots import IN_A_ROW, BotCap
 
 HERE = ThreadId("slack", "T1", "C1", "1.0")
 
@@ -31,7 +31,7 @@ def test_a_message_that_comes_again_counts_once():
 
 @pytest.mark.parametrize("listed", ["B2", "UB2"])
 def test_a_bot_is_counted_by_the_id_it_is_listed_under(listed):
-    from transports.slack.message import Me, parse_message  # noqa: PLC0415
+    from transports.slack.hear.message import Me, parse_message  # noqa: PLC0415
 
     me, bots = Me("T1", "UBOT", "BBOT"), frozenset({listed})
     cap = BotCap(bots)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
 from threads.errors import StoreUnavailable, TransportUnavailable
-from transports.slack import catch_up
-from transports.slack.catch_up import CatchUp
-from transports.slack.marks import Marks
-from transports.slack.message import Me
-from transports.slack.refusals import SlackRefused
+from transports.slack.hear import catch_up
+from transports.slack.hear.catch_up import CatchUp
+from transports.slack.hear.marks import Marks
+from transports.slack.hear.message import Me
+from transports.slack.wire.refusals import SlackRefused
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 START = 1000.0
@@ -656,7 +656,7 @@ async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is
 
 @pytest.mark.anyio
 async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
-    monkeypatch.setattr("transports.slack.marks.MOST_CHANNELS", 2)
+    monkeypatch.setattr("transports.slack.hear.marks.MOST_CHANNELS", 2)
     slack, bot = Slack(), Bot(Slack())
     for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
         bot.marks.move(channel, ts)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, beside, drained, virtual_slack
 from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
-from transports.slack.draft import Draft, Seats
-from transports.slack.native import ROTATE_BYTES
-from transports.slack.render import Links, safe
-from transports.slack.script import Script, cut
-from transports.slack.tables import TABLE_FOLLOWS, Fences, TableHold
+from transports.slack.live.draft import Draft, Seats
+from transports.slack.live.native import ROTATE_BYTES
+from transports.slack.live.script import Script, cut
+from transports.slack.render.escape import safe
+from transports.slack.render.growing import TABLE_FOLLOWS, Fences, TableHold
+from transports.slack.render.hosts import Links
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
 from threads.errors import FileUnavailable
 from threads.model import Attachment
-from transports.slack import files
-from transports.slack.files import open_download, own_origin, trusted
-from transports.slack.session import open_session
+from transports.slack.hear import downloads as files
+from transports.slack.hear.downloads import open_download
+from transports.slack.wire.http import HOSTS, open_session, own_origin, trusted
 
 pytestmark = pytest.mark.anyio
 
@@ -254,4 +254,4 @@ def test_no_text_makes_a_foreign_host_trusted(text):
         url = files._address(address)
         if trusted(url, None):
             assert url.scheme == "https" and url.host
-            assert any(url.host == name or url.host.endswith("." + name) for name in files.HOSTS)
+            assert any(url.host == name or url.host.endswith("." + name) for name in HOSTS)

@@ -17,8 +17,8 @@ from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
-from transports.slack.intake import Intake
-from transports.slack.marks import Marks
+from transports.slack.hear.intake import Intake
+from transports.slack.hear.marks import Marks
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
-from transports.slack.limits import CHANNEL, NEARLY, RATES, SWEEP_AT, TIER_4, Bucket, Limits, Rate, rate_of
+from transports.slack.wire.limits import (
+    CHANNEL,
+    NEARLY,
+    RATES,
+    SWEEP_AT,
+    TIER_4,
+    Bucket,
+    Limits,
+    Rate,
+    rate_of,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Gate, Html, Rat
 from tests.fakes.slack import Link as FakeLink
 from threads.errors import StoreUnavailable, TransportFatal
 from transports import supervisor
-from transports.slack import link as link_module
-from transports.slack import socket as socket_module
-from transports.slack.link import Link
+from transports.slack.wire import link as link_module
+from transports.slack.wire import socket as socket_module
+from transports.slack.wire.link import Link
 from transports.supervisor import LinkDown, Supervisor
 
 pytestmark = pytest.mark.anyio

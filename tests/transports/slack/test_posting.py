@@ -15,18 +15,23 @@ from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
 from transports.base import Capabilities
 from transports.outbox import Outbox
-from transports.slack import render, uploads
-from transports.slack.limits import Limits
-from transports.slack.pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
-from transports.slack.posting import DraftMessage, Posting
-from transports.slack.sent import Sent, Tag, file_name, fold, orphans, tag_of
-from transports.slack.web import Identity, SlackRefused, open_web
+from transports.slack.post import uploads
+from transports.slack.post.pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
+from transports.slack.post.posting import Posting
+from transports.slack.post.rewrite import DraftMessage
+from transports.slack.post.tags import Sent, Tag, file_name, fold, orphans, tag_of
+from transports.slack.render.blocks import choice_block
+from transports.slack.render.hosts import Links
+from transports.slack.render.parts import MAX_PART
+from transports.slack.wire.limits import Limits
+from transports.slack.wire.refusals import SlackRefused
+from transports.slack.wire.web import Identity, open_web
 
 pytestmark = pytest.mark.anyio
 
 OUTGOING = Outgoing(ThreadId("slack", "T1", "C1", "1.0"), "k", "")
 ME = Identity("T1", "Fake", "UBOT", "threadfast", "BBOT", "A1", frozenset(), "")
-LINKS = render.Links(allowed=frozenset(), live=True)
+LINKS = Links(allowed=frozenset(), live=True)
 EVIL = "see https://evil.example/?q=1 now"
 
 
@@ -126,7 +131,7 @@ def seen(message):
 def long(parts):
     """A text that falls into so many parts."""
     line = "All work and no play makes Jack a dull boy.\n\n"
-    return (line * (((parts - 1) * render.MAX_PART + 3_000) // len(line))).strip()
+    return (line * (((parts - 1) * MAX_PART + 3_000) // len(line))).strip()
 
 
 def together(texts):
@@ -188,7 +193,7 @@ async def test_choices_and_feedback_are_below_the_last_part_only(desk, slack):
     assert first == ["markdown"]
     assert last == [
         "markdown",
-        render.choice_block((Choice("Try again", "/retry 1"),))["type"],
+        choice_block((Choice("Try again", "/retry 1"),))["type"],
         "context_actions",
     ]
 
@@ -326,7 +331,7 @@ async def test_a_look_up_reads_every_page_since_the_question(desk, slack):
 
 
 async def test_a_look_up_without_end_says_that_it_does_not_know(desk, slack, monkeypatch):
-    monkeypatch.setattr("transports.slack.record.PAGE", 1)
+    monkeypatch.setattr("transports.slack.wire.record.PAGE", 1)
     for _ in range(25):
         slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
     with pytest.raises(TransportUnavailable):
@@ -715,7 +720,7 @@ async def test_a_missing_scope_is_named_to_the_person(desk, slack, tmp_path):
 async def test_a_file_whose_share_was_lost_is_shown_once(desk, slack, tmp_path, applied, monkeypatch):
     (tmp_path / "f").write_bytes(b"x")
     slack.fail("files.completeUploadExternal", Cut(applied=applied))
-    monkeypatch.setattr("transports.slack.posting.PAUSE_S", 0.01)
+    monkeypatch.setattr("transports.slack.post.posting.PAUSE_S", 0.01)
     await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
     assert len(slack.posts()) == 1
 

@@ -24,11 +24,11 @@ from threads.model import (
     Waiting,
     message_key,
 )
-from transports.slack import presence as presence_module
-from transports.slack.posting import Posting
-from transports.slack.presence import OUTCOMES, Presence
-from transports.slack.status import LOADING, THINKING, title_of
-from transports.slack.web import Identity, open_web
+from transports.slack.live import presence as presence_module
+from transports.slack.live.presence import OUTCOMES, Presence
+from transports.slack.live.status import LOADING, THINKING, title_of
+from transports.slack.post.posting import Posting
+from transports.slack.wire.web import Identity, open_web
 
 pytestmark = pytest.mark.anyio
 

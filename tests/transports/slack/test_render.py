@@ -17,23 +17,19 @@ from markdown_it import MarkdownIt
 from slack_sdk.models.blocks import Block as SdkBlock
 
 from threads.model import Choice
-from transports.slack.ahead import HELD
-from transports.slack.links import host_of
-from transports.slack.render import (
-    Links,
-    SafeStream,
+from transports.slack.hear.decode import decode
+from transports.slack.render.ahead import HELD
+from transports.slack.render.blocks import (
     choice_block,
-    decode,
     feedback_block,
-    hosts_in,
     markdown_block,
     note_block,
-    parts,
-    plain,
-    safe,
-    tables_in,
     without_actions,
 )
+from transports.slack.render.escape import SafeStream, safe
+from transports.slack.render.hosts import Links, host_of, hosts_in
+from transports.slack.render.parts import parts, plain
+from transports.slack.render.rows import tables_in
 
 GOLDEN = Path(__file__).parent / "golden"
 DEAD = Links(frozenset({"good.com"}), live=False)

@@ -27,11 +27,22 @@ from tests.fakes.slack import (
     Stall,
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
-from transports.slack import session as session_module
-from transports.slack.limits import Limits, rate_of
-from transports.slack.refusals import ADVICE, ASK_AGAIN_S, FRIENDLY, KINDS, PASSING, RATE_LIMITED, explain
-from transports.slack.session import proxy_for
-from transports.slack.web import MOST_TOLD, SlackRefused, kind_of, open_web, refused_for_good
+from transports.slack.wire import http as session_module
+from transports.slack.wire.http import proxy_for
+from transports.slack.wire.limits import Limits, rate_of
+from transports.slack.wire.refusals import (
+    ADVICE,
+    ASK_AGAIN_S,
+    FRIENDLY,
+    KINDS,
+    PASSING,
+    RATE_LIMITED,
+    SlackRefused,
+    explain,
+    kind_of,
+    refused_for_good,
+)
+from transports.slack.wire.web import MOST_TOLD, open_web
 
 pytestmark = pytest.mark.anyio
 

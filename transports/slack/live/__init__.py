@@ -1,0 +1,1 @@
+"""Signs of life while a turn runs: status, reactions, drafts, task cards. None of it is urgent."""

@@ -1,0 +1,189 @@
+"""The live text of one turn: what the model says while it says it, until the final text takes its place.
+
+| state  | event                                             | next   |
+|--------|---------------------------------------------------|--------|
+| silent | something to show, and a seat is free             | live   |
+| live   | its stream is refused                             | silent, as a post that is edited |
+| either | `hand_over`: the final text goes into its messages| over   |
+| either | `close`: no final text will come                  | over   |
+
+Each call shows the newest state, so whoever waits shows more at once and misses nothing. A turn is never held up:
+what cannot be shown now comes with the final text.
+
+Only so many drafts of a workspace are live at once (`Seats`): each live message needs a call of its own when its
+answer is final, and all of those must get through within seconds even if they come together. A draft without a seat
+waits for one; its thread's status says meanwhile that it goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+
+from threads.model import (
+    Outcome,
+    TextDelta,
+    TextReset,
+    ThreadId,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+)
+from transports.slack.live.calls import Wire
+from transports.slack.live.edited import UPDATE, EditedPost
+from transports.slack.live.endings import leave
+from transports.slack.live.native import APPEND, Live, NativeStream
+from transports.slack.post.rewrite import DraftMessage
+from transports.slack.render.hosts import Links
+from transports.slack.wire.web import Web
+
+log = logging.getLogger(__name__)
+
+STREAMS, POSTS = 6, 8
+"""Live at once in a workspace. chat.stopStream is tier 2 (20 a minute), chat.update tier 3 (50 a minute): so many
+final texts get through within 20 s, together; a stream needs one of each."""
+
+
+class Seats:
+    """What the drafts of a workspace share: who may be live, and whether Slack has streams there."""
+
+    def __init__(self, web: Web, *, team: str = "", in_channels: bool = False) -> None:
+        self.web, self.team = web, team
+        self.streams = self.edits = True
+        self._in_channels = in_channels
+        self._free = {APPEND: anyio.Semaphore(STREAMS), UPDATE: anyio.Semaphore(POSTS)}
+
+    def streams_in(self, channel: str) -> bool:
+        """Return whether a live answer there is a stream: in a channel only the asker would see it."""
+        return self.streams and (self._in_channels or channel.startswith("D"))
+
+    @asynccontextmanager
+    async def seat(self, *, stream: bool) -> AsyncIterator[str]:
+        """Wait for a place; gives the method it is for, which is an edited post if all streams are taken."""
+        method = APPEND if stream and self._free[APPEND].value else UPDATE
+        async with self._free[method]:
+            yield method
+
+    def spacing(self, method: str) -> float:
+        """Return how long a live draft leaves between its calls, in seconds."""
+        most = STREAMS if method == APPEND else POSTS
+        return self.web.limits.spacing(method, most - self._free[method].value)
+
+
+class Draft:
+    """``to`` is the person it answers, ``on_message`` is told when a message of the draft begins or ends.
+
+    Events come in by `feed`, calls go out in `run`.
+    """
+
+    def __init__(
+        self,
+        thread: ThreadId,
+        seats: Seats,
+        links: Links,
+        *,
+        to: str,
+        on_message: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_message = on_message
+        self._thread, self._seats = thread, seats
+        self._wire = Wire(seats.web)
+        self._changed = anyio.Event()
+        self._handed = False
+        stream = seats.streams_in(thread.channel)
+        self._native = NativeStream(self._wire, thread, (to, seats.team), links) if stream else None
+        self._edited = EditedPost(self._wire, thread, links)
+
+    @property
+    def messages(self) -> tuple[DraftMessage, ...]:
+        """Return its messages, oldest first, with what they show."""
+        return tuple(live.message for live in self._lives)
+
+    @property
+    def lost(self) -> bool:
+        """Return whether there may be another message of it that nobody knows, to be looked for."""
+        return self._wire.lost
+
+    def feed(self, event: TurnEvent) -> None:
+        """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
+        for writer in self._writers:
+            match event:
+                case TextDelta(text):
+                    writer.say(text)
+                case TextReset() | TurnStarted():
+                    writer.reset()
+                case ToolStarted():
+                    writer.started(event)
+                case ToolFinished():
+                    writer.finished(event)
+                case _:
+                    return
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Show the draft until it is over."""
+        await self._wire.run(self._show)
+
+    async def hand_over(self) -> tuple[DraftMessage, ...]:
+        """Make no further call, and return the messages: the final text is to be written over them."""
+        self._handed = True
+        await self._wire.end()
+        return self.messages
+
+    async def close(self, outcome: Outcome) -> None:
+        """End it for a turn whose final text will not come: what was shown stays, what says nothing is deleted."""
+        if not self._handed:
+            self._handed = True
+            await self._wire.end()
+            await leave(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
+
+    @property
+    def _lives(self) -> list[Live]:
+        return self._native.lives if self._native and self._native.lives else self._edited.lives
+
+    @property
+    def _writers(self) -> list[NativeStream | EditedPost]:
+        """Return who has to know what goes on: both, as long as it is open which of them will show it."""
+        if self._native and self._native.lives:
+            return [self._native]
+        return [self._native, self._edited] if self._native else [self._edited]
+
+    async def _show(self) -> None:
+        await self._due(self._edited if self._native is None else self._native)
+        while not self._wire.over:
+            async with self._seats.seat(stream=self._native is not None) as method:
+                writer = self._native if self._native and method == APPEND else self._edited
+                if writer is self._edited:
+                    self._native = None
+                    if not self._seats.edits:
+                        return
+                await self._keep(writer)
+            if not writer.barred:
+                return
+            if writer is self._edited:
+                self._seats.edits = False
+                log.warning("Slack lets nothing be edited here: answers appear when they are whole")
+                return
+            if writer.barred == "workspace" and self._seats.streams:
+                self._seats.streams = False
+                log.warning("Slack has no streams here: live answers are posts that are edited")
+            self._native = None
+
+    async def _keep(self, writer: NativeStream | EditedPost) -> None:
+        while not writer.done:
+            await self._due(writer)
+            before = [live.open for live in writer.lives]
+            await writer.flush()
+            if [live.open for live in writer.lives] != before:
+                self._on_message()
+            await anyio.sleep(self._seats.spacing(writer.method))
+
+    async def _due(self, writer: NativeStream | EditedPost) -> None:
+        while (wait := writer.due(now := anyio.current_time()) - now) > 0:
+            self._changed = anyio.Event()
+            with anyio.move_on_after(wait):
+                await self._changed.wait()

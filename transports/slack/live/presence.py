@@ -1,0 +1,339 @@
+"""The signs that the bot is at work: reactions, the thread's status and title, the live draft, prompts.
+
+| message is | event                   | sign                                                         | becomes |
+|------------|-------------------------|--------------------------------------------------------------|---------|
+| unknown    | `Taken`                 | eyes, in a channel or behind another turn of the thread      | taken   |
+| any        | `TurnStarted`           | session "processing", "is thinking…", the first one's title  | running |
+| running    | tools, waits            | other words; session "suspended" while a person must decide  | running |
+| running    | text, tools             | the draft                                                    | running |
+| running    | 90 s without a change   | the words again: Slack takes them away after 2 min           | running |
+| any        | `TurnSettled`           | eyes away, session "active", no words, draft closed unless   | unknown |
+|            |                         | handed over, and the outcome's reaction if nothing was said  |         |
+
+Outcomes that no post of their own tells of get a reaction: merged `heavy_plus_sign`, stopped `octagonal_sign`,
+refused `no_entry_sign`, failed and dead_letter `x`, undelivered `warning`; withdrawn none. What was taken has `eyes`.
+
+Nothing here is urgent: all of it waits behind final texts, and says only the newest there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic import JsonValue
+
+from threads.model import (
+    Outcome,
+    Resumed,
+    Taken,
+    TextDelta,
+    ThreadId,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnSettled,
+    TurnStarted,
+    Waiting,
+)
+from transports.slack.live.board import Board
+from transports.slack.live.cards import Running
+from transports.slack.live.draft import Draft, Seats
+from transports.slack.live.reactions import Reactions
+from transports.slack.live.status import (
+    IDLE,
+    SESSION,
+    WORDS,
+    Status,
+    session_arguments,
+    status,
+    title_of,
+    words_arguments,
+)
+from transports.slack.render.hosts import Links, hosts_in
+from transports.slack.wire.shapes import is_direct, is_stamp
+from transports.slack.wire.web import Web
+
+log = logging.getLogger(__name__)
+
+PROMPTS = "assistant.threads.setSuggestedPrompts"
+
+EYES = "eyes"
+OUTCOMES: dict[Outcome, str] = {
+    "merged": "heavy_plus_sign",
+    "stopped": "octagonal_sign",
+    "refused": "no_entry_sign",
+    "failed": "x",
+    "dead_letter": "x",
+    "undelivered": "warning",
+}
+
+HEARTBEAT_S = 90.0
+MOST_LIVE = 1_000
+"""Messages that are known; beyond, the one that was silent for longest is given up."""
+
+MOST_RENAMED = 1_000
+MOST_JOBS = 2_000
+MOST_CLEARED = 200
+MOST_PROMPTS = 4
+
+Key = tuple[ThreadId, str]
+
+
+@dataclass(slots=True)
+class _Live:
+    """A message that is not settled. ``posted``: its own post is out."""
+
+    thread: ThreadId
+    author: str = ""
+    hosts: frozenset[str] = frozenset()
+    posted: bool = False
+    title: str = ""
+    shown: Status = IDLE
+    waiting: Waiting | None = None
+    tools: Running = field(default_factory=Running)
+    draft: Draft | None = None
+
+    def note(self, event: TurnEvent) -> None:
+        """Keep what the turn does."""
+        match event:
+            case ToolStarted():
+                self.tools.started(event)
+            case ToolFinished():
+                self.tools.finished(event)
+            case Waiting():
+                self.waiting = event
+            case Resumed():
+                self.waiting = None
+            case _:
+                pass
+
+
+class Presence:
+    """``allowed`` are the hosts whose links stay links, ``prompts`` pairs of a title and a message."""
+
+    def __init__(
+        self,
+        web: Web,
+        *,
+        team: str = "",
+        allowed: frozenset[str] = frozenset(),
+        prompts: Sequence[tuple[str, str]] = (),
+        stream_in_channels: bool = False,
+        since: str = "0",
+    ) -> None:
+        self._allowed, self._prompts = allowed, prompts
+        self._seats = Seats(web, team=team, in_channels=stream_in_channels)
+        self._sessions: Board[ThreadId] = Board(web, SESSION)
+        self._words: Board[ThreadId] = Board(web, WORDS)
+        self._suggestions: Board[str] = Board(web, PROMPTS)
+        self._reactions = Reactions(web, since)
+        self._lives: OrderedDict[Key, _Live] = OrderedDict()
+        self._running: dict[ThreadId, str] = {}
+        self._beats: OrderedDict[ThreadId, float] = OrderedDict()
+        self._beat = anyio.Event()
+        self._renamed: OrderedDict[ThreadId, None] = OrderedDict()
+        self._tasks: TaskGroup | None = None
+        self._early: list[Callable[[], Awaitable[None]]] = []  # jobs from before `run`
+        self._jobs = 0
+
+    async def run(self) -> None:
+        """Make the calls, until cancelled."""
+        boards = (self._sessions, self._words, self._suggestions, *self._reactions.boards)
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                for board in boards:
+                    tasks.start_soon(board.run)
+                tasks.start_soon(self._keep_beating)
+                for work in self._early:
+                    tasks.start_soon(self._guarded, work)
+                self._early.clear()
+        finally:
+            self._tasks = None
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Note what goes on in the turn of a message. Never blocks, never raises."""
+        try:
+            self._saw(thread, message_id, event)
+        except Exception:  # the boundary of a transport: what cannot be shown costs no turn
+            log.exception("not shown", extra={"thread_id": str(thread), "message_id": message_id})
+
+    def draft_of(self, thread: ThreadId, message_id: str) -> Draft | None:
+        live = self._lives.get((thread, message_id))
+        return live.draft if live else None
+
+    def live_in(self, thread: ThreadId) -> frozenset[str]:
+        """Return the ts of the thread's live messages."""
+        drafts = [live.draft for live in self._lives.values() if live.draft and live.thread == thread]
+        return frozenset(message.ts for draft in drafts for message in draft.messages)
+
+    def links_for(self, thread: ThreadId, message_id: str, *, live: bool) -> Links:
+        """Return which links an answer to the message may have: of hosts that the person named, or settings allow."""
+        known = self._lives.get((thread, message_id))
+        return Links(self._allowed | (known.hosts if known else frozenset()), live)
+
+    def posted(self, thread: ThreadId, message_id: str) -> None:
+        """Note that the message has a post of its own, which says how it ended."""
+        self._live(thread, message_id).posted = True
+
+    def renamed(self, thread: ThreadId) -> None:
+        """Note that a person gave the session a title: it is theirs from now on."""
+        self._renamed[thread] = None
+        if len(self._renamed) > MOST_RENAMED:
+            self._renamed.popitem(last=False)
+
+    async def clear(self, threads: Sequence[ThreadId]) -> None:
+        """Take away the status that a killed process may have left in these threads."""
+        for thread in threads[:MOST_CLEARED]:
+            if thread not in self._running and is_stamp(thread.root):
+                self._show_status(thread, IDLE, soon=False)
+
+    async def home_opened(self, channel: str) -> None:
+        """Suggest prompts. Without ``thread_ts``: with one, Slack says ok and shows nothing (agent view)."""
+        prompts: list[JsonValue] = [
+            {"title": title, "message": message} for title, message in self._prompts[:MOST_PROMPTS]
+        ]
+        if prompts:
+            self._suggestions.want(channel, {"channel_id": channel, "prompts": prompts})
+
+    def soon(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do *work*, which may be dropped, beside everything else."""
+        if self._jobs >= MOST_JOBS:
+            log.info("too much to show at once")
+            return
+        self._jobs += 1
+        if self._tasks is None:
+            self._early.append(work)
+        else:
+            self._tasks.start_soon(self._guarded, work)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
+            log.exception("not shown")
+        finally:
+            self._jobs -= 1
+
+    def _live(self, thread: ThreadId, message_id: str) -> _Live:
+        key = (thread, message_id)
+        if key in self._lives:
+            self._lives.move_to_end(key)
+        else:
+            self._lives[key] = _Live(thread)
+        live = self._lives[key]
+        if len(self._lives) > MOST_LIVE:
+            self._forget(*next(iter(self._lives)), "failed")
+        return live
+
+    def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if isinstance(event, TurnSettled):
+            self._settled(thread, message_id, event.outcome)
+            return
+        live = self._live(thread, message_id)
+        match event:
+            case Taken(text=text, author=author):
+                live.author, live.hosts = author, hosts_in(text)
+                shows = is_direct(thread.channel) and (self._sessions.offered or self._words.offered)
+                if not shows or self._running.get(thread, message_id) != message_id:
+                    self._reactions.add(thread.channel, message_id, EYES)
+            case TurnStarted(text=text, author=author):
+                live.author, live.hosts = author or live.author, live.hosts | hosts_in(text)
+                self._started(live, message_id, text)
+            case _:
+                live.note(event)
+        self._draw(live, message_id, event)
+        if self._running.get(thread) == message_id:
+            self._say(live, status(live.tools.words, live.waiting))
+
+    def _started(self, live: _Live, message_id: str, text: str) -> None:
+        thread, live.waiting = live.thread, None
+        live.tools.clear()
+        if not is_stamp(thread.root):
+            return
+        self._running[thread] = message_id
+        live.title = title_of(text) if message_id == thread.root else ""
+        live.shown = status("", None)
+        self._show_status(thread, live.shown, title=self._title(live))
+
+    def _say(self, live: _Live, wanted: Status) -> None:
+        if wanted == live.shown:
+            return
+        if wanted.session != live.shown.session:
+            self._sessions.want(live.thread, session_arguments(live.thread, wanted, self._title(live)))
+        live.shown = wanted
+        self._words.want(live.thread, words_arguments(live.thread, wanted), soon=False)
+        self._beats_again(live.thread)
+
+    def _title(self, live: _Live) -> str:
+        return "" if live.thread in self._renamed else live.title
+
+    def _say_again(self, live: _Live, message_id: str) -> None:
+        """Say what goes on after a message of the draft began or ended: Slack takes the words away then."""
+        if self._running.get(live.thread) == message_id:
+            self._words.want(live.thread, words_arguments(live.thread, live.shown), soon=False)
+
+    def _show_status(self, thread: ThreadId, wanted: Status, *, title: str = "", soon: bool = True) -> None:
+        self._sessions.want(thread, session_arguments(thread, wanted, title), soon=soon)
+        self._words.want(thread, words_arguments(thread, wanted), soon=soon)
+        if wanted == IDLE:
+            self._beats.pop(thread, None)
+        else:
+            self._beats_again(thread)
+
+    def _beats_again(self, thread: ThreadId) -> None:
+        self._beats[thread] = anyio.current_time() + HEARTBEAT_S
+        self._beats.move_to_end(thread)
+        self._beat.set()
+
+    async def _keep_beating(self) -> None:
+        while True:
+            while not self._beats:
+                self._beat = anyio.Event()
+                await self._beat.wait()
+            thread, due = next(iter(self._beats.items()))
+            await anyio.sleep_until(due)
+            live = self._lives.get((thread, self._running.get(thread, "")))
+            if self._beats.get(thread) != due:
+                continue
+            if live is None:
+                del self._beats[thread]
+                continue
+            self._words.want(thread, words_arguments(thread, live.shown), soon=False)
+            self._beats_again(thread)
+
+    def _draw(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+        if live.draft is None and isinstance(event, TextDelta | ToolStarted) and is_stamp(live.thread.root):
+            links = self.links_for(live.thread, message_id, live=False)
+            live.draft = Draft(
+                live.thread,
+                self._seats,
+                links,
+                to=live.author,
+                on_message=partial(self._say_again, live, message_id),
+            )
+            self.soon(live.draft.run)
+        if live.draft:
+            live.draft.feed(event)
+
+    def _settled(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+        live = self._lives.get((thread, message_id))
+        reaction = OUTCOMES.get(outcome)
+        if reaction and is_stamp(message_id) and not (live and live.posted):
+            self._reactions.add(thread.channel, message_id, reaction)
+        self._forget(thread, message_id, outcome)
+
+    def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+        live = self._lives.pop((thread, message_id), None)
+        self._reactions.remove(thread.channel, message_id, EYES)
+        if self._running.get(thread) == message_id:
+            del self._running[thread]
+            self._show_status(thread, IDLE)
+        if live and live.draft:
+            self.soon(partial(live.draft.close, outcome))

@@ -1,0 +1,69 @@
+"""Reactions that are put on messages and taken off again.
+
+| reaction is | event  | what is done                         | becomes  |
+|-------------|--------|--------------------------------------|----------|
+| absent      | add    | reactions.add                        | wanted   |
+| wanted      | done   |                                      | there    |
+| wanted      | remove | nothing, if the call is not made yet | absent   |
+| wanted      | remove | the removal waits for the call       | unwanted |
+| unwanted    | done   | reactions.remove                     | absent   |
+| there       | remove | reactions.remove                     | absent   |
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from transports.slack.live.board import Arguments, Board
+from transports.slack.wire.shapes import instant, is_stamp
+from transports.slack.wire.web import Web
+
+ADD, REMOVE = "reactions.add", "reactions.remove"
+
+MOST_THERE = 2_000
+"""Reactions of ours that are remembered, to be taken off."""
+
+Key = tuple[str, str, str]
+
+
+class Reactions:
+    """``since`` is when this process began, as Slack writes a time: on older messages another may have left some."""
+
+    def __init__(self, web: Web, since: str = "0") -> None:
+        self._since = instant(since)
+        self._adding: Board[Key] = Board(web, ADD, self._added)
+        self._removing: Board[Key] = Board(web, REMOVE)
+        self._there: OrderedDict[Key, None] = OrderedDict()
+        self._unwanted: set[Key] = set()
+
+    @property
+    def boards(self) -> tuple[Board[Key], Board[Key]]:
+        return self._adding, self._removing
+
+    def add(self, channel: str, ts: str, name: str) -> None:
+        """Put it on; nothing for a press or a slash command, which is no message in Slack."""
+        if is_stamp(ts):
+            self._adding.want((channel, ts, name), _arguments((channel, ts, name)))
+
+    def remove(self, channel: str, ts: str, name: str) -> None:
+        key = (channel, ts, name)
+        self._adding.forget(key)
+        if self._adding.busy(key):
+            self._unwanted.add(key)
+        elif key in self._there or (is_stamp(ts) and instant(ts) < self._since):
+            self._there.pop(key, None)
+            self._removing.want(key, _arguments(key))
+
+    def _added(self, key: Key) -> None:
+        if key in self._unwanted:
+            self._unwanted.discard(key)
+            self._removing.want(key, _arguments(key))
+            return
+        self._there[key] = None
+        if len(self._there) > MOST_THERE:
+            self._there.popitem(last=False)
+
+
+def _arguments(key: Key) -> Arguments:
+    channel, ts, name = key
+    return {"channel": channel, "timestamp": ts, "name": name}

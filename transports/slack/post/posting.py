@@ -1,0 +1,293 @@
+"""Posts: put out once per key, in as many messages as they need, and found again.
+
+A message that is written over (``chat.update``, ``chat.stopStream``) may be tried again at will; ``chat.postMessage``
+may not: when its answer is lost, `Posting.find` looks for the tag that every message of ours carries (`sent.Tag`).
+What is known to be out is remembered, so that a post that is tried again goes on where it stopped.
+
+    a part that                               goes out by
+    has a draft message, a stream             chat.stopStream; chat.update if it shows anything but the part
+    has a draft message, a post               chat.update
+    has none, or its draft is gone            chat.postMessage
+    Slack refuses in blocks                   the same in plain text, in smaller pieces if that is too long
+    is for one person, in a channel           chat.postEphemeral; where that is refused, as the others
+    is the fifth                              a file with the whole text; where that is refused, as the others
+
+What no other form would mend (the place, the token, a scope, a thread whose root was deleted) is raised as it is:
+an answer in another place than its question would be worse than none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import TypeVar
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.model import Outgoing, ThreadId
+from transports.slack.post import uploads
+from transports.slack.post.pages import MAX_PARTS, Page, beginning, pages
+from transports.slack.post.rewrite import DraftMessage, remove, take_over
+from transports.slack.post.tags import Sent, Tag, file_name, fold, orphans, since_of
+from transports.slack.render.blocks import without_actions
+from transports.slack.render.hosts import Links
+from transports.slack.wire import record
+from transports.slack.wire.refusals import SlackRefused, refused_for_good
+from transports.slack.wire.shapes import Shape, instant, is_direct, is_one_persons, parts, stamp, string
+from transports.slack.wire.web import Identity, Web
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Send = Callable[[Tag, str, list[JsonValue] | None], Awaitable[str]]
+"""Sends a text, with blocks or without, as the message of that tag, and returns its ts."""
+
+REMEMBERED = 1_000
+"""Posts, and open questions, that are known by key."""
+
+MOST_SWEPT = 10
+PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    channel: str
+    ts: str
+    blocks: Sequence[Shape]
+    plain: str
+
+
+class Posting:
+    """Posts to one workspace. ``feedback``: replies get buttons to judge them by."""
+
+    def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
+        self._web, self._feedback = web, feedback
+        self._ours = frozenset(filter(None, (me.user, me.bot_id)))
+        self._sent: OrderedDict[str, Sent] = OrderedDict()
+        self._questions: OrderedDict[str, _Question] = OrderedDict()
+        self._addresses: OrderedDict[str, str] = OrderedDict()
+
+    async def post(self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage] = ()) -> str:
+        """Post, into the *draft* messages as far as they go, and return the ts of the first part.
+
+        Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
+        """
+        sent = _remembered(self._sent, outgoing.key, Sent)
+        if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
+            inert = bool(draft or outgoing.choices)
+            shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
+            if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
+                for number, page in enumerate(shown):
+                    await self._show(outgoing.thread, page, draft[number : number + 1], sent)
+            if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
+                last = shown[-1]
+                self._asked(outgoing.key, _Question(outgoing.thread.channel, ts, last.blocks, last.plain))
+        await self.clear(outgoing.thread, outgoing.key, draft)
+        return sent.first
+
+    async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
+        """Take away the draft messages that the post did without; it is out. Never raises."""
+        used = _remembered(self._sent, key, Sent).out.values()
+        for spare in draft:
+            if spare.ts not in used:
+                await remove(self._web, thread.channel, spare.ts, leave="-")
+
+    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+        """Return the ts of the first part if the whole post is out; what is out of it is remembered for `post`.
+
+        A post for one person alone cannot be seen again, and may be repeated to them. *live* are the ts of all live
+        messages in the thread: other unfinished ones, which a killed process left, are swept on the way. Nothing else
+        can be hit: they are ours, in this thread, later than the message that the key names, and without the tag
+        that every finished message has; and a thread has one actor, so nobody else can be at work in it.
+        Raises `PostFailed`.
+        """
+        sent, since = _remembered(self._sent, key, Sent), since_of(key)
+        said = await record.read(self._web, thread.channel, thread.root, since)
+        fold(said, key, sent)
+        if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
+            fold(await record.read(self._web, thread.channel, sent.first, sent.first), key, sent)
+        if thread.root and since and "?" not in key:
+            for ts in orphans(said, self._ours, since, live)[:MOST_SWEPT]:
+                log.info("sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": ts})
+                await remove(self._web, thread.channel, ts)
+        for asked in said if "?" in key and sent.whole else ():
+            if stamp(asked, "ts") == sent.first:
+                blocks, plain = parts(asked, "blocks"), string(asked, "text")
+                self._asked(key, _Question(thread.channel, sent.first, blocks, plain))
+        return sent.first if sent.whole else None
+
+    async def attach(
+        self, thread: ThreadId, key: str, file: Path, name: str, *, max_bytes: int = uploads.MAX_BYTES
+    ) -> None:
+        """Post a file to the thread under this name. Raises `PostFailed`, with a friendly reason if it is rejected.
+
+        An answer that is lost is looked up by the file's id, so that the file is not shown twice.
+        """
+        name = PurePath(name).name or "file"
+        file_id = await uploads.upload(self._web, *await uploads.of_file(file, max_bytes), name)
+        try:
+            await uploads.share(self._web, file_id, name, thread.channel, thread.root)
+        except PostFailed as error:
+            if not error.retryable:
+                raise
+            await anyio.sleep(error.retry_after or PAUSE_S)
+            said = await record.read(self._web, thread.channel, thread.root, since_of(key))
+            if not any(
+                string(shown, "id") == file_id for message in said for shown in parts(message, "files")
+            ):
+                await uploads.share(self._web, file_id, name, thread.channel, thread.root)
+
+    async def close_question(self, key: str, decision: str, by: str = "") -> None:
+        """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
+        if asked := self._questions.pop(key, None):
+            await self._web.try_call(
+                "chat.update",
+                channel=asked.channel,
+                ts=asked.ts,
+                blocks=[*without_actions(asked.blocks, decision, by)],
+                text=asked.plain,
+                parse="none",
+                link_names=False,
+            )
+
+    def answer_at(self, message_id: str, url: str) -> None:
+        """Remember where Slack takes the answer to a press or a slash command, wherever the bot is no member."""
+        _remembered(self._addresses, message_id, lambda: url)
+
+    def _asked(self, key: str, question: _Question) -> None:
+        _remembered(self._questions, key, lambda: question)
+
+    async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
+        """Post for one person alone; False when Slack cannot, and the post has to be for all."""
+        thread, url = outgoing.thread, self._addresses.get(outgoing.reply_to, "")
+
+        async def whisper(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
+            try:
+                answer = await self._web.call(
+                    "chat.postEphemeral",
+                    channel=thread.channel,
+                    user=outgoing.to,
+                    thread_ts=thread.root or None,
+                    text=text,
+                    blocks=blocks,
+                )
+            except SlackRefused as refused:
+                if refused.kind == "token" or not url:
+                    raise
+                await self._web.respond(
+                    url, {"thread_ts": thread.root or None, "text": text, "blocks": blocks}
+                )
+                return "ephemeral"
+            return stamp(answer, "message_ts")
+
+        try:
+            for page in pages(outgoing, links, inert=True, most=MAX_PARTS):
+                await _bring(page, sent, whisper)
+        except SlackRefused as refused:
+            alone = outgoing.reply_to.startswith("slash-") and not is_direct(thread.channel)
+            if refused.kind == "token" or alone:
+                raise
+            log.info("not for one alone: %s", refused, extra={"thread_id": str(thread)})
+            return False
+        return True
+
+    async def _as_file(
+        self, outgoing: Outgoing, first: Page, draft: Sequence[DraftMessage], sent: Sent
+    ) -> bool:
+        """Post the first page and the whole text as a file; False when it has to go out in messages.
+
+        The bytes go up first, so that the page only promises a file that can be shown.
+        """
+        thread, file = outgoing.thread, file_name(outgoing.key)
+        if sent.parts > 1:  # it began in messages
+            return False
+        source, size = uploads.of_text(outgoing.text)
+        try:
+            file_id = "" if sent.filed else await uploads.upload(self._web, source, size, file)
+        except (TransportRejected, TransportUnavailable) as error:
+            log.warning("no file for a long answer: %s", error, extra={"thread_id": str(thread)})
+            return False
+        page = beginning(first, outgoing, file, feedback=self._feedback)
+        await self._show(thread, page, draft[:1], sent)
+        if file_id:
+            try:
+                await uploads.share(self._web, file_id, file, thread.channel, thread.root or sent.first)
+            except SlackRefused as refused:
+                log.warning("no file for a long answer: %s", refused, extra={"thread_id": str(thread)})
+                if await take_over(self._web, thread.channel, DraftMessage(sent.first, "post", ""), first):
+                    sent.add(first.tag, sent.first)
+                return False
+        sent.filed = True
+        return True
+
+    async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
+        """Bring one page out, once: in its draft message, or in one of its own."""
+
+        async def say(tag: Tag, text: str, blocks: list[JsonValue] | None) -> str:
+            answer = await self._web.call(
+                "chat.postMessage",
+                channel=thread.channel,
+                thread_ts=thread.root or sent.first or None,  # in a channel, the rest is below the first part
+                text=text,
+                blocks=blocks,
+                metadata=tag.metadata(),
+                unfurl_links=False,
+                unfurl_media=False,
+            )
+            if ts := stamp(answer, "ts"):
+                return ts
+            raise TransportUnavailable("chat.postMessage: no ts in the answer", maybe_posted=True)
+
+        last = max(map(instant, sent.out.values()), default=0)
+        for message in draft:  # one that stands above an earlier part would break the order
+            if (
+                not sent.has(page.tag.part)
+                and instant(message.ts) > last
+                and await take_over(self._web, thread.channel, message, page)
+            ):
+                sent.add(page.tag, message.ts)
+        await _bring(page, sent, say)
+
+
+async def _bring(page: Page, sent: Sent, send: Send) -> None:
+    """Send what is not out of a page: in blocks or, where those are refused, in plain words."""
+    if sent.has(page.tag.part):
+        return
+    if page.tag.part not in sent.pieces:
+        try:
+            sent.add(page.tag, await send(page.tag, page.plain, [*page.blocks]))
+        except SlackRefused as refused:
+            if refused_for_good(refused) or refused.kind == "gone":
+                raise
+            log.warning("blocks were refused, the text goes without: %s", refused)
+        else:
+            return
+    words = page.words
+    for number, text in enumerate(words):
+        tag = replace(page.tag, piece=number, pieces=len(words))
+        if (tag.part, number) not in sent.out:
+            sent.add(tag, await send(tag, text, None))
+
+
+def _for_one(outgoing: Outgoing) -> bool:
+    """Return whether a post is for its addressee alone: a refusal, or what a slash command or a button brings up."""
+    if outgoing.reply_to.startswith("slash-"):
+        return bool(outgoing.to)
+    if not outgoing.to or is_direct(outgoing.thread.channel):
+        return False
+    press = outgoing.kind == "notice" and is_one_persons(outgoing.reply_to)
+    return outgoing.kind == "refusal" or press or bool(not outgoing.thread.root and outgoing.reply_to)
+
+
+def _remembered(kept: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:
+    """Return what is kept under *key*, made if need be; what was not used for longest is forgotten."""
+    value = kept[key] = kept.pop(key) if key in kept else make()
+    while len(kept) > REMEMBERED:
+        kept.popitem(last=False)
+    return value

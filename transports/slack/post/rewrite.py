@@ -1,0 +1,131 @@
+"""What is written over a message of ours that is there: live answers are finished, leftovers are taken away.
+
+All of it may be done again at will, so a lost answer costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed, TransportUnavailable
+from transports.slack.post.pages import Page
+from transports.slack.render.rows import tables_in
+from transports.slack.wire.refusals import SlackRefused, refused_for_good
+from transports.slack.wire.web import Web
+
+log = logging.getLogger(__name__)
+
+PAUSES_S = (1.0, 2.0)
+"""Waits before a deletion is tried again: what is not deleted would stand beside the answer for ever."""
+
+CONFLICT = "streaming_state_conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class DraftMessage:
+    """A live message of ours that shows the answer so far: a native stream still open, or one that is edited.
+
+    ``shown`` is its text as far as it is certain; "" when it is not.
+    """
+
+    ts: str
+    kind: Literal["stream", "post"]
+    shown: str
+
+
+async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+    """Make a live message the page; False when it cannot be, and the page needs a message of its own.
+
+    So it does when Slack cannot write messages over just now: to post may work all the same.
+    """
+    with suppress(TransportUnavailable):
+        return await _take_over(web, channel, draft, page)
+    await anyio.sleep(PAUSES_S[0])
+    try:
+        return await _take_over(web, channel, draft, page)
+    except TransportUnavailable as error:
+        log.warning("a live message cannot be written over: %s", error)
+        return False
+
+
+async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+    if draft.kind == "stream" and await _stop(web, channel, draft, page):
+        return True
+    words = page.words
+    forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks]), (words[0], None)]
+    for text, blocks in forms[: 2 if len(words) == 1 else 1]:
+        try:
+            await _update(web, channel, draft.ts, text, blocks, page.tag.metadata())
+        except SlackRefused as refused:
+            if refused_for_good(refused):
+                raise
+            log.warning("a live message does not take its text: %s", refused)
+        else:
+            return True
+    return False
+
+
+async def _update(
+    web: Web,
+    channel: str,
+    ts: str,
+    text: str,
+    blocks: list[JsonValue] | None,
+    metadata: dict[str, JsonValue] | None = None,
+) -> None:
+    """Write a message over. The defaults of ``chat.update`` would make mentions and links of plain words."""
+    how: dict[str, JsonValue] = {"parse": "none", "link_names": False}
+    await _at_rest(web, "chat.update", channel, ts, text=text, blocks=blocks, metadata=metadata, **how)
+
+
+async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+    """End a stream; False when it does not show the page. It gets the page's tag only if it does."""
+    same = draft.shown.strip() == page.markdown.strip() and not tables_in(page.markdown)
+    last: dict[str, JsonValue] = {"metadata": page.tag.metadata(), "blocks": [*page.below] or None}
+    try:
+        how: dict[str, JsonValue] = {"session_status": "active", **(last if same else {})}
+        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.ts, **how)
+    except SlackRefused as refused:
+        if refused_for_good(refused):
+            raise
+        log.info("a stream was not stopped: %s", refused)
+        return False
+    return same
+
+
+async def _at_rest(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
+    """Call what Slack refuses for a message that is being streamed; stop the stream if it is."""
+    try:
+        await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
+    except SlackRefused as refused:
+        if refused.error != CONFLICT:
+            raise
+        with suppress(SlackRefused):
+            await web.call("chat.stopStream", channel=channel, ts=ts)
+        await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
+
+
+async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> None:
+    """Delete a message; failing that, write *leave* over it. Never raises: what had to be said is out."""
+    for pause in (*PAUSES_S, None):
+        try:
+            await _at_rest(web, "chat.delete", channel, ts)
+        except PostFailed as error:
+            if isinstance(error, SlackRefused) and error.error == "message_not_found":
+                return
+            if error.retryable and pause is not None:
+                await anyio.sleep(error.retry_after or pause)
+                continue
+            log.warning("an unfinished message was not deleted: %s", error)
+        else:
+            return
+        break
+    if leave:
+        with suppress(PostFailed):
+            await _update(web, channel, ts, leave, None)

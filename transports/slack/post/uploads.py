@@ -1,0 +1,138 @@
+"""Files out: an address is asked for, the bytes go there, and then the file is shown in a thread.
+
+Slack does not tell the ts of the message that shows it (docs.slack.dev, "Working with files"): it is found again by
+the file's id or name. Until `share` nobody sees anything, so what comes before may be done twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import TransportRejected, TransportUnavailable
+from transports.slack.wire.http import proxy_for
+from transports.slack.wire.refusals import SlackRefused
+from transports.slack.wire.web import Web
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES = 50_000_000
+"""Our own limit; Slack takes 1 GB."""
+
+CHUNK = 64 * 1024
+PAUSE_S = 1.0
+TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=5, sock_read=60)
+
+Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
+"""Opens a content anew each time it is called."""
+
+MAY_NOT = "I may not send files here: whoever runs this bot needs to add the files:write permission."
+
+
+def rejected(why: str, friendly: str) -> TransportRejected:
+    error = TransportRejected(why)
+    error.friendly = friendly
+    return error
+
+
+def of_text(text: str) -> tuple[Source, int]:
+    data = text.encode("utf-8", "replace")
+
+    @asynccontextmanager
+    async def source() -> AsyncIterator[AsyncIterator[bytes]]:
+        yield _pieces(data)
+
+    return source, len(data)
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), CHUNK):
+        yield data[start : start + CHUNK]
+
+
+async def of_file(path: Path, max_bytes: int) -> tuple[Source, int]:
+    """Return what reads the file in chunks, and its size. Raises `TransportRejected` with the reason."""
+    try:
+        size = (await anyio.Path(path).stat()).st_size
+    except OSError as error:
+        raise rejected(f"attach: {error}", "The file cannot be read.") from error
+    if size == 0:
+        raise rejected("attach: the file is empty", "The file is empty, and Slack takes no empty files.")
+    if size > max_bytes:
+        most = max_bytes / 1_000_000
+        raise rejected(
+            f"attach: {size} bytes", f"The file has {size / 1_000_000:.1f} MB; I may send {most:g} at most."
+        )
+
+    @asynccontextmanager
+    async def source() -> AsyncIterator[AsyncIterator[bytes]]:
+        async with await anyio.open_file(path, "rb") as file:
+            yield _read(file, size)
+
+    return source, size
+
+
+async def _read(file: anyio.AsyncFile[bytes], size: int) -> AsyncIterator[bytes]:
+    while size and (chunk := await file.read(min(CHUNK, size))):
+        size -= len(chunk)
+        yield chunk
+    if size:
+        raise OSError("the file became shorter while it was sent")
+
+
+async def upload(web: Web, source: Source, size: int, name: str) -> str:
+    """Bring the bytes to Slack and return the file's id; nobody sees it yet. Raises `PostFailed`."""
+    try:
+        answer = await web.call("files.getUploadURLExternal", filename=name, length=size)
+    except SlackRefused as refused:
+        if refused.kind == "scope":
+            refused.friendly = MAY_NOT
+        raise
+    match answer:
+        case {"upload_url": str(url), "file_id": str(file_id)}:
+            for last in (False, True):
+                if await _put(web.session, url, source, size, last=last):
+                    break
+            return file_id
+    raise TransportUnavailable("files.getUploadURLExternal: no address in the answer")
+
+
+async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: int, *, last: bool) -> bool:
+    """Send the bytes; False if it is worth another try, and raises what is not.
+
+    The address is Slack's word and a secret of its own: no token goes there, and it is not logged.
+    """
+    headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+    try:
+        async with (
+            source() as body,
+            session.post(
+                url, data=body, headers=headers, timeout=TIMEOUT, allow_redirects=False, proxy=proxy_for(url)
+            ) as response,
+        ):
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        why = type(error).__name__
+    else:
+        if status == 200:
+            return True
+        if status < 500 and status != 429:
+            raise rejected(f"upload: status {status}", "Slack did not take the file.")
+        why = f"status {status}"
+    if last:
+        raise TransportUnavailable(f"upload: {why}")
+    log.warning("upload failed: %s", why)
+    await anyio.sleep(PAUSE_S)
+    return False
+
+
+async def share(web: Web, file_id: str, name: str, channel: str, root: str) -> None:
+    """Show an uploaded file in the thread. Raises `PostFailed`; a lost answer is ``maybe_posted``."""
+    files: list[JsonValue] = [{"id": file_id, "title": name}]
+    await web.call("files.completeUploadExternal", files=files, channel_id=channel, thread_ts=root or None)

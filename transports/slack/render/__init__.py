@@ -1,0 +1,1 @@
+"""What we say, in the forms that Slack takes, and harmless; pure."""

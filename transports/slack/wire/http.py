@@ -1,0 +1,106 @@
+"""The HTTP session under the Web API: who may be spoken to, through which proxy, and how much is read.
+
+The SDK takes a proxy from the environment for every host, loopback too, and reads bodies without a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from yarl import URL
+
+TOTAL_S, CONNECT_S = 30.0, 5.0
+
+HOSTS = ("slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com")
+"""Where Slack keeps files, with all that is below them."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+MAX_ANSWER = 16_000_000
+"""Bytes of a whole answer, unpacked: 200 messages of history with all their blocks are a few millions."""
+
+
+class Moved(aiohttp.ClientError):
+    """The API answered with a redirect, which is not followed."""
+
+
+class _Answer(aiohttp.ClientResponse):
+    """A response that is given up when its body is larger than any answer of Slack's.
+
+    A download that reads ``content`` piece by piece has a bound of its own.
+    """
+
+    async def read(self) -> bytes:
+        if self._body is None:
+            body = bytearray()
+            async for piece in self.content.iter_any():
+                body += piece
+                if len(body) > MAX_ANSWER:
+                    self.close()
+                    raise aiohttp.ClientPayloadError(f"an answer of more than {MAX_ANSWER} bytes")
+            self._body = bytes(body)
+        return await super().read()
+
+
+@asynccontextmanager
+async def open_session(base_url: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """Open the session for the API at *base_url*, for uploads and for downloads.
+
+    A redirect of the API itself is an error: what is said in a chat goes to the configured host and to no other.
+    """
+    base = URL(base_url)
+
+    async def stay(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        response = await send(request)
+        url = request.url
+        if response.status // 100 == 3 and url.origin() == base.origin() and url.path.startswith(base.path):
+            response.close()
+            raise Moved(f"redirected with {response.status}")
+        return response
+
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=TOTAL_S, sock_connect=CONNECT_S),
+        response_class=_Answer,
+        middlewares=(stay,),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        yield session
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the environment's proxy for *url*: a company network may offer no other way out.
+
+    NO_PROXY is honoured, and loopback is never behind a proxy.
+    """
+    where = URL(url)
+    host = where.host or ""
+    if _loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get({"wss": "https", "ws": "http"}.get(where.scheme, where.scheme))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def own_origin(api_base_url: str | None) -> URL | None:
+    """Return the origin of an API on loopback, which then keeps the files too: a test's Slack."""
+    if api_base_url is None or URL(api_base_url).host not in LOOPBACK:
+        return None
+    return URL(api_base_url).origin()
+
+
+def trusted(url: URL, own: URL | None) -> bool:
+    """Return whether *url* is Slack's, so that the token may be shown there."""
+    if own is not None and url.scheme and url.host and url.origin() == own:
+        return True
+    host = url.host or ""
+    slacks = any(host == name or host.endswith(f".{name}") for name in HOSTS)
+    return slacks and url.scheme == "https" and url.port == 443 and url.user is None
