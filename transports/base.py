@@ -19,7 +19,7 @@ class Capabilities:
     """What a platform can do.
 
     ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after the process that sent
-    it died. ``asks``: someone is there who can answer a question. ``max_text``: how many characters a post may hold.
+    it died. ``asks``: someone is there who can answer a question.
     ``earlier``: a thread may be older than the bot's part in it, and what was said before can be read.
     ``files``: it takes files from us.
     """
@@ -27,7 +27,6 @@ class Capabilities:
     find: bool = False
     lands_late: bool = True
     asks: bool = True
-    max_text: int = 1_000_000
     earlier: bool = False
     files: bool = False
 

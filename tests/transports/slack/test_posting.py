@@ -30,7 +30,7 @@ from transports.slack.wire.web import Identity, open_web
 pytestmark = pytest.mark.anyio
 
 OUTGOING = Outgoing(ThreadId("slack", "T1", "C1", "1.0"), "k", "")
-ME = Identity("T1", "Fake", "UBOT", "threadfast", "BBOT", "A1", frozenset(), "")
+ME = Identity("T1", "UBOT", "threadfast", "BBOT", frozenset())
 LINKS = Links(allowed=frozenset(), live=True)
 EVIL = "see https://evil.example/?q=1 now"
 

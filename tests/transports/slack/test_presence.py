@@ -32,7 +32,7 @@ from transports.slack.wire.web import Identity, open_web
 
 pytestmark = pytest.mark.anyio
 
-ME = Identity("T1", "Fake", "UBOT", "threadfast", "BBOT", "A1", frozenset(), "")
+ME = Identity("T1", "UBOT", "threadfast", "BBOT", frozenset())
 
 
 @pytest.fixture

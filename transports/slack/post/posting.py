@@ -1,7 +1,7 @@
 """Posts: put out once per key, in as many messages as they need, and found again.
 
 A message that is written over (``chat.update``, ``chat.stopStream``) may be tried again at will; ``chat.postMessage``
-may not: when its answer is lost, `Posting.find` looks for the tag that every message of ours carries (`sent.Tag`).
+may not: when its answer is lost, `Posting.find` looks for the tag that every message of ours carries (`tags.Tag`).
 What is known to be out is remembered, so that a post that is tried again goes on where it stopped.
 
     a part that                               goes out by

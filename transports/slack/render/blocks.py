@@ -10,9 +10,6 @@ from threads.model import Choice
 
 Block = dict[str, JsonValue]
 
-MAX_MARKDOWN = 12_000
-"""Characters in all markdown blocks of one payload."""
-
 MAX_BLOCKS, MAX_BUTTONS = 50, 25
 _MAX_LABEL, _MAX_VALUE, _MAX_NOTE = 75, 2_000, 2_000
 

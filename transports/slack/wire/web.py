@@ -30,6 +30,7 @@ from transports.slack.wire.refusals import (
     explain,
     needs_a_person,
 )
+from transports.slack.wire.shapes import string
 
 log = logging.getLogger(__name__)
 
@@ -68,16 +69,13 @@ MOST_TOLD = 200
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace: ``team``, ``user``, ``bot_id`` and ``app_id`` are ids, ``name`` the user's."""
+    """Who the bot is in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` the user's."""
 
     team: str
-    team_name: str
     user: str
     name: str
     bot_id: str
-    app_id: str
     scopes: frozenset[str]
-    url: str
 
 
 class Web:
@@ -154,13 +152,14 @@ class Web:
             if needs_a_person(refused):
                 raise _fatal(refused) from None
             raise
-        fields = ("team_id", "team", "user_id", "user", "bot_id", "app_id", "url")
-        team, team_name, user, name, bot_id, app_id, url = (_text(answer, field) for field in fields)
+        team, user, name, bot_id = (
+            string(answer, field) for field in ("team_id", "user_id", "user", "bot_id")
+        )
         if not user:
             raise TransportUnavailable("auth.test: the answer names no user")
-        scopes = (scope.strip() for scope in response.headers.get("x-oauth-scopes", "").split(","))
+        told = response.headers.get("x-oauth-scopes", "").split(",")
         return Identity(
-            team or "workspace", team_name, user, name, bot_id, app_id, frozenset(filter(None, scopes)), url
+            team or "workspace", user, name, bot_id, frozenset(filter(None, map(str.strip, told)))
         )
 
     async def until_refused(self) -> NoReturn:
@@ -245,11 +244,6 @@ def _answer(method: str, response: AsyncSlackResponse) -> Mapping[str, JsonValue
 def _parameter(value: JsonValue) -> JsonValue:
     """Return *value* as it goes into a query; the SDK makes 0 and 1 of booleans."""
     return json.dumps(value) if isinstance(value, list | dict) else value
-
-
-def _text(answer: Mapping[str, JsonValue], name: str) -> str:
-    value = answer.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _fatal(refused: SlackRefused) -> TransportFatal:
