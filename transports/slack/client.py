@@ -24,6 +24,7 @@ from threads.model import (
     Spoken,
     ThreadId,
     TurnEvent,
+    TurnSettled,
     message_key,
 )
 from transports.base import Capabilities, LinkState
@@ -107,6 +108,7 @@ class Slack:
     ) -> None:
         self._options, self._offload, self._now, self._recent = options, offload, now, recent
         self._marks = Marks(disk, data / "slack-marks.json", offload, now)
+        self._since = self._marks.clock()
         self._supervisor = Supervisor(self.name)
         self._room: _Room | None = None
         self._entered = anyio.Event()
@@ -182,9 +184,23 @@ class Slack:
         else:
             room.presence.show(thread, message_id, event)
             if isinstance(event, QuestionClosed):
-                room.presence.soon(partial(room.posting.close_question, event.key, decided(event), event.by))
+                room.presence.soon(partial(self._close, room, event))
+            if isinstance(event, TurnSettled) and event.outcome == "stopped" and self._is_old(message_id):
+                # What a killed process began to show of it is not in the draft that was stopped now.
+                room.presence.soon(partial(self._sweep, thread, message_id))
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
+
+    def _is_old(self, message_id: str) -> bool:
+        return is_stamp(message_id) and instant(message_id) < instant(self._since)
+
+    async def _close(self, room: _Room, event: QuestionClosed) -> None:
+        who = await room.names.of(event.by) if event.by else ""
+        await room.posting.close_question(event.key, decided(event, who))
+
+    async def _sweep(self, thread: ThreadId, message_id: str) -> None:
+        with suppress(PostFailed):
+            await self.find(thread, message_key(thread, message_id))
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         room = await self._enter()
@@ -243,10 +259,10 @@ class Slack:
             allowed=options.links,
             prompts=options.prompts,
             stream_in_channels=options.stream_in_channels,
-            since=self._marks.clock(),
+            since=self._since,
         )
         tasks.start_soon(presence.run)
-        posting = Posting(web, identity, feedback=options.feedback)
+        posting, names = Posting(web, identity, feedback=options.feedback), Names(web)
         intake = Intake(
             tasks,
             web,
@@ -254,6 +270,7 @@ class Slack:
             self._marks,
             sink,
             presence,
+            names,
             recent=self._recent,
             now=self._now,
             bots=options.bots,
@@ -261,7 +278,7 @@ class Slack:
             on_address=posting.answer_at,
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
-        return _Room(web, me, intake, posting, presence, Names(web))
+        return _Room(web, me, intake, posting, presence, names)
 
     async def _save_marks(self) -> None:
         while True:

@@ -70,6 +70,7 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             marks,
             sink,
             presence,
+            SimpleNamespace(),
             recent=recent,
             now=now,
             bots=frozenset(),

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from threads.model import Feedback, QuestionClosed, Taken, TurnEvent, TurnSettled
 from transports.slack.hear.press import Pressed
 from transports.slack.render.blocks import without_actions
+from transports.slack.wire.names import Names
 from transports.slack.wire.web import Web
 
 REMEMBERED = 1_000
@@ -27,8 +28,8 @@ THANKS = {
 
 
 class Buttons:
-    def __init__(self, web: Web) -> None:
-        self._web = web
+    def __init__(self, web: Web, names: Names) -> None:
+        self._web, self._names = web, names
         self._pressed: OrderedDict[str, Pressed] = OrderedDict()
 
     def pressed(self, press: Pressed) -> None:
@@ -51,9 +52,10 @@ class Buttons:
 
     async def retire(self, press: Pressed) -> None:
         """Take the buttons off the message; may be dropped."""
-        note, by = press.label or press.incoming.text, press.incoming.author.id
+        who = await self._names.of(press.incoming.author.id)
+        note = f"{press.label or press.incoming.text}{who and ' by '}{who}"
         shown = [block for block in press.blocks if isinstance(block, dict)]
-        blocks: list[JsonValue] = [*without_actions(shown, f"{note}:", by)]
+        blocks: list[JsonValue] = [*without_actions(shown, note)]
         await self._web.try_call(
             "chat.update", channel=press.channel, ts=press.ts, blocks=blocks, text=note, parse="none"
         )
@@ -69,8 +71,8 @@ class Buttons:
         )
 
 
-def decided(event: QuestionClosed) -> str:
-    """Return how a question ended, for below its text."""
+def decided(event: QuestionClosed, who: str) -> str:
+    """Return how a question ended, for below its text; *who* is the name of the person, if it is known."""
     if not event.by:
         return "Nobody decided in time."
-    return "Approved by" if event.approved else "Declined by"
+    return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

@@ -27,6 +27,7 @@ from transports.slack.hear.message import Me
 from transports.slack.hear.press import Judged, Pressed, parse_action, parse_command, reply_address
 from transports.slack.live.presence import Presence
 from transports.slack.wire.link import Kind
+from transports.slack.wire.names import Names
 from transports.slack.wire.web import Web
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Intake:
         marks: Marks,
         sink: Sink,
         presence: Presence,
+        names: Names,
         *,
         recent: Recent,
         now: Callable[[], datetime],
@@ -60,7 +62,7 @@ class Intake:
         max_age_s: float,
         on_address: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self.buttons = Buttons(web)
+        self.buttons = Buttons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
         self._cap, self._on_address = BotCap(bots), on_address

@@ -61,6 +61,7 @@ class _File(BaseModel):
     """All times are Slack's."""
 
     v: Literal[1] = 1
+    first_at: _Stamp = "0"
     alive_at: _Stamp
     channels: dict[str, _Stamp] = {}
 
@@ -97,7 +98,7 @@ class Marks:
 
     def __init__(self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime]) -> None:
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
-        self._first = self.clock()
+        self._first, self._fresh = self.clock(), True
         self._alive = _Place(self._first, "0")
         self._places: dict[str, _Place] = {}
         self._gaps = 0
@@ -114,9 +115,11 @@ class Marks:
         except ValidationError as error:
             log.warning("%s is damaged or newer, was put aside, and starts anew: %s", self._path.name, error)
             set_aside(self._disk, self._path, data)
-            return
-        if stored:
-            self._first = "0"
+            stored = None
+        if stored is None:  # or a kill in the first moments would make the next start the first
+            self._write(_File(first_at=self._first, alive_at=self._first))
+        else:
+            self._first, self._fresh = stored.first_at, False
             self._alive = _Place(stored.alive_at, "0")
             self._places = {channel: _Place(mark, "0") for channel, mark in stored.channels.items()}
             self.gap()
@@ -181,8 +184,7 @@ class Marks:
         Nothing was before the very first start, whose gap is the first.
         """
         if channel not in self._places:
-            first = self._first != "0" and instant(at) <= instant(self._first)
-            none = first and self._alive.due <= 1
+            none = self._fresh and self._alive.due <= 1 and instant(at) <= instant(self._first)
             self._place(channel, at).due = self._gaps if missed and not none else 0
 
     def drop(self, channel: str) -> None:
@@ -221,11 +223,13 @@ class Marks:
 
     async def _save(self) -> None:
         marks = {channel: place.mark for channel, place in self._places.items()}
-        stored = _File(alive_at=self._alive.mark, channels=marks)
-        if self._written and not _worth_writing(self._written, stored):
-            return
+        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks)
+        if self._written is None or _worth_writing(self._written, stored):
+            await self._offload(self._write, stored)
+
+    def _write(self, stored: _File) -> None:
         try:
-            await self._offload(replace_file, self._disk, self._path, stored.model_dump_json().encode())
+            replace_file(self._disk, self._path, stored.model_dump_json().encode())
         except OSError as error:
             log.warning("%s could not be written, trying again soon: %s", self._path.name, error)
         else:

@@ -47,10 +47,10 @@ class Reactions:
 
     def remove(self, channel: str, ts: str, name: str) -> None:
         key = (channel, ts, name)
-        self._adding.forget(key)
+        unsent = self._adding.forget(key)
         if self._adding.busy(key):
             self._unwanted.add(key)
-        elif key in self._there or (is_stamp(ts) and instant(ts) < self._since):
+        elif key in self._there or (unsent and instant(ts) < self._since):
             self._there.pop(key, None)
             self._removing.want(key, _arguments(key))
 

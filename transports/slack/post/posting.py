@@ -143,14 +143,14 @@ class Posting:
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
-    async def close_question(self, key: str, decision: str, by: str = "") -> None:
+    async def close_question(self, key: str, decision: str) -> None:
         """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
         if asked := self._questions.pop(key, None):
             await self._web.try_call(
                 "chat.update",
                 channel=asked.channel,
                 ts=asked.ts,
-                blocks=[*without_actions(asked.blocks, decision, by)],
+                blocks=[*without_actions(asked.blocks, decision)],
                 text=asked.plain,
                 parse="none",
                 link_names=False,

@@ -71,19 +71,12 @@ def note_block(text: str) -> Block:
     return {"type": "context", "elements": [_plain(_capped(text.strip() or "…", _MAX_NOTE), emoji=False)]}
 
 
-def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str, by: str = "") -> list[Block]:
-    """Return the blocks of a message whose button was pressed: *note*, and who (an id), in place of its buttons."""
+def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str) -> list[Block]:
+    """Return the blocks of a message whose button was pressed: *note* stands where its buttons were."""
     kept = [dict(block) for block in blocks if block.get("type") != "actions"]
     at = next((at for at, block in enumerate(blocks) if block.get("type") == "actions"), len(kept))
     kept = kept[: MAX_BLOCKS - 1]
-    return [*kept[:at], _decision(note, by) if by else note_block(note), *kept[at:]]
-
-
-def _decision(note: str, by: str) -> Block:
-    """Return a small line that names a person by their id; nothing in the words is read as a mention or a link."""
-    words = note.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = f"{_capped(words, _MAX_NOTE)} <@{by}>"
-    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text, "verbatim": True}]}
+    return [*kept[:at], note_block(note), *kept[at:]]
 
 
 def _plain(text: str, *, emoji: bool) -> Block:

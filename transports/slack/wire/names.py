@@ -20,6 +20,11 @@ class Names:
         self.known: dict[str, str] = {}
         self._web = web
 
+    async def of(self, user: str) -> str:
+        """Return a person's name; "" when it cannot be had now."""
+        await self.learn([{"user": user}])
+        return self.known.get(user, "")
+
     async def learn(self, messages: Iterable[Shape]) -> None:
         """Ask who wrote these, as far as the limits have calls to spare."""
         unknown = dict.fromkeys(identifier(message, "user") for message in messages)
