@@ -8,6 +8,7 @@ still seems to be worked on.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -23,18 +24,35 @@ CLEARED = 50
 RAW = ("canary-of", "Traceback", "Error:")
 
 
+def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
+    """Return whether it was never acknowledged, and said in a channel of which the bot knew nothing yet.
+
+    A channel starts where it is first heard (DMs can be found): before that only Slack's redeliveries count, which
+    go on for minutes, and here for seconds.
+    """
+    channel = sent["thread"].split(":")[2]
+    before = sent["said_at"] < heard.get(channel, math.inf)
+    return before and not sent["acked_at"] and not channel.startswith("D")
+
+
 class SlackJudge(Judge):
     notes = ("kept after a stop", "left after a stop", "status left in an old thread", "eyes left")
 
     def read_record(self, folder: Path) -> None:
         self.same: dict[str, str] = {}
-        for sent in plain_lines(folder / "sent.jsonl"):
+        said = list(plain_lines(folder / "sent.jsonl"))
+        heard: dict[str, float] = {}
+        for sent in said:
+            if sent.get("acked_at"):
+                channel = sent["thread"].split(":")[2]
+                heard[channel] = min(heard.get(channel, math.inf), sent["said_at"])
+        for sent in said:
             self.same |= dict.fromkeys(sent["ids"], sent["id"]) | dict.fromkeys(
                 sent["threads"], sent["thread"]
             )
             key = key_of(sent["thread"], sent["id"])
             self.sent[key] = sent
-            if sent["must"]:
+            if sent["must"] and not unheard_of(sent, heard):
                 self.acked.add(key)
         self.numbers = {sent["thread"]: sent["token"][1:5] for sent in self.sent.values()}
         self.place = {key: n for n, key in enumerate(self.sent)}

@@ -809,14 +809,27 @@ def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(st
 
 
 @pytest.mark.anyio
-async def test_a_channel_whose_first_message_comes_late_is_read_from_there_on():
+async def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there_on():
     bot = Bot(Slack())
     await bot.catch_up.run()
     await anyio.sleep(600)
-    assert not bot.marks.begins_late("C2", f"{START + 595:.6f}")
+    bot.marks.gap()
+    await bot.catch_up.run(gap=False)
+    assert not bot.marks.begins_late("C2", f"{START + 605:.6f}")
     assert bot.marks.begins_late("C3", f"{START + 500:.6f}")
     assert bot.marks.due() == ["C3"]
     assert not bot.marks.begins_late("C3", f"{START + 500:.6f}")
+
+
+@pytest.mark.anyio
+async def test_a_join_that_is_told_late_is_read_from_then_on():
+    bot = Bot(Slack())
+    await bot.catch_up.run()
+    await anyio.sleep(600)
+    bot.marks.move("C2", f"{START + 600:.6f}")
+    bot.marks.joined("C2", f"{START + 100:.6f}")
+    assert bot.marks.due() == ["C2"]
+    assert float(bot.marks.mark_of("C2")) == START + 100
 
 
 @pytest.mark.anyio

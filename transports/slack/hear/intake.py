@@ -150,7 +150,7 @@ class Intake:
                 self._presence.soon(partial(self._presence.home_opened, channel))
             case Joined(channel=channel, at=at):
                 # Delivered late, it may be older than what was said there since, whose events got lost.
-                self._marks.start(channel, at or self._marks.clock(), missed=True)
+                self._marks.joined(channel, at or self._marks.clock())
                 self._close_gaps()
             case Left(channel=channel):
                 self._marks.drop(channel)

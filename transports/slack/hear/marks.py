@@ -45,8 +45,8 @@ TICK = Decimal("0.000001")
 AHEAD_S = 3600
 """How far Slack's clock may be ahead of ours."""
 
-LATE_S = 10
-"""A message that comes so long after it was said was delivered again, or came over a link that had been down."""
+SKEW_S = 2
+"""A message that was said before the link came up, by clocks that differ so much at most, was delivered again."""
 
 UNKNOWN = ""
 """Stands for all the channels that are not known yet."""
@@ -101,7 +101,7 @@ class Marks:
         self._first, self._fresh = self.clock(), True
         self._alive = _Place(self._first, "0")
         self._places: dict[str, _Place] = {}
-        self._gaps = 0
+        self._gaps, self._gap_at = 0, "0"
         self._written: _File | None = None
         self._saving = anyio.Lock()
 
@@ -141,6 +141,7 @@ class Marks:
     def gap(self) -> int:
         """Messages may have been missed from here on, anywhere, until a catch-up; returns the gap's number."""
         self._gaps += 1
+        self._gap_at = self.clock()
         for place in (self._alive, *self._places.values()):
             place.due = self._gaps
         return self._gaps
@@ -168,7 +169,7 @@ class Marks:
 
     def begins_late(self, channel: str, ts: str) -> bool:
         """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
-        late = channel not in self._places and instant(ts) < instant(self.clock()) - LATE_S
+        late = channel not in self._places and instant(ts) < instant(self._gap_at) + SKEW_S
         if late:
             self.start(channel, before(ts, TICK), missed=True)
         return late
@@ -186,6 +187,15 @@ class Marks:
         if channel not in self._places:
             none = self._fresh and self._alive.due <= 1 and instant(at) <= instant(self._first)
             self._place(channel, at).due = self._gaps if missed and not none else 0
+
+    def joined(self, channel: str, at: str) -> None:
+        """Follow a channel from when the bot joined it, which may be told late: what was said since may be missed."""
+        self.start(channel, at, missed=True)
+        place = self._places[channel]
+        if instant(at) < instant(place.mark):
+            place.seen, place.mark = later(place.seen, place.mark), at
+            self._gaps = max(self._gaps, 1)
+            place.due = self._gaps
 
     def drop(self, channel: str) -> None:
         self._places.pop(channel, None)
