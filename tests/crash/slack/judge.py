@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.crash import judge
@@ -22,6 +22,16 @@ MADE = re.compile(r"(?:press|slash|stop)-")
 CLEARED = 50
 """A start takes the status away from so many threads, the newest; Slack itself does so after an hour."""
 RAW = ("canary-of", "Traceback", "Error:")
+
+
+def first_heard(said: Iterable[Fields]) -> dict[str, float]:
+    """Return when, by channel, the first message was said that the bot acknowledged there."""
+    heard: dict[str, float] = {}
+    for sent in said:
+        if sent["acked_at"]:
+            channel = sent["thread"].split(":")[2]
+            heard[channel] = min(heard.get(channel, math.inf), sent["said_at"])
+    return heard
 
 
 def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
@@ -41,11 +51,7 @@ class SlackJudge(Judge):
     def read_record(self, folder: Path) -> None:
         self.same: dict[str, str] = {}
         said = list(plain_lines(folder / "sent.jsonl"))
-        heard: dict[str, float] = {}
-        for sent in said:
-            if sent.get("acked_at"):
-                channel = sent["thread"].split(":")[2]
-                heard[channel] = min(heard.get(channel, math.inf), sent["said_at"])
+        heard = first_heard(said)
         for sent in said:
             self.same |= dict.fromkeys(sent["ids"], sent["id"]) | dict.fromkeys(
                 sent["threads"], sent["thread"]

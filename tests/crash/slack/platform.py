@@ -21,6 +21,7 @@ from anyio.abc import TaskStatus
 from tests.crash.child import STRANGER
 from tests.crash.platform import Book
 from tests.crash.slack.faults import Chance
+from tests.crash.slack.judge import first_heard, unheard_of
 from tests.fakes.slack import Delivery, FakeSlack, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
 
@@ -366,9 +367,11 @@ class Place:
             fields: dict[str, Any] = json.loads(line)
             (settled if fields["kind"] == "settled" else received).add(fields["message_id"])
         yield from received - settled
-        for spoken in self._spoken:
-            if spoken.must and not spoken.deleted and not settled & {said.ts for said in spoken.said}:
-                yield spoken.token
+        lines = [spoken.line for spoken in self._spoken]
+        heard = first_heard(lines)
+        for line in lines:
+            if line["must"] and not unheard_of(line, heard) and not settled & set(line["ids"]):
+                yield line["token"]
 
 
 def _tag(message: Message) -> Json:
