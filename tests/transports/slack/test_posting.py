@@ -803,3 +803,15 @@ def test_only_our_own_unfinished_messages_after_the_question_are_orphans():
 def test_a_tag_comes_back_as_it_was():
     for tag in (Tag("k"), Tag("k", 1, 3, 2, 4, "f.md", draft=True)):
         assert tag_of({"metadata": tag.metadata()}) == tag
+
+
+async def test_a_rewrite_that_was_done_but_never_answered_is_not_said_twice(desk, slack):
+    draft = await desk.draft("half")
+    slack.fail("chat.update", Html(503, applied=True), forever=True)
+    await desk.post("half and half", [draft])
+    assert desk.shown() == ["half and half"]
+    slack.fail("chat.delete", Html(503), forever=True)
+    other = await desk.draft("more")
+    with pytest.raises(TransportUnavailable):
+        await desk.post("more and more", [other], key="slack:T1:C1:1760000099.000100")
+    assert desk.shown().count("more and more") == 1

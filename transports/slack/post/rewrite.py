@@ -50,7 +50,13 @@ async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> 
     try:
         return await _take_over(web, channel, draft, page)
     except TransportUnavailable as error:
-        log.warning("a live message cannot be written over: %s", error)
+        # What was not answered may be done all the same: it has to be gone before another takes its place.
+        log.warning("a live message cannot be written over, and is deleted: %s", error)
+        try:
+            await _at_rest(web, "chat.delete", channel, draft.ts)
+        except SlackRefused as refused:
+            if refused.error != "message_not_found":
+                raise error from None
         return False
 
 
