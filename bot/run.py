@@ -25,6 +25,8 @@ from transports.slack.manifest import Features, manifest, scopes
 
 log = logging.getLogger(__name__)
 
+log = logging.getLogger(__name__)
+
 NOTHING_NAMED = (
     'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
     "or talk to it here with: threadfast chat"
@@ -33,9 +35,9 @@ NOTHING_NAMED = (
 
 async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until cancelled. Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does."""
-    if faults := check_used(settings, environ, transports=True):
+    settings, model, reason = await with_model(settings, environ)
+    if faults := check_used(settings.model_copy(update={"model": model}), environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
-    settings, model, _ = await with_model(settings, environ)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
     configure_logging(
@@ -44,6 +46,7 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
     transports = list(_transports(settings, environ))
     if not transports:
         raise ConfigInvalid(NOTHING_NAMED)
+    log.info("model: %s (%s)", model, reason)
     await serve(settings, environ, model=model, transports=transports)
 
 

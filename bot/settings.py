@@ -84,7 +84,10 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
     references: dict[str, str] = {}
-    for model in (settings.model, *settings.fallback_models):
+    chosen = (
+        (settings.model,) if "model" in settings.model_fields_set else ()
+    )  # else it is found at the start
+    for model in (*chosen, *settings.fallback_models):
         name = model.partition("/")[0]
         provider = settings.providers.get(name)
         if provider and provider.api_key:

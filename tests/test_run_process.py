@@ -103,6 +103,15 @@ async def test_without_a_transport_or_its_secret_it_ends_with_78(tmp_path):
     assert "SLACK_BOT_TOKEN" in said
 
 
+async def test_without_a_model_and_a_key_only_what_slack_needs_is_asked_for(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"transports": {"slack": {}}}')
+    code, said = await ended(path, environ())
+    assert code == 78
+    assert "transports.slack.bot_token" in said
+    assert "ANTHROPIC" not in said
+
+
 def test_the_manifest_is_json_on_standard_output_and_the_reasons_beside_it(tmp_path):
     command = [sys.executable, "-c", CODE, "manifest", "slack"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)

@@ -21,6 +21,7 @@ from tests.world import (
     T2,
     Clock,
     FaultyDisk,
+    Gate,
     Platform,
     Scripted,
     calls,
@@ -48,18 +49,6 @@ def context(data, thread=T1):
 
 def journal(data):
     return [json.loads(line) for line in (data / "journal.jsonl").read_bytes().splitlines()]
-
-
-class Gate:
-    """A model step that says when it began and goes on when it is told."""
-
-    def __init__(self, answer):
-        self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
-
-    async def __call__(self):
-        self.began.set()
-        await self.open.wait()
-        return self.answer
 
 
 async def test_a_message_is_answered_and_its_redeliveries_are_not(tmp_path):

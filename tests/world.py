@@ -76,6 +76,18 @@ class Scripted(OneModel):
         return Completion(answer, Usage(10, 5), "tool_calls" if answer.calls else "end")
 
 
+class Gate:
+    """A model step that says when it began and goes on when it is told."""
+
+    def __init__(self, answer):
+        self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
+
+    async def __call__(self):
+        self.began.set()
+        await self.open.wait()
+        return self.answer
+
+
 class FaultyDisk(PosixDisk):
     """The real disk, but each call named in ``refuse`` fails with the error given there, while it is given."""
 

@@ -360,3 +360,11 @@ def test_no_document_of_known_keys_raises_anything_else(
 def test_fault_lines_start_with_a_path(write) -> None:
     for line in faults_of(write({"limits": {"mailbox": "x"}, "tools": {"policy": {"a b": "maybe"}}}))[:-1]:
         assert re.match(r"(limits\.mailbox|tools\.policy\.a b): must be ", line)
+
+
+def test_a_model_that_is_not_chosen_needs_no_key_before_the_start() -> None:
+    named = Settings.model_validate({"transports": {"slack": {}}}, strict=False)
+    tokens = {"SLACK_BOT_TOKEN": "x", "SLACK_APP_TOKEN": "y"}
+    assert check_used(named, tokens, transports=True) == []
+    chosen = named.model_copy(update={"model": "anthropic/claude-sonnet-5-5"})
+    assert len(check_used(chosen, tokens, transports=True)) == 1

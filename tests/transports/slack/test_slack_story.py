@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from functools import partial
 
-import anyio
 import pytest
 
 from bot.errors import ModelUnavailable
@@ -13,7 +12,7 @@ from bot.guards.access import allowed
 from bot.settings_model import Access
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in
-from tests.world import Scripted, calls, says
+from tests.world import Gate, Scripted, calls, says
 from threads import wording
 
 pytestmark = pytest.mark.anyio
@@ -25,18 +24,6 @@ def answers(slack, channel, root):
 
 def only_served(**lists):
     return partial(allowed, Access(**{"users": ("*",), "channels": ("*",), **lists}))
-
-
-class Held:
-    """A model step that waits to be let go."""
-
-    def __init__(self, answer):
-        self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
-
-    async def __call__(self):
-        self.began.set()
-        await self.open.wait()
-        return self.answer
 
 
 async def test_a_mention_in_a_channel_is_answered_once_in_its_thread(tmp_path):
@@ -119,7 +106,7 @@ async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_t
 
 
 async def test_an_edit_before_the_turn_counts_and_a_deleted_message_is_withdrawn(tmp_path):
-    held = Held(says("first"))
+    held = Gate(says("first"))
     model = Scripted(held, says("second"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
         said = await slack.say("U1", "C1", "<@UBOT> one")
@@ -137,7 +124,7 @@ async def test_an_edit_before_the_turn_counts_and_a_deleted_message_is_withdrawn
 
 
 async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
-    typed, native = Held(says("never")), Held(says("never"))
+    typed, native = Gate(says("never")), Gate(says("never"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(typed, native)):
         said = await slack.say("U1", "C1", "<@UBOT> work")
         await typed.began.wait()
@@ -253,7 +240,7 @@ async def test_other_ways_of_saying_something_are_said_all_the_same(tmp_path, su
 
 
 async def test_a_preview_that_slack_adds_to_a_question_is_no_edit(tmp_path):
-    held = Held(says("first"))
+    held = Gate(says("first"))
     model = Scripted(held, says("second"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
         root = await slack.say("U1", "C1", "<@UBOT> one")
@@ -266,7 +253,7 @@ async def test_a_preview_that_slack_adds_to_a_question_is_no_edit(tmp_path):
 
 
 async def test_a_slash_stop_ends_what_runs_in_the_channel(tmp_path):
-    held = Held(says("never"))
+    held = Gate(says("never"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held)):
         said = await slack.say("U1", "C1", "<@UBOT> work")
         await held.began.wait()
