@@ -24,6 +24,7 @@ lint: $(VENV)/.installed-dev
 crash: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.crash --rounds 200
 	$(BIN)/python -m tests.crash --over slack --rounds 40 --threads 10
+	$(BIN)/python -m tests.crash --over discord --rounds 40 --threads 10
 
 simulate: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.sim --seeds 10000

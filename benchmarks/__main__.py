@@ -12,6 +12,8 @@ from pathlib import Path
 import click
 
 from benchmarks import (
+    discord_events,
+    discord_stream,
     herd,
     isolation,
     latency,
@@ -38,6 +40,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "prompt-cost": prompt_cost.measure,
     "streaming": streaming.measure,
     "slack-events": slack_events.measure,
+    "discord-stream": discord_stream.measure,
+    "discord-events": discord_events.measure,
 }
 
 

@@ -37,7 +37,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from transports.base import Capabilities
+from transports.base import Capabilities, Transport
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -119,7 +119,7 @@ async def inline(function: Callable[[*Arguments], T], /, *args: *Arguments) -> T
 @asynccontextmanager
 async def running(
     data: Path,
-    room: Room,
+    room: Transport,
     model: Instant,
     *,
     limits: Limits = LIMITS,

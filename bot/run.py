@@ -14,9 +14,10 @@ import anyio.to_thread
 from bot.app import serve, utc_now
 from bot.chat import secrets_of, with_model
 from bot.errors import ConfigInvalid
+from bot.lineup import offered
 from bot.observe import configure_logging
 from bot.settings import check_used, resolve_secret
-from bot.settings_model import Settings, Slack
+from bot.settings_model import Discord, Settings, Slack
 from threads.disk import PosixDisk
 from threads.model import ThreadId
 from threads.workspace import recent_threads
@@ -25,11 +26,9 @@ from transports.slack.manifest import Features, manifest, scopes
 
 log = logging.getLogger(__name__)
 
-log = logging.getLogger(__name__)
-
 NOTHING_NAMED = (
     'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
-    "or talk to it here with: threadfast chat"
+    'or "discord": {} (with DISCORD_TOKEN), or talk to it here with: threadfast chat'
 )
 
 
@@ -43,7 +42,7 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
     configure_logging(
         given.log_level, given.log_format, sys.stderr, secrets=secrets_of(settings, environ, transports=True)
     )
-    transports = list(_transports(settings, environ))
+    transports = list(_transports(settings, environ, model))
     if not transports:
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model: %s (%s)", model, reason)
@@ -63,9 +62,11 @@ def _slack_features(settings: Settings, slack: Slack) -> Features:
     return Features(slack.command or "", files="files" in settings.tools.enabled)
 
 
-def _transports(settings: Settings, environ: Mapping[str, str]) -> Iterator[Transport]:
+def _transports(settings: Settings, environ: Mapping[str, str], model: str) -> Iterator[Transport]:
     if settings.transports.slack:
         yield _slack(settings, settings.transports.slack, environ)
+    if settings.transports.discord:
+        yield _discord(settings, settings.transports.discord, environ, model)
 
 
 def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Transport:
@@ -90,6 +91,32 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Tran
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=partial(_recent, settings.data, "slack"),
+    )
+
+
+def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], model: str) -> Transport:
+    from transports.discord.client import Discord as DiscordTransport, Options  # noqa: PLC0415, I001 - loaded only when asked for
+
+    options = Options(
+        token=resolve_secret(discord.token, environ),
+        api_base_url=discord.api_base_url,
+        gateway_url=discord.gateway_url,
+        streaming=discord.streaming,
+        reactions=discord.reactions,
+        typing=discord.typing,
+        in_place=frozenset(discord.in_place),
+        bots=frozenset(discord.bots),
+        roles=frozenset(settings.access.roles),
+        models=("default", *offered(settings, model)),
+        max_age_s=settings.recovery.max_age_s,
+    )
+    return DiscordTransport(
+        options,
+        settings.data,
+        disk=PosixDisk(),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=partial(_recent, settings.data, "discord"),
     )
 
 

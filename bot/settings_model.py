@@ -212,7 +212,10 @@ class Access(Section):
     """Who is served, by platform id. `*` is everyone, an empty list is nobody."""
 
     users: Names = Field(default=("*",), description="User ids.")
-    channels: Names = Field(default=("*",), description="Channel, workspace and guild ids.")
+    roles: Names = Field(default=(), description="Ids of Discord roles whose members are users too.")
+    channels: Names = Field(
+        default=("*",), description="Channel, workspace and guild ids; @me is direct messages on Discord."
+    )
     admins: Names = Field(default=(), description="User ids that may do everything.")
 
 
@@ -292,6 +295,15 @@ class Discord(Section):
     token: Secret = Field(default="env:DISCORD_TOKEN", description="Reference to the bot token.")
     api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null is Discord's own.")
     gateway_url: Url | None = Field(default=None, description="Gateway address; null is Discord's own.")
+    streaming: Literal["edits", "progress", "off"] = Field(
+        default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
+    )
+    reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
+    typing: bool = Field(default=True, description="Show that the bot is typing.")
+    in_place: Names = Field(
+        default=(), description="Channel ids where a mention is answered by a reply, without a thread."
+    )
+    bots: Names = Field(default=(), description="Ids of other bots that are heard when they mention it.")
 
 
 class Transports(Section):

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from bot import run
+from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.fakes.slack import FakeSlack
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +59,7 @@ async def ended(path, env):
 
 
 async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
-    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0)) as slack:
+    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         async with running(path, environ(slack)) as process:
             await slack.until(lambda: slack.sockets.links, 20)
@@ -69,6 +70,62 @@ async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
         async with running(path, environ(slack)):
             await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
             await slack.until(lambda: len(slack.thread("C1", said.ts)) == 4)
+
+
+def in_discord(discord):
+    return {"api_base_url": discord.api_base_url, "gateway_url": discord.gateway_url}
+
+
+def answered(discord, channel):
+    return channel in discord.channels and any(m.ours and m.content for m in discord.messages(channel))
+
+
+async def test_it_answers_in_discord_and_again_after_kill_minus_nine(tmp_path):
+    async with FakeDiscord() as discord:
+        path = settings(tmp_path, discord=in_discord(discord))
+        env = environ(DISCORD_TOKEN=discord.token)
+        async with running(path, env) as process:
+            await discord.until(lambda: discord.ready, 20)
+            said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
+            await discord.until(lambda: answered(discord, said.id))
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            missed = discord.say(U1, CHANNEL, f"<@{BOT}> and now?")
+        async with running(path, env):
+            await discord.until(lambda: answered(discord, missed.id), 20)
+
+
+@pytest.mark.parametrize("ill", ["slack", "discord"])
+async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_other_alone(tmp_path, ill):
+    async with FakeSlack() as slack, FakeDiscord() as discord:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url}, discord=in_discord(discord))
+        async with running(path, environ(slack, DISCORD_TOKEN=discord.token)) as process:
+            await slack.until(lambda: slack.sockets.links, 20)
+            await discord.until(lambda: discord.ready, 20)
+            (slack if ill == "slack" else discord).revoke()
+            if ill == "slack":
+                slack.say("U1", "C1", "<@UBOT> hello")
+                said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
+                await discord.until(lambda: answered(discord, said.id), 20)
+            else:
+                heard = await slack.say("U1", "C1", "<@UBOT> hello")
+                await slack.until(lambda: len(slack.thread("C1", heard.ts)) == 2, 20)
+            assert process.returncode is None
+
+
+async def test_a_rejected_discord_token_ends_with_78_and_says_what_to_do(tmp_path):
+    async with FakeDiscord() as discord:
+        path = settings(tmp_path, discord=in_discord(discord))
+        code, said = await ended(path, environ(DISCORD_TOKEN="wrong.token.12345678"))
+    assert code == 78
+    assert "bot token" in said
+    assert "wrong.token" not in said
+
+
+async def test_discords_library_is_not_loaded_for_slack_nor_slacks_for_discord():
+    code = "import sys, bot.run, bot.app; print([n for n in ('discord', 'slack_sdk') if n in sys.modules])"
+    done = await anyio.run_process([sys.executable, "-c", code], env=environ())
+    assert done.stdout.strip() == b"[]"
 
 
 @pytest.mark.parametrize(

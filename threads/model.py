@@ -43,10 +43,14 @@ def message_key(thread: ThreadId, message_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote a message. ``id`` is the platform's and is what rights hang on; ``name`` is for reading."""
+    """Who wrote a message. ``id`` is the platform's and is what rights hang on; ``name`` is for reading.
+
+    ``roles`` are the ids of what they are there, as far as rights hang on that too.
+    """
 
     id: str
     name: str = ""
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

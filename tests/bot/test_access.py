@@ -42,4 +42,14 @@ def test_an_admin_is_a_user_but_only_in_served_channels() -> None:
     assert is_admin(access, "U9")
     assert not is_admin(access, "U1")
     assert allowed(access, says("U9"))
-    assert not may_use(access, "U9", ThreadId("slack", "T1", "C2", "1.0"))
+    assert not may_use(access, Author("U9"), ThreadId("slack", "T1", "C2", "1.0"))
+
+
+def test_a_role_admits_those_who_have_it_and_a_star_is_no_role() -> None:
+    access = Access(users=(), roles=("R1",), channels=("C1",))
+    member = Author("U5", roles=("R0", "R1"))
+    assert may_use(access, member, THREAD)
+    assert not may_use(access, member, ThreadId("slack", "T1", "C2", "1.0"))
+    assert not may_use(access, Author("U5", roles=("R0",)), THREAD)
+    assert not may_use(access, Author("R1"), THREAD)
+    assert not may_use(Access(users=(), roles=("*",)), member, THREAD)

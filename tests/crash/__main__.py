@@ -12,13 +12,14 @@ from pathlib import Path
 
 import anyio
 
+from tests.crash.discord.stage import DISCORD
 from tests.crash.run import SCALE, SOCKET, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--over", choices=("socket", "slack"), default="socket")
+    parser.add_argument("--over", choices=("socket", "slack", "discord"), default="socket")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
@@ -28,7 +29,7 @@ def main() -> None:
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
     )
     parser.add_argument(
-        "--broken", default="", help="over slack: put this fault into the bot, to see it caught"
+        "--broken", default="", help="over slack or discord: put this fault into the bot, to see it caught"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     args = parser.parse_args()
@@ -41,7 +42,7 @@ def main() -> None:
         threads=args.threads,
         scale=args.scale,
     )
-    stage = {"socket": SOCKET, "slack": SLACK}[args.over]
+    stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD}[args.over]
     if args.broken:
         stage = replace(stage, options=("--broken", args.broken))
     report = anyio.run(crash_run, folder, rounds, lambda line: print(line, flush=True), stage)

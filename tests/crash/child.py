@@ -41,8 +41,8 @@ from transports.base import Transport
 
 TOKEN = re.compile(r"t\d+m\d+")
 
-STRANGER = "USTRANGER"
-"""Who is not served."""
+STRANGER, DISCORD_STRANGER = "USTRANGER", "700000000000000298"
+"""Who are not served; Discord knows people by numbers."""
 
 Make = Callable[[argparse.Namespace, Disk], Transport]
 
@@ -174,7 +174,7 @@ async def run(args: argparse.Namespace, make: Make, model: OneModel, base: Limit
                 disk=disk,
                 offload=anyio.to_thread.run_sync,
                 now=utc_now,
-                allowed=lambda event: event.author.id != STRANGER,
+                allowed=lambda event: event.author.id not in (STRANGER, DISCORD_STRANGER),
             )
             if isinstance(transport, SocketTransport):
                 transport.owed = lambda: len(core.journal.ledger.owed)

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 Fields = dict[str, Any]
 
@@ -247,7 +248,7 @@ class Judge:
             last[thread] = max(before, (place, key))
 
     def look_at_thread(self, folder: Path) -> None:
-        thread = f"{folder.parent.name}:{folder.name.replace('~', ':')}"
+        thread = f"{folder.parent.name}:{unquote(folder.name.replace('~', ':'))}"
         messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
         sources = Counter((message["role"], message["source"]) for message in messages if message["source"])
         for (role, source), times in sources.items():
@@ -279,7 +280,7 @@ class Judge:
     def look_for_context(self, key: str) -> None:
         sent = self.sent[key]
         transport, _, slug = sent["thread"].partition(":")
-        folder = self.data / "threads" / transport / slug.replace(":", "~")
+        folder = self.data / "threads" / transport / quote(slug, safe=":").replace(":", "~")
         mark = f'"source":"{sent["id"]}"'.encode()
         names = ("context.jsonl", "context.old.jsonl")
         if not any(mark in path.read_bytes() for name in names if (path := folder / name).exists()):

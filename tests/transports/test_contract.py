@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.slack.bot import transport as slack_transport
 from threads.errors import FileUnavailable, PostFailed
 from threads.model import (
@@ -82,7 +84,21 @@ async def slack(tmp_path):
             tasks.cancel_scope.cancel()
 
 
-@pytest.fixture(params=[console, slack], ids=["console", "slack"])
+@asynccontextmanager
+async def discord(tmp_path):
+    async with FakeDiscord() as fake:
+        edge = discord_transport(fake, tmp_path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(edge.serve, sink)
+            with anyio.fail_after(10):
+                await edge.reconnected()
+            root = fake.say(U1, CHANNEL, "hello", quiet=True)
+            thread = await fake.thread(U1, root, "a thread")
+            yield edge, ThreadId("discord", GUILD, CHANNEL, thread.id)
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(params=[console, slack, discord], ids=["console", "slack", "discord"])
 def opened(request):
     return request.param
 

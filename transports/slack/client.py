@@ -28,16 +28,19 @@ from threads.model import (
     message_key,
 )
 from transports.base import Capabilities, LinkState
-from transports.slack.hear.buttons import decided
+from transports.catch_up import Recent
+from transports.marks import Marks
+from transports.presses import decided
+from transports.proxy import own_origin
+from transports.reach import Reach
 from transports.slack.hear.downloads import open_download
-from transports.slack.hear.intake import Intake, Recent
-from transports.slack.hear.marks import Marks
+from transports.slack.hear.intake import Intake
+from transports.slack.hear.marks import STAMPS
 from transports.slack.hear.message import Me, spoken
 from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
 from transports.slack.post.posting import Posting
 from transports.slack.wire import record
-from transports.slack.wire.http import own_origin
 from transports.slack.wire.link import Link
 from transports.slack.wire.names import Names
 from transports.slack.wire.shapes import instant, is_stamp, stamp
@@ -57,9 +60,6 @@ MOST_EARLY = 2_000
 """Events of turns that are kept until Slack has said who we are; beyond, the oldest are not shown."""
 
 ENTER_WITHIN_S = 60.0
-
-PROBE_EVERY_S = 5.0
-"""How often Slack is asked for a sign of life after it could not be reached at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,12 @@ class Slack:
         recent: Recent,
     ) -> None:
         self._options, self._offload, self._now, self._recent = options, offload, now, recent
-        self._marks = Marks(disk, data / "slack-marks.json", offload, now)
+        self._marks = Marks(disk, data / "slack-marks.json", offload, now, STAMPS)
         self._since = self._marks.clock()
         self._supervisor = Supervisor(self.name)
         self._room: _Room | None = None
         self._entered = anyio.Event()
-        self._unreachable = False
-        self._probing = anyio.Lock()
+        self._reach = Reach()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
 
     @property
@@ -136,16 +135,7 @@ class Slack:
         """Return when the link is up, and Slack answers again if it could not be reached at all."""
         await self._supervisor.reconnected()
         room = await self._enter()
-        async with self._probing:  # one probe for all that wait
-            while self._unreachable:
-                try:
-                    await room.web.ask("api.test")
-                except TransportUnavailable:
-                    await anyio.sleep(PROBE_EVERY_S)
-                except PostFailed:
-                    self._unreachable = False  # whatever it says, it speaks
-                else:
-                    self._unreachable = False
+        await self._reach.regained(partial(room.web.ask, "api.test"))
 
     async def post(self, outgoing: Outgoing) -> str:
         room = await self._enter()
@@ -154,11 +144,8 @@ class Slack:
         draft = room.presence.draft_of(*asked) if answers else None
         live = await draft.hand_over() if draft else ()
         links = room.presence.links_for(*asked, live=True)
-        try:
+        with self._reach.watched():
             posted = await room.posting.post(outgoing, links, live)
-        except TransportUnavailable as error:
-            self._unreachable = not error.maybe_posted
-            raise
         if answers:
             room.presence.posted(*asked)
         if draft and draft.lost:
@@ -242,7 +229,7 @@ class Slack:
         room = self._room
 
         def up() -> None:
-            self._unreachable = False
+            self._reach.found()
             connected()
             room.intake.missed()
 

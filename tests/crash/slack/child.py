@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from zlib import crc32
 
-import anyio
 import anyio.to_thread
 from pydantic import JsonValue
 
 from bot.app import utc_now
-from bot.errors import BadRequest, ModelUnavailable
-from bot.llm.model import Completion, Request, Usage
 from tests.crash import child
-from tests.crash.child import unanswered
+from tests.crash.rows import Rows
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
-from tests.one_model import OneModel
 from threads.disk import Disk
-from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
+from threads.model import Limits
 from threads.workspace import recent_threads
-from transports import supervisor
+from transports import catch_up, marks, reach, supervisor
 from transports.slack import client
 from transports.slack.client import Options, Slack
-from transports.slack.hear import catch_up, marks
 from transports.slack.hear.events import parse_event
 from transports.slack.hear.intake import Intake
 from transports.slack.live import edited
@@ -36,49 +30,6 @@ from transports.slack.post import posting
 from transports.slack.post.posting import Posting
 from transports.slack.wire import limits
 from transports.slack.wire.link import Kind
-
-LONG = {0: 900, 1: 420, 2: 2500}
-"""Rows of long answers: three messages, two, and so much that it becomes a file; of 20 each."""
-
-
-class Rows(OneModel):
-    """A model that writes rows that say which of how many they are, and for which message, some of them slowly."""
-
-    name = "rows/one"
-
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        tokens, steps = unanswered(request)
-        token = tokens[-1] if tokens else ""
-        drawn = crc32(token.encode())
-        if steps < (0, 0, 0, 0, 1, 2)[drawn % 6]:
-            await anyio.sleep(drawn % 31 / 1000)
-            call = ToolCall(f"c-{token}-{steps}", "list_files", {"path": "." if steps == 0 else "x"})
-            return Completion(Message("assistant", (call,), model=self.name), Usage(1, 1), "tool_calls")
-        drawn //= 6
-        lines = [f"re {' '.join(tokens)}\n\n", *rows(token, LONG.get(drawn % 20, 3 + drawn % 9))]
-        match drawn // 20 % 50:
-            case 0:
-                raise BadRequest("canary-of-a-provider")
-            case 1:
-                raise ModelUnavailable("503")
-            case 2:
-                lines = lines[:2]
-        pieces, pause_s = 4 + drawn // 1000 % 6, (0.0, 0.02, 0.1, 0.25)[drawn // 6000 % 4]
-        for piece in range(pieces):
-            await on_event(
-                TextDelta("".join(lines[len(lines) * piece // pieces : len(lines) * (piece + 1) // pieces]))
-            )
-            await anyio.sleep(pause_s)
-        match drawn // 20 % 50:
-            case 2:
-                raise RuntimeError("canary-of-a-bug")
-            case 3:
-                await anyio.sleep(60)
-        return Completion(Message("assistant", (Text("".join(lines)),), model=self.name), Usage(1, 1), "end")
-
-
-def rows(token: str, count: int) -> list[str]:
-    return [f"row {number} of {count} {token} abcdefghi\n\n" for number in range(1, count + 1)]
 
 
 def slack(args: argparse.Namespace, disk: Disk) -> Slack:
@@ -111,7 +62,7 @@ def hurry(scale: float) -> None:
     edited.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
     client.SAVE_EVERY_S *= scale
-    client.PROBE_EVERY_S *= scale
+    reach.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(
         1, round(catch_up.OVERLAP_S * 2 * scale)
@@ -144,7 +95,7 @@ def restless() -> None:
     """Let a mark follow live messages while a catch-up is under way."""
 
     def settle(self: marks._Place) -> None:
-        self.mark = marks.later(self.mark, self.seen)
+        self.mark = self.scale.later(self.mark, self.seen)
 
     marks._Place.settle = settle  # type: ignore[method-assign]
 

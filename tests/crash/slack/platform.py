@@ -21,7 +21,8 @@ from anyio.abc import TaskStatus
 from tests.crash.child import STRANGER
 from tests.crash.platform import Book
 from tests.crash.slack.faults import Chance
-from tests.crash.slack.judge import first_heard, unheard_of
+from tests.crash.slack.judge import unheard_of
+from tests.crash.visible import first_heard
 from tests.fakes.slack import Delivery, FakeSlack, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
 

@@ -14,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
+from tests.transports.memory import Memory, offload
 from threads.errors import StoreUnavailable, TransportUnavailable
-from transports.slack.hear import catch_up
-from transports.slack.hear.catch_up import CatchUp
-from transports.slack.hear.marks import Marks
+from transports import catch_up
+from transports.catch_up import CatchUp
+from transports.marks import Marks
+from transports.slack.hear.catch_up import History
+from transports.slack.hear.marks import STAMPS
 from transports.slack.hear.message import Me
 from transports.slack.wire.refusals import SlackRefused
 
@@ -33,52 +36,6 @@ def anyio_backend():
 
 def now():
     return datetime.fromtimestamp(anyio.current_time(), UTC)
-
-
-class Memory:
-    """A disk: what is renamed to its place is there, and nothing else is."""
-
-    def __init__(self):
-        self.files, self.broken = {}, False
-
-    def read(self, path):
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return self.files[path]
-
-    def create(self, path):
-        if self.broken:
-            raise OSError(28, "No space left on device")
-        self.files[path] = b""
-        return _Open(self, path)
-
-    def rename(self, source, target):
-        self.files[target] = self.files.pop(source)
-
-    def unlink(self, path):
-        self.files.pop(path, None)
-
-    def fsync_folder(self, path): ...
-
-    def mkdir(self, path): ...
-
-
-@dataclass
-class _Open:
-    disk: Memory
-    path: Path
-
-    def write(self, data):
-        self.disk.files[self.path] += bytes(data)
-        return len(data)
-
-    def fsync(self): ...
-
-    def close(self): ...
-
-
-async def offload(function, *arguments):
-    return function(*arguments)
 
 
 @dataclass
@@ -143,12 +100,13 @@ class Bot:
     def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
         self.slack, self.disk = slack, disk or Memory()
         self.taken = taken if taken is not None else []
-        self.marks = Marks(self.disk, FILE, offload, now)
+        self.marks = Marks(self.disk, FILE, offload, now, STAMPS)
         self.marks.open()
         self.full, self.active, self.looks = False, active, 0
-        self.catch_up = CatchUp(
+        self.history = History(
             slack, self.marks, ME, self.sink, active_threads=self.active_threads, now=now, **more
         )
+        self.catch_up = CatchUp(self.marks, self.history)
 
     async def active_threads(self):
         self.looks += 1
@@ -381,7 +339,7 @@ async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(ca
 
 @pytest.mark.anyio
 async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
-    monkeypatch.setattr(catch_up, "MOST_PAGES", 3)
+    monkeypatch.setattr("transports.slack.hear.catch_up.MOST_PAGES", 3)
     slack = Slack(limit=1)
     bot = await after_a_stop(slack)
     for _ in range(9):
@@ -656,7 +614,7 @@ async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is
 
 @pytest.mark.anyio
 async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
-    monkeypatch.setattr("transports.slack.hear.marks.MOST_CHANNELS", 2)
+    monkeypatch.setattr("transports.marks.MOST_CHANNELS", 2)
     slack, bot = Slack(), Bot(Slack())
     for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
         bot.marks.move(channel, ts)
@@ -705,7 +663,7 @@ class Story:
     def begin(self):
         self.process = Process()
         self.bot = Bot(self.slack, self.disk, taken=self.taken, most_at_once=self.most)
-        self.bot.active_threads = self.bot.catch_up._active_threads = self.active_threads
+        self.bot.active_threads = self.bot.history._active_threads = self.active_threads
         self.start(self.bot.catch_up.run)
 
     async def active_threads(self):
@@ -740,7 +698,7 @@ class Story:
         """Come over the link, perhaps after a later one; what the disk refuses is not acknowledged."""
         await anyio.sleep(self.rng.choice([0, 0.1, 0.5]))
         message = self.slack.channels[channel][ts]
-        parsed = bot.catch_up._parsed([message], channel)
+        parsed = bot.history._parsed([message], channel)
         try:
             with bot.marks.taking(channel, ts):
                 for incoming in parsed:

@@ -15,9 +15,10 @@ from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
 from threads.errors import FileUnavailable
 from threads.model import Attachment
-from transports.slack.hear import downloads as files
+from transports import downloads as files
+from transports.proxy import own_origin
 from transports.slack.hear.downloads import open_download
-from transports.slack.wire.http import HOSTS, open_session, own_origin, trusted
+from transports.slack.wire.http import HOSTS, open_session, trusted
 
 pytestmark = pytest.mark.anyio
 
@@ -251,7 +252,7 @@ def test_only_an_api_on_loopback_keeps_its_own_files():
 @given(st.text(max_size=60))
 def test_no_text_makes_a_foreign_host_trusted(text):
     for address in (text, f"https://{text}", f"https://files.slack.com{text}"):
-        url = files._address(address)
+        url = files.url_of(address)
         if trusted(url, None):
             assert url.scheme == "https" and url.host
             assert any(url.host == name or url.host.endswith("." + name) for name in HOSTS)

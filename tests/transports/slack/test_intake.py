@@ -11,14 +11,16 @@ import pytest
 
 from tests.fakes.slack import FakeSlack
 from tests.sim.loop import SimLoop
+from tests.transports.memory import Memory, offload
 from tests.transports.slack.bot import bot_in
-from tests.transports.slack.test_catch_up import FILE, ME, START, Memory, Slack, now, offload
+from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
+from transports.marks import Marks
 from transports.slack.hear.intake import Intake
-from transports.slack.hear.marks import Marks
+from transports.slack.hear.marks import STAMPS
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +61,7 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             raise StoreUnavailable
         taken.append(event.id)
 
-    marks = Marks(Memory(), FILE, offload, now)
+    marks = Marks(Memory(), FILE, offload, now, STAMPS)
     marks.open()
     async with anyio.create_task_group() as tasks:
         presence = SimpleNamespace()

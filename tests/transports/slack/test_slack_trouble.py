@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +10,7 @@ import pytest
 
 from bot.llm.model import Completion, Usage
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
+from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in, transport
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, says
@@ -19,18 +19,6 @@ from threads.model import Limits, Option, Question, TextDelta
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
-
-
-def outcomes(data):
-    lines = [json.loads(line) for line in (data / "journal.jsonl").read_bytes().splitlines()]
-    return {line["message_id"]: line["outcome"] for line in lines if line["kind"] == "settled"}
-
-
-async def until_settled(data, *ids):
-    with anyio.fail_after(20):
-        while not set(ids) <= set(outcomes(data)):
-            await anyio.sleep(0.02)
-    return outcomes(data)
 
 
 async def alive(slack):

@@ -27,8 +27,8 @@ from tests.fakes.slack import (
     Stall,
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
+from transports.proxy import proxy_for
 from transports.slack.wire import http as session_module
-from transports.slack.wire.http import proxy_for
 from transports.slack.wire.limits import Limits, rate_of
 from transports.slack.wire.refusals import (
     ADVICE,

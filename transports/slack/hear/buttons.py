@@ -1,25 +1,15 @@
-"""What becomes of a button after it was pressed: it goes, and what was chosen stands in its place.
-
-Only when the press was taken: a stranger's press changes nothing for the others. The buttons of a question go when
-the question is closed, whoever answered it and however (`posting.Posting.close_question`).
-"""
+"""What is said where a button was, after it was pressed."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from pydantic import JsonValue
 
-from threads.model import Feedback, QuestionClosed, Taken, TurnEvent, TurnSettled
+from threads.model import Feedback
+from transports.presses import Presses
 from transports.slack.hear.press import Pressed
 from transports.slack.render.blocks import without_actions
 from transports.slack.wire.names import Names
 from transports.slack.wire.web import Web
-
-REMEMBERED = 1_000
-"""Presses whose fate is waited for."""
-
-ANSWERS = ("/approve", "/deny")
 
 THANKS = {
     "up": "Thank you.",
@@ -27,28 +17,10 @@ THANKS = {
 }
 
 
-class Buttons:
+class Buttons(Presses[Pressed]):
     def __init__(self, web: Web, names: Names) -> None:
+        super().__init__()
         self._web, self._names = web, names
-        self._pressed: OrderedDict[str, Pressed] = OrderedDict()
-
-    def pressed(self, press: Pressed) -> None:
-        """Remember a press before it is handed over."""
-        if not press.ephemeral and not press.incoming.text.startswith(ANSWERS):
-            self._pressed[press.incoming.id] = press
-            if len(self._pressed) > REMEMBERED:
-                self._pressed.popitem(last=False)
-
-    def taken(self, message_id: str, event: TurnEvent) -> Pressed | None:
-        """Return the press that this event says was taken, once."""
-        match event:
-            case Taken() | TurnSettled("answered"):
-                return self._pressed.pop(message_id, None)
-            case TurnSettled():
-                self._pressed.pop(message_id, None)
-            case _:
-                pass
-        return None
 
     async def retire(self, press: Pressed) -> None:
         """Take the buttons off the message; may be dropped."""
@@ -69,10 +41,3 @@ class Buttons:
             thread_ts=feedback.thread.root or None,
             text=THANKS[feedback.verdict],
         )
-
-
-def decided(event: QuestionClosed, who: str) -> str:
-    """Return how a question ended, for below its text; *who* is the name of the person, if it is known."""
-    if not event.by:
-        return "Nobody decided in time."
-    return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

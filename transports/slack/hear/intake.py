@@ -7,7 +7,7 @@ app that subscribes to it and has channels:read (groups:read), which the generat
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -17,12 +17,13 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Inbound, Incoming, Sink, ThreadId
-from transports.slack.hear.bots import BotCap
+from threads.model import Inbound, Incoming, Sink
+from transports.bots import BotCap
+from transports.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
+from transports.marks import Marks
 from transports.slack.hear.buttons import Buttons
-from transports.slack.hear.catch_up import CatchUp
+from transports.slack.hear.catch_up import History
 from transports.slack.hear.events import HomeOpened, Joined, Left, Overload, Signal, TitleChanged, parse_event
-from transports.slack.hear.marks import Marks
 from transports.slack.hear.message import Me
 from transports.slack.hear.press import Judged, Pressed, parse_action, parse_command, reply_address
 from transports.slack.live.presence import Presence
@@ -31,13 +32,6 @@ from transports.slack.wire.names import Names
 from transports.slack.wire.web import Web
 
 log = logging.getLogger(__name__)
-
-ACTIVE_WITHIN_S = 7 * 24 * 3600.0
-MOST_ACTIVE = 500
-"""Threads whose replies are looked for after a gap: of the last week, and at most so many."""
-
-Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
-"""Gives our threads that changed within so many seconds, newest first, at most so many."""
 
 
 class Intake:
@@ -66,7 +60,7 @@ class Intake:
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
         self._cap, self._on_address = BotCap(bots), on_address
-        self._catch_up = CatchUp(
+        history = History(
             web,
             marks,
             me,
@@ -76,6 +70,7 @@ class Intake:
             max_age_s=max_age_s,
             bots=bots,
         )
+        self._catch_up = CatchUp(marks, history)
 
     def missed(self) -> None:
         """Something may have been said that did not come in: from now on no mark passes it; begin to look for it."""

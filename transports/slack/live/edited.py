@@ -23,8 +23,9 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited
 from threads.model import ThreadId, ToolFinished, ToolStarted
+from transports.running import Running
 from transports.slack.live.calls import Wire
-from transports.slack.live.cards import Running, inert
+from transports.slack.live.cards import inert
 from transports.slack.live.native import Live
 from transports.slack.post.tags import Tag
 from transports.slack.render.blocks import markdown_block

@@ -28,8 +28,9 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from threads.model import ThreadId, ToolFinished, ToolStarted
+from transports.running import Running, doing
 from transports.slack.live.calls import Wire
-from transports.slack.live.cards import Card, Running, doing, inert
+from transports.slack.live.cards import Card, inert
 from transports.slack.live.script import Batch, Script
 from transports.slack.post.rewrite import DraftMessage
 from transports.slack.post.tags import Tag

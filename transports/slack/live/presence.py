@@ -41,8 +41,8 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.running import Running
 from transports.slack.live.board import Board
-from transports.slack.live.cards import Running
 from transports.slack.live.draft import Draft, Seats
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.status import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from threads.model import ThreadId, Waiting
+from transports.running import waiting_words
 from transports.slack.live.board import Arguments
 
 SESSION, WORDS = "agents.sessions.setStatus", "assistant.threads.setStatus"
@@ -49,13 +50,6 @@ def status(activity: str, waiting: Waiting | None) -> Status:
         return Status("processing", _short(f"is {activity}…") if activity else THINKING)
     words = _short(waiting_words(waiting))
     return Status("suspended" if math.isinf(waiting.seconds) else "processing", words)
-
-
-def waiting_words(waiting: Waiting) -> str:
-    if not 0 < waiting.seconds < math.inf:
-        return f"is waiting: {waiting.reason}"
-    tries = f", {waiting.attempt} of {waiting.attempts}" if waiting.attempts else ""
-    return f"is waiting: {waiting.reason}, trying again in {math.ceil(waiting.seconds)} s{tries}"
 
 
 def title_of(text: str) -> str:

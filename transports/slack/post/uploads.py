@@ -16,7 +16,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import TransportRejected, TransportUnavailable
-from transports.slack.wire.http import proxy_for
+from transports.proxy import proxy_for
 from transports.slack.wire.refusals import SlackRefused
 from transports.slack.wire.web import Web
 

@@ -1,14 +1,12 @@
-"""The HTTP session under the Web API: who may be spoken to, through which proxy, and how much is read.
+"""The HTTP session under the Web API: who may be spoken to, and how much is read.
 
-The SDK takes a proxy from the environment for every host, loopback too, and reads bodies without a bound.
+The SDK reads bodies without a bound, and takes a proxy from the environment for every host, loopback too.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
@@ -17,8 +15,6 @@ TOTAL_S, CONNECT_S = 30.0, 5.0
 
 HOSTS = ("slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com")
 """Where Slack keeps files, with all that is below them."""
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 MAX_ANSWER = 16_000_000
 """Bytes of a whole answer, unpacked: 200 messages of history with all their blocks are a few millions."""
@@ -69,32 +65,6 @@ async def open_session(base_url: str) -> AsyncIterator[aiohttp.ClientSession]:
         cookie_jar=aiohttp.DummyCookieJar(),
     ) as session:
         yield session
-
-
-def proxy_for(url: str) -> str | None:
-    """Return the environment's proxy for *url*: a company network may offer no other way out.
-
-    NO_PROXY is honoured, and loopback is never behind a proxy.
-    """
-    where = URL(url)
-    host = where.host or ""
-    if _loopback(host) or proxy_bypass(host):
-        return None
-    return getproxies().get({"wss": "https", "ws": "http"}.get(where.scheme, where.scheme))
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-def own_origin(api_base_url: str | None) -> URL | None:
-    """Return the origin of an API on loopback, which then keeps the files too: a test's Slack."""
-    if api_base_url is None or URL(api_base_url).host not in LOOPBACK:
-        return None
-    return URL(api_base_url).origin()
 
 
 def trusted(url: URL, own: URL | None) -> bool:

@@ -22,7 +22,8 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from yarl import URL
 
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
-from transports.slack.wire.http import open_session, own_origin, proxy_for, trusted
+from transports.proxy import own_origin, proxy_for
+from transports.slack.wire.http import open_session, trusted
 from transports.slack.wire.limits import Limits
 from transports.slack.wire.refusals import (
     SlackRefused,

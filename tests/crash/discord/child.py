@@ -1,0 +1,98 @@
+"""The bot process of the crash run in Discord: the real transport and library, and a model that writes numbered rows.
+
+    python -m tests.crash.discord.child --data D --port P --seed S
+
+Waits and paces that are there for the real Discord are scaled by ``--waits``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+
+import anyio.to_thread
+
+from bot.app import utc_now
+from tests.crash import child
+from tests.crash.rows import Rows
+from tests.fakes.discord import TOKEN
+from threads.disk import Disk
+from threads.model import Limits
+from threads.workspace import recent_threads
+from transports import catch_up, reach, supervisor
+from transports.discord import client
+from transports.discord.client import Discord, Options
+from transports.discord.live import draft, pace, reactions, script, typing_sign
+from transports.discord.post import files, rewrite
+from transports.discord.post.posting import Posting
+
+
+def discord(args: argparse.Namespace, disk: Disk) -> Discord:
+    hurry(args.waits)
+    if args.broken:
+        BROKEN[args.broken]()
+
+    async def recent(within_s: float, most: int):
+        return await anyio.to_thread.run_sync(recent_threads, args.data, "discord", within_s, most)
+
+    return Discord(
+        Options(TOKEN, f"http://127.0.0.1:{args.port}/api/v10", f"ws://127.0.0.1:{args.port}/gateway"),
+        args.data,
+        disk=disk,
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=recent,
+    )
+
+
+def hurry(scale: float) -> None:
+    """Make the transport's waits, and the distances of its calls, so much shorter."""
+    pace.CHANNEL_S *= scale
+    pace.EVERY_S *= scale
+    reactions.PAUSE_S *= scale
+    typing_sign.EVERY_S *= scale
+    script.FIRST_AFTER_S *= scale
+    draft.PAUSE_S *= scale
+    files.PAUSE_S *= scale
+    rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
+    client.SAVE_EVERY_S *= scale
+    client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
+    catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
+    catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))
+    reach.PROBE_EVERY_S *= scale
+    supervisor.FIRST_PAUSE_S *= scale
+
+
+def blind() -> None:
+    """Find no post again."""
+
+    async def find(*_: object, **__: object) -> None:
+        return None
+
+    Posting.find = find  # type: ignore[method-assign,assignment]
+
+
+def untidy() -> None:
+    """Leave what a killed process was about to write."""
+
+    async def keep(*_: object) -> None:
+        pass
+
+    Posting._sweep = keep  # type: ignore[method-assign,assignment]
+
+
+def deaf() -> None:
+    """Never look for what was missed."""
+
+    async def nothing(*_: object, **__: object) -> None:
+        pass
+
+    catch_up.CatchUp.run = nothing  # type: ignore[method-assign]
+
+
+BROKEN: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (blind, untidy, deaf)}
+
+
+if __name__ == "__main__":
+    child.main(discord, Rows(), Limits(running_turns=12, turn_timeout_s=4.0))

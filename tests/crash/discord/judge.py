@@ -1,0 +1,145 @@
+"""`python -m tests.crash.discord.judge FOLDER`: the judge of the crash run, for what is visible in Discord.
+
+Its own rules, beside those of `tests.crash.visible`: the nonce of each message of the bot names one part of the post for
+one message; what has a Stop button is unfinished, and may only be left for a moment; a reply refers to what it answers;
+what was not said to the bot is not heard.
+"""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from tests.crash import judge
+from tests.crash.judge import Fields, key_of, plain_lines
+from tests.crash.visible import ROW, VisibleJudge, first_heard
+
+PARTS, FILE, ANEW = 20, 99, 100
+"""Parts of a post that are messages, the one that is a file; and what is added to one that is sent anew."""
+
+DASH = "-"
+"""What is left of a message that Discord would not let the bot delete."""
+
+
+def nonce_of(key: str, part: int) -> str:
+    return b32encode(sha256(f"{part}\0{key}".encode()).digest()).decode().lower()[:25]
+
+
+def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
+    """Return whether it was a direct message from someone of whom the bot knew nothing: Discord lists no such."""
+    _, guild, channel, _ = sent["thread"].split(":")
+    return guild == "@me" and not sent["acked_at"] and sent["said_at"] < heard.get(channel, float("inf"))
+
+
+def owed(said: list[Fields]) -> Iterator[Fields]:
+    """Return the messages that the bot must have heard."""
+    heard = first_heard(said)
+    return (sent for sent in said if sent["must"] and not unheard_of(sent, heard))
+
+
+class DiscordJudge(VisibleJudge):
+    platform = "discord"
+    notes = (*VisibleJudge.notes, "dashes", "interactions cut by a death")
+
+    def read_record(self, folder: Path) -> None:
+        self.same, self.leftovers = {}, []
+        said = list(plain_lines(folder / "sent.jsonl"))
+        self.sent = {key_of(sent["thread"], sent["id"]): sent for sent in said}
+        self.acked = {key_of(sent["thread"], sent["id"]) for sent in owed(said)}
+        self.numbers = {sent["thread"]: sent["token"][1:5] for sent in said}
+        self.place = {key: n for n, key in enumerate(self.sent)}
+        refused = list(plain_lines(folder / "refused.jsonl"))
+        self.troubles = Counter(one["place"] for one in refused)
+        self.looks = Counter(one["place"] for one in refused if one["call"].startswith("GET"))
+        [self.left] = plain_lines(folder / "left.jsonl")
+        self.visible = sorted(plain_lines(folder / "visible.jsonl"), key=lambda one: int(one["ts"]))
+        self.hear_presses()
+        self.ends = {
+            key_of(line["thread_id"], line["message_id"]): line
+            for line in self.raw_journal()
+            if line["kind"] == "settled"
+        }
+        made = sum(not sent["token"] for sent in self.sent.values())
+        self.counts["interactions cut by a death"] = max(0, self.left["interactions"] - made)
+        self.gather()
+        self.whispers(plain_lines(folder / "whispers.jsonl"))
+
+    def gather(self) -> None:
+        """Put the messages of each post together; what shows a part again is a post of its own."""
+        names = {
+            nonce_of(key, part + anew): (key, part)
+            for key in self.sent
+            for part in (*range(PARTS), FILE)
+            for anew in (0, ANEW)
+        }
+        posts: dict[str, dict[int, list[Fields]]] = defaultdict(lambda: defaultdict(list))
+        for one in self.visible:
+            one["key"], part = names.get(one["nonce"], ("", 0))
+            if one["text"] == DASH:
+                self.counts["dashes"] += 1
+            elif one["unfinished"] or self.is_kept(one):
+                self.leftovers.append(one)
+            elif one["key"]:
+                posts[one["key"]][part].append(one)
+            else:
+                self.fault("invented", f"{one['ts']} answers nothing: {one['text'][:100]!r}")
+        for key, parts in posts.items():
+            self.put_together(key, [parts[at] for at in sorted(parts)])
+
+    def put_together(self, key: str, parts: list[list[Fields]]) -> None:
+        first = parts[0][0]
+        stamps = [int(part[0]["ts"]) for part in parts]
+        if stamps != sorted(stamps):
+            self.fault("order", f"the parts of {key} are at {stamps}")
+        files = [file["text"] for part in parts for file in part[0]["files"]]
+        texts = ["\n".join(files or (part[0]["text"] for part in parts))]
+        texts += [again["text"] for part in parts for again in part[1:]]
+        threads = {self.thread_of(one) for copies in parts for one in copies}
+        thread = threads.pop() if len(threads) == 1 else str(sorted(threads))
+        for text in texts:
+            post = {
+                "key": key,
+                "thread": thread,
+                "text": text,
+                "kind": "reply" if ROW.search(text) else "notice",
+            }
+            post |= {"reply_to": key.rpartition(":")[2], "n": stamps[0], "id": first["ts"]}
+            self.shown[key].append(post)
+        for one in (one for copies in parts for one in copies):
+            if one["refers"] not in ("", self.sent[key]["id"]):
+                self.fault("crossed", f"{one['ts']} for {key} refers to {one['refers']}")
+
+    def thread_of(self, one: Fields) -> str:
+        return str(one["thread"])
+
+    def is_kept(self, one: Fields) -> bool:
+        """Return whether it is what an answer had come to when another message stopped it."""
+        end = self.ends.get(one["key"], {})
+        return end.get("outcome") == "stopped" and bool(end.get("by")) and not one["unfinished"]
+
+    def run(self) -> None:
+        super().run()
+        for key in self.settled:
+            if self.sent.get(key, {}).get("beside"):
+                self.fault(
+                    "invented", f"{key} was not said to the bot, and is {self.settled[key]['outcome']}"
+                )
+
+    def look_at_undelivered(self, key: str, posts: list[Fields]) -> None:
+        if not self.near(self.troubles, key) and not self.sent[key]["deleted"]:
+            self.fault("undelivered", f"{key} without any trouble in its thread")
+
+    def blind(self, key: str) -> bool:
+        return self.near(self.looks, key) > 0
+
+    def near(self, counted: Counter[str], key: str) -> int:
+        """Return how often it happened in the thread of a message, or in its channel."""
+        _, _, channel, root = self.sent[key]["thread"].split(":")
+        return sum(counted[place] for place in {channel, root})
+
+
+if __name__ == "__main__":
+    judge.main(DiscordJudge)

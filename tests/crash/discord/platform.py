@@ -1,0 +1,426 @@
+"""A guild that outlives the bot, and the people in it; what happened is written down for the judge at the end.
+
+What is said while no gateway is open is in the history alone, which soon forgets the nonces of what the bot said.
+Nothing here hides a second message that says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from tests.crash.child import DISCORD_STRANGER as STRANGER
+from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, Chance
+from tests.crash.discord.judge import owed
+from tests.crash.platform import Book
+from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
+from tests.fakes.discord.ids import DM, Json
+from tests.fakes.discord.interactions import AUTOCOMPLETE
+from tests.fakes.discord.records import Call, Channel, Message, User
+
+NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
+"""Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""
+
+PEOPLE = tuple(f"7000000000000003{number:02}" for number in range(10, 18))
+STOP = "Stop"
+CALLBACK = "POST /interactions/{}/{}/callback"
+STEPS = (
+    *("deliver", HISTORY, f"{HISTORY} done", CALLBACK, f"{CALLBACK} done"),
+    *(f"{route}{when}" for route in (SEND, EDIT, DELETE, OPEN_THREAD) for when in ("", " done")),
+)
+
+
+@dataclass(slots=True)
+class Spoken:
+    """One message of a person. ``must``: it is owed an outcome. ``beside``: it is not for the bot at all."""
+
+    token: str
+    thread: str
+    user: str
+    texts: list[str]
+    message: Message
+    must: bool
+    command: bool = False
+    beside: bool = False
+    deleted: bool = False
+    at: float = field(default_factory=time.monotonic)
+
+    def line(self, acked_at: float | None) -> Json:
+        return {
+            "id": self.message.id,
+            "ids": [self.message.id],
+            "thread": self.thread,
+            "threads": [self.thread],
+            "token": self.token,
+            "text": self.texts[0],
+            "texts": self.texts,
+            "must": self.must and not self.deleted,
+            "command": self.command,
+            "deleted": self.deleted,
+            "beside": self.beside,
+            "alone": False,
+            "said_at": self.at,
+            "acked_at": acked_at,
+        }
+
+
+class Journal:
+    """The bot's promises, read as they are written: when each message was taken, and which have their end."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file, self._read = path, 0, 0
+        self.taken: dict[str, float] = {}
+        self.settled: set[str] = set()
+
+    def look(self) -> None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return
+        if found.st_ino != self._file or found.st_size < self._read:  # it was written anew
+            self._file, self._read = found.st_ino, 0
+        if found.st_size == self._read:
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            whole, _, _ = file.read().rpartition(b"\n")
+        for line in filter(None, whole.split(b"\n")):
+            self._hear(line)
+        self._read += len(whole) + 1 if whole else 0
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            fields: dict[str, Any] = json.loads(line)
+        except ValueError:
+            return  # cut short by a death
+        self.taken.setdefault(fields["message_id"], time.monotonic())
+        if fields["kind"] == "settled":
+            self.settled.add(fields["message_id"])
+
+
+class Guild(FakeDiscord):
+    """The fake, telling of what is delivered; old sessions are not kept for those who died."""
+
+    def __init__(self, chance: Chance) -> None:
+        super().__init__(
+            rate_limits=True, rate_scale=10, nonce_lasts=NONCE_LASTS_S, nonce_shown=NONCE_SHOWN_S
+        )
+        self.script = self.chance = chance
+
+    def tell(self, event: str, data: Json, **more: Any) -> None:
+        super().tell(event, data, **more)
+        if event == "MESSAGE_CREATE" and self.links:
+            asyncio.get_running_loop().call_later(0.005, self.chance.trip, "deliver")
+
+    def forget_the_dead(self) -> None:
+        alive = [link.session.id for link in self.links if link.session]
+        for session in set(self.sessions) - set(alive[-1:]) if alive else ():
+            self.sessions.pop(session)
+
+
+class Place:
+    """A `tests.crash.run.Place`: Discord. ``crowd`` people have one conversation after the other, side by side."""
+
+    def __init__(self, folder: Path, *, seed: int, late_s: float, crowd: int, pause_s: float) -> None:
+        self.talking = True
+        self._seed, self._crowd, self._pause_s = seed, crowd, pause_s
+        self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
+        self._chance = Chance(random.Random(f"{seed} faults"), late_s, self._refused)
+        self._discord = discord = Guild(self._chance)
+        self._fate = random.Random(f"{seed} fate")
+        self._threads, self._counts = itertools.count(100), Counter[str]()
+        self._spoken: list[Spoken] = []
+        self._by_id: dict[str, Spoken] = {}
+        self._presses = self._commands = 0
+        for number, user in enumerate((*PEOPLE, STRANGER)):
+            discord.users[user] = User(user, f"person{number}")
+            discord.dm(user)
+        self._channels = [discord.channel(f"room-{number}").id for number in range(6)]
+        self._in_place = self._channels[0]
+        discord.deny(self._in_place, "CREATE_PUBLIC_THREADS")
+
+    @property
+    def trip(self) -> Callable[[str], bool]:
+        return self._chance.trip
+
+    @trip.setter
+    def trip(self, trip: Callable[[str], bool]) -> None:
+        self._chance.trip = trip
+
+    @property
+    def accepted(self) -> int:
+        return sum(spoken.must for spoken in self._spoken)
+
+    @property
+    def posted(self) -> int:
+        return len(self._discord.posts()) + len(self._discord.whispers)
+
+    @property
+    def owed(self) -> float:
+        self._journal.look()
+        taken, settled = self._journal.taken, self._journal.settled
+        lost = [line for line in owed(self._lines()) if line["id"] not in taken]
+        return len(taken.keys() - settled) + len(lost)
+
+    async def serve(self, *, task_status: TaskStatus[int]) -> None:
+        discord = await self._discord.__aenter__()
+        try:
+            task_status.started(int(discord.url.rpartition(":")[2]))
+            while True:
+                await anyio.sleep(0.05)
+                self._journal.look()
+                discord.forget_the_dead()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await discord.__aexit__()
+
+    async def talk(self) -> None:
+        await self._discord.until(lambda: self._discord.ready, 60)
+        async with anyio.create_task_group() as people:
+            for number in range(self._crowd):
+                people.start_soon(self._converse, random.Random(f"{self._seed} person {number}"))
+            people.start_soon(self._cut_links)
+
+    async def until_settled(self) -> None:
+        """Return when every message has its end on the bot's disk, and the bot has nothing more to say."""
+        while self.owed:
+            await anyio.sleep(0.2)
+        quiet = len(self._discord.calls)
+        while True:
+            await anyio.sleep(1)
+            if quiet == (quiet := len(self._discord.calls)):
+                break
+        self._chance.calm = True
+
+    def close(self) -> None:
+        discord = self._discord
+        for line in self._lines():
+            self._book.write("sent", **line)
+        for message in discord.posts():
+            self._book.write("visible", **self._seen(message))
+        for whisper in discord.whispers:
+            if not whisper.deleted and whisper.content:
+                channel = discord.channels[whisper.channel].parent or whisper.channel
+                self._book.write("whispers", ts=whisper.id, channel=channel, text=whisper.content)
+        for call in discord.calls:  # for whoever looks into a violation
+            about = {"path": call.path, "body": str(call.body)[:300]}
+            self._book.write(
+                "calls", at=call.at, route=call.route, status=call.status, code=call.code, **about
+            )
+        self._book.write(
+            "left",
+            eyes=len(eyed := self._eyed()),
+            eyes_on=eyed,
+            pings=[ping for ping in discord.pings if ping not in (*PEOPLE, STRANGER)],
+            unfurls=discord.unfurls,
+            acked={},
+            interactions=sum(one.acked for one in discord.interactions.values() if one.type != AUTOCOMPLETE),
+            presses=self._presses,
+            commands=self._commands,
+        )
+
+    def _eyed(self) -> list[str]:
+        """Return the messages that still seem to be worked on."""
+        places = self._discord.channels.values()
+        said = [message for place in places for message in place.messages.values()]
+        return [message.id for message in said if BOT in message.reactions.get("👀", ())]
+
+    def _lines(self) -> list[Json]:
+        return [spoken.line(self._journal.taken.get(spoken.message.id)) for spoken in self._spoken]
+
+    # people
+
+    async def _converse(self, person: random.Random) -> None:
+        while self.talking:
+            await self._conversation(person)
+            await self._pause(person)
+
+    async def _conversation(self, person: random.Random) -> None:
+        user, kind = person.choice(PEOPLE), person.random()
+        if kind < 0.35:
+            first = self._say(user, self._discord.dm(user), person)
+        elif kind < 0.42:
+            first = self._post(user, person)
+        else:
+            first = self._say(user, person.choice(self._channels), person, named=True)
+            if person.random() < 0.05 and first.message.channel != self._in_place:
+                self._discord.thread(user, first.message, "by hand")
+        for _ in range(person.choice((0, 0, 1, 3, 6))):
+            await self._pause(person)
+            if person.random() < 0.3:
+                with anyio.move_on_after(4 * self._pause_s):
+                    while not self._answered(first.thread):
+                        await anyio.sleep(0.05)
+            if not self.talking:
+                return
+            await self._act(user, first, person)
+
+    def _post(self, user: str, person: random.Random) -> Spoken:
+        """Open a post in the forum, which names the bot."""
+        token = self._token(number := self._number())
+        message = self._discord.post(user, FORUM, f"a post {number}", f"<@{BOT}> please answer {token}")
+        thread = f"discord:{GUILD}:{FORUM}:{message.id}"
+        return self._keep(Spoken(token, thread, user, [f"please answer {token}"], message, must=True))
+
+    async def _act(self, user: str, first: Spoken, person: random.Random) -> None:
+        discord, kind = self._discord, person.random()
+        where, reply_to = self._where(first)
+        if not where:
+            return  # people cannot go on yet
+        if kind < 0.06:
+            said = self._say(user, where, person, reply_to=reply_to)
+            await anyio.sleep(person.uniform(0, 0.3))
+            said.texts.append(f"please answer {said.token} anew")
+            discord.edit(said.message, said.message.content.replace(said.texts[0], said.texts[-1]))
+        elif kind < 0.11:
+            said = self._say(user, where, person, reply_to=reply_to)
+            await anyio.sleep(person.uniform(0, 0.2))
+            said.deleted = True
+            discord.delete(said.message)
+        elif kind < 0.17:
+            command = person.choice(("status", "stop", "status"))
+            self._say(user, where, person, reply_to=reply_to, command=command)
+        elif kind < 0.21:
+            self._commands += 1
+            discord.slash(user, where, person.choice(("status", "status", "stop")))
+        elif kind < 0.23:
+            self._say(STRANGER, person.choice(self._channels), person, named=True)
+        elif kind < 0.26:
+            self._chat(user, person.choice(self._channels))
+        elif kind < 0.33:
+            self._press(user, where)
+        else:
+            self._say(user, where, person, reply_to=reply_to)
+
+    def _where(self, first: Spoken) -> tuple[str, str]:
+        """Return where the conversation goes on: in its thread, once that is open, or as a reply to the last answer."""
+        _, _, channel, root = first.thread.split(":")
+        if root in self._discord.channels:
+            return root, ""
+        answers = [
+            message
+            for message in self._discord.posts(channel)
+            if self._thread_of(message) == first.thread and not self._unfinished(message)
+        ]
+        return (channel, answers[-1].id) if answers and channel == self._in_place else ("", "")
+
+    def _say(
+        self,
+        user: str,
+        channel: str,
+        person: random.Random,
+        *,
+        named: bool = False,
+        reply_to: str = "",
+        command: str = "",
+    ) -> Spoken:
+        place = self._discord.channels[channel]
+        before = self._thread_of(self._discord.message(reply_to)) if reply_to else ""
+        thread = before or self._conversation_in(place)
+        number = self._number(thread)
+        token = self._token(number)
+        joined = place.is_thread and self._answered(thread)
+        named = named or (place.is_thread and person.random() < (0.2 if joined else 0.8))
+        text = f"/{command} {token}" if command else f"please answer {token}"
+        wire = f"<@{BOT}> {text}" if named else text
+        message = self._discord.say(user, channel, wire, reply_to=reply_to or None)
+        must = named or joined or place.kind == DM or bool(reply_to)
+        thread = thread or f"discord:{GUILD}:{channel}:{message.id}"
+        return self._keep(Spoken(token, thread, user, [text], message, must, bool(command)))
+
+    def _chat(self, user: str, channel: str) -> None:
+        """Say something to somebody else."""
+        token = self._token(self._number())
+        text = f"<@{PEOPLE[0]}> look at {token}"
+        message = self._discord.say(user, channel, text)
+        thread = f"discord:{GUILD}:{channel}:{message.id}"
+        self._keep(Spoken(token, thread, user, [text], message, must=False, beside=True))
+
+    def _press(self, user: str, channel: str) -> None:
+        """Press the newest button that is there."""
+        for message in reversed(self._discord.posts(channel)):
+            for _, custom_id in message.buttons:
+                self._discord.press(user, message, custom_id)
+                self._presses += 1
+                return
+
+    def _number(self, thread: str = "") -> str:
+        """Return the digits of a conversation, by which its messages are told from others; direct ones never end."""
+        for spoken in reversed(self._spoken) if thread else ():
+            if spoken.thread == thread:
+                return spoken.token[1:5]
+        return f"{next(self._threads):04}"
+
+    def _token(self, number: str) -> str:
+        self._counts[number] += 1
+        return f"t{number}m{self._counts[number]:03}"
+
+    def _keep(self, spoken: Spoken) -> Spoken:
+        self._spoken.append(spoken)
+        self._by_id[spoken.message.id] = spoken
+        return spoken
+
+    def _answered(self, thread: str) -> bool:
+        """Whether an answer is there, so that people see that the bot takes part."""
+        _, _, channel, root = thread.split(":")
+        return any(
+            " of " in message.content and self._thread_of(message) == thread and not self._unfinished(message)
+            for message in self._discord.posts(root if root in self._discord.channels else channel)
+        )
+
+    async def _pause(self, person: random.Random) -> None:
+        await anyio.sleep(person.expovariate(1 / self._pause_s))
+
+    async def _cut_links(self) -> None:
+        while self.talking:
+            await anyio.sleep(self._fate.expovariate(1 / 4))
+            for link in self._discord.links[:1]:
+                self._fate.choice((link.abort, link.reconnect, link.invalidate))()
+
+    # for the judge
+
+    def _conversation_in(self, place: Channel) -> str:
+        """Return the conversation that all of a place is, "" for a channel."""
+        if place.is_thread:
+            return f"discord:{GUILD}:{place.parent}:{place.id}"
+        return f"discord:@me:{place.id}:{place.id}" if place.kind == DM else ""
+
+    def _thread_of(self, message: Message) -> str:
+        """Return the conversation that a message of the bot's is seen in."""
+        if thread := self._conversation_in(self._discord.channels[message.channel]):
+            return thread
+        asked = self._by_id.get(message.reply_to)
+        return asked.thread if asked else f"discord:{GUILD}:{message.channel}:"
+
+    def _unfinished(self, message: Message) -> bool:
+        return STOP in (label for label, _ in message.buttons)
+
+    def _seen(self, message: Message) -> Json:
+        return {
+            "ts": message.id,
+            "channel": message.channel,
+            "thread": self._thread_of(message),
+            "refers": message.reply_to,
+            "text": message.content,
+            "nonce": message.nonce,
+            "unfinished": self._unfinished(message),
+            "buttons": message.buttons,
+            "files": [
+                {"name": name, "text": data.decode("utf-8", "replace")}
+                for name, data in message.files.items()
+            ],
+        }
+
+    def _refused(self, call: Call, error: str) -> None:
+        self._book.write("refused", place=call.channel, call=call.route, error=error)

@@ -1,0 +1,18 @@
+"""The crash run's stage in Discord."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.crash import run
+from tests.crash.discord.platform import STEPS, Place
+from tests.crash.run import Rounds, Stage
+
+
+def _place(folder: Path, rounds: Rounds) -> run.Place:
+    return Place(folder, seed=rounds.seed, late_s=rounds.late_s, crowd=rounds.threads, pause_s=rounds.pause_s)
+
+
+DISCORD = Stage(
+    "discord", _place, "tests.crash.discord.child", "tests.crash.discord.judge", STEPS, mend_s=8.0
+)

@@ -1,0 +1,74 @@
+"""A whole bot over one transport: real core, storage, SDKs and sockets; the model is a script."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from bot.agent import Agent
+from bot.app import open_core, utc_now
+from bot.tools.attach import Attach
+from bot.tools.base import Toolbox
+from bot.tools.files import ListFiles, ReadFile
+from threads.disk import PosixDisk
+from threads.model import Limits
+from threads.workspace import recent_threads
+from transports.base import Transport
+
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+
+T = TypeVar("T", bound=Transport)
+
+
+def surroundings(data: Path, name: str) -> dict[str, object]:
+    """Return what a transport gets of its process."""
+
+    async def recent(within_s: float, most: int):
+        return await anyio.to_thread.run_sync(recent_threads, data, name, within_s, most)
+
+    return {"disk": PosixDisk(), "offload": anyio.to_thread.run_sync, "now": utc_now, "recent": recent}
+
+
+@asynccontextmanager
+async def bot_over(
+    edge: T,
+    data: Path,
+    model: object,
+    *,
+    limits: Limits = Limits(),
+    connected: bool = True,
+    **settings: object,
+) -> AsyncIterator[T]:
+    """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
+    for name in PROXIES:
+        os.environ.pop(name, None)
+    offload = anyio.to_thread.run_sync
+    toolbox = Toolbox(
+        [ReadFile(offload), ListFiles(offload), Attach(offload)], timeout_s={}, default_timeout_s=5
+    )
+    async with anyio.create_task_group() as tasks:
+        core = await open_core(
+            tasks,
+            data,
+            agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
+            brain=model,
+            transports=[edge],
+            limits=limits,
+            disk=PosixDisk(),
+            offload=offload,
+            now=utc_now,
+            **settings,
+        )
+        tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
+        if connected:
+            with anyio.fail_after(10):
+                await edge.reconnected()
+        yield edge
+        tasks.cancel_scope.cancel()

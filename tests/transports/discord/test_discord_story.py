@@ -1,0 +1,365 @@
+"""Whole stories in Discord: somebody says something, and this is what everybody sees."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from bot.errors import ModelUnavailable
+from bot.guards.access import allowed
+from bot.settings_model import Access
+from tests.fakes.discord import (
+    BOT,
+    BOT_ROLE,
+    CHANNEL,
+    CHANNEL2,
+    FORUM,
+    GUILD,
+    ROLE,
+    U1,
+    U2,
+    U3,
+    VOICE,
+    FakeDiscord,
+)
+from tests.transports.discord.bot import answers, bot_in
+from tests.transports.settling import until_settled
+from tests.world import Gate, Scripted, calls, says
+
+pytestmark = pytest.mark.anyio
+
+NAMED = f"<@{BOT}>"
+
+
+def only_served(**lists):
+    return partial(allowed, Access(**{"users": ("*",), "channels": ("*",), **lists}))
+
+
+async def test_a_mention_in_a_channel_opens_a_thread_and_is_answered_there_once(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("Hello **Ann**."))):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} what is the plan?")
+        await discord.until(lambda: answers(discord, said.id))
+        assert answers(discord, said.id) == ["Hello **Ann**."]
+        assert answers(discord, CHANNEL) == []
+        [thread] = discord.threads(CHANNEL)
+        assert thread.name == "what is the plan?"
+        await discord.until(lambda: set(discord.message(said.id).reactions) == {"✅"})
+        assert discord.pings == []
+
+
+async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(tmp_path):
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted(says("one"))):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            await discord.until(lambda: answers(discord, said.id))
+        async with bot_in(discord, tmp_path, Scripted(says("two"))):
+            await discord.say(U2, said.id, "and now?")
+            await discord.until(lambda: len(answers(discord, said.id)) == 2)
+            assert answers(discord, said.id) == ["one", "two"]
+
+
+async def test_a_direct_message_is_answered_in_place(tmp_path):
+    model = Scripted(says("Yes."), says("Still."))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        dm = discord.dm(U1)
+        await discord.say(U1, dm, "are you there?")
+        await discord.until(lambda: answers(discord, dm) == ["Yes."])
+        await discord.say(U1, dm, "and now?")
+        await discord.until(lambda: answers(discord, dm) == ["Yes.", "Still."])
+        assert "are you there?" in model.requests[1].messages[0].text
+
+
+async def test_the_name_in_any_form_is_a_mention_and_everyone_is_not(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        said = [
+            await discord.say(U1, CHANNEL, f"<@!{BOT}> one"),
+            await discord.say(U1, CHANNEL, f"hello <@&{BOT_ROLE}>"),
+        ]
+        await discord.say(U1, CHANNEL, "@everyone look")
+        await discord.say(U1, CHANNEL, "just talking")
+        last = await discord.say(U1, discord.dm(U1), "done?")
+        await until_settled(tmp_path, *(one.id for one in said), last.id)
+        assert len(model.requests) == 3
+
+
+async def test_what_is_not_for_the_bot_is_left_alone(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        other = await discord.say(U1, CHANNEL, "just talking")
+        thread = await discord.thread(U1, other, "a talk")
+        await discord.say(U2, thread.id, "an answer to that")
+        joined = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, joined.id))
+        await discord.say(U1, joined.id, f"<@{U2}> what do you think?")
+        await discord.bot_says(joined.id, "beep")
+        await discord.webhook_says(joined.id, "ping")
+        last = await discord.say(U1, discord.dm(U1), "hi")
+        await until_settled(tmp_path, last.id)
+        assert len(model.requests) == 2
+
+
+async def test_a_redelivered_message_is_answered_once_also_by_the_next_process(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, model):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            await discord.redeliver(said)
+            await discord.until(lambda: answers(discord, said.id))
+            await discord.redeliver(said)
+        async with bot_in(discord, tmp_path, model):
+            await discord.redeliver(said)
+            last = await discord.say(U1, discord.dm(U1), "hi")
+            await until_settled(tmp_path, last.id)
+        assert len(answers(discord, said.id)) == 1
+        assert len(model.requests) == 2
+
+
+async def test_a_question_asked_into_a_thread_comes_with_what_was_said_there(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        root = await discord.say(U1, CHANNEL, "the deploy is red")
+        thread = await discord.thread(U1, root, "red deploy")
+        await discord.say(U2, thread.id, "since noon")
+        await discord.say(U1, thread.id, f"{NAMED} why?")
+        await discord.until(lambda: answers(discord, thread.id))
+        told = model.requests[0].messages[0].text
+        assert "the deploy is red" in told
+        assert "since noon" in told
+
+
+async def test_a_question_about_somebody_elses_message_comes_with_that(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        other = await discord.say(U2, CHANNEL, "E = mc squared")
+        asked = await discord.say(U1, CHANNEL, f"{NAMED} what does that mean?", reply_to=other)
+        await discord.until(lambda: answers(discord, asked.id))
+        assert "E = mc squared" in model.requests[0].messages[0].text
+
+
+async def test_a_forum_post_is_a_conversation(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
+        thread = await discord.post(U1, FORUM, "How?", f"{NAMED} how does it work?")
+        await discord.until(lambda: answers(discord, thread.id) == ["one"])
+        await discord.say(U1, thread.id, "and then?")
+        await discord.until(lambda: answers(discord, thread.id) == ["one", "two"])
+
+
+async def test_a_message_in_an_archived_thread_that_nobody_knows_is_answered(tmp_path):
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted(says("one"))):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            await discord.until(lambda: answers(discord, said.id) == ["one"])
+            discord.archive(said.id)
+        async with bot_in(discord, tmp_path, Scripted(says("two"))):
+            await discord.say(U1, said.id, "still there?")
+            await discord.until(lambda: answers(discord, said.id) == ["one", "two"])
+
+
+@pytest.mark.parametrize("where", ["setting", "voice", "permission"])
+async def test_where_no_thread_can_be_opened_replies_are_the_conversation(tmp_path, where):
+    model = Scripted(says("one"), says("two"), says("three"))
+    options = {"in_place": frozenset({CHANNEL})} if where == "setting" else {}
+    channel = VOICE if where == "voice" else CHANNEL
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, options=options):
+        if where == "permission":
+            discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
+        said = await discord.say(U1, channel, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, channel) == ["one"])
+        first = next(message for message in discord.messages(channel) if message.ours)
+        assert first.reply_to == said.id
+        more = await discord.say(U1, channel, "go on", reply_to=first)
+        await discord.until(lambda: answers(discord, channel) == ["one", "two"])
+        second = [message for message in discord.messages(channel) if message.ours][-1]
+        assert second.reply_to == more.id
+        await discord.say(U2, channel, "and me?", reply_to=second, ping=False)
+        await discord.until(lambda: answers(discord, channel) == ["one", "two", "three"])
+        assert "hi" in model.requests[2].messages[0].text
+        assert len(model.requests[2].messages) == 5
+
+
+async def test_an_edit_of_a_waiting_message_replaces_it_and_a_deletion_withdraws_it(tmp_path):
+    held = Gate(says("first"))
+    model = Scripted(held, says("second"))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        root = await discord.say(U1, CHANNEL, f"{NAMED} one")
+        await held.began.wait()
+        changed = await discord.say(U1, root.id, "old words https://example.com")
+        gone = await discord.say(U1, root.id, "never mind")
+        await discord.unfurl(changed)
+        await discord.edit(changed, "new words")
+        await discord.delete(gone)
+        assert (await until_settled(tmp_path, gone.id))[gone.id] == "withdrawn"
+        held.open.set()
+        found = await until_settled(tmp_path, changed.id)
+        assert found[changed.id] == "answered"
+        told = str(model.requests[-1].messages)
+        assert "new words" in told
+        assert "old words" not in told
+        assert "never mind" not in told
+
+
+async def test_the_stop_button_ends_the_turn_and_goes(tmp_path):
+    model = Scripted(calls("list_files", path="."), held := Gate(says("never")))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} work")
+        await held.began.wait()
+        await discord.until(lambda: any(m.buttons for m in discord.posts(said.id)))
+        [draft] = [message for message in discord.posts(said.id) if message.buttons]
+        [(label, custom_id)] = draft.buttons
+        assert label == "Stop"
+        pressed = await discord.press(U2, draft, custom_id)
+        assert pressed.acked
+        await until_settled(tmp_path, said.id)
+        await discord.until(lambda: set(discord.message(said.id).reactions) == {"🛑"})
+        await discord.until(lambda: not any(m.buttons for m in discord.posts(said.id) if not m.deleted))
+
+
+async def test_a_failure_has_a_button_to_try_again_that_works_after_a_restart(tmp_path):
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted(ModelUnavailable("down"))):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} the question")
+            await discord.until(lambda: set(discord.message(said.id).reactions) == {"❌"})
+            [failed] = discord.posts(said.id)
+            assert "ref" in failed.content
+        model = Scripted(says("now it works"))
+        async with bot_in(discord, tmp_path, model):
+            [(_, custom_id)] = failed.buttons
+            first = discord.press(U1, failed, custom_id)
+            second = discord.press(U1, failed, custom_id)
+            assert (await first).acked
+            assert (await second).acked
+            await discord.until(lambda: "now it works" in answers(discord, said.id))
+            await discord.until(lambda: not discord.message(failed.id).buttons)
+            assert "the question" in model.requests[0].messages[-1].text
+            assert len(model.requests) == 1
+
+
+async def test_a_button_that_nobody_knows_is_answered_to_its_person(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("hi"))):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        [post] = discord.posts(said.id)
+        pressed = await discord.press(U1, post, "something-of-long-ago", stale=True)
+        assert pressed.acked
+        await discord.until(lambda: pressed.answers)
+        assert "does not work any more" in pressed.answers[0].content
+
+
+async def test_a_stranger_who_mentions_the_bot_is_refused_and_no_thread_is_opened(tmp_path):
+    model = Scripted()
+    served = only_served(users=(U1,))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, allowed=served):
+        said = await discord.say(U2, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, CHANNEL))
+        assert discord.threads(CHANNEL) == []
+        [refusal] = [message for message in discord.messages(CHANNEL) if message.ours]
+        assert refusal.reply_to == said.id
+        assert "Ask whoever runs this bot" in refusal.content
+        assert model.requests == []
+
+
+async def test_access_by_role_channel_and_guild(tmp_path):
+    model = Scripted()
+    served = only_served(users=(), roles=(ROLE,), channels=(CHANNEL,))
+    options = {"roles": frozenset({ROLE})}
+    async with FakeDiscord() as discord:
+        discord.users[U2].roles.append(ROLE)
+        async with bot_in(discord, tmp_path, model, allowed=served, options=options):
+            refused = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            elsewhere = await discord.say(U2, CHANNEL2, f"{NAMED} hi")
+            heard = await discord.say(U2, CHANNEL, f"{NAMED} hi")
+            found = await until_settled(tmp_path, refused.id, heard.id, elsewhere.id)
+        assert (found[refused.id], found[elsewhere.id], found[heard.id]) == ("refused", "refused", "answered")
+        assert only_served(channels=(GUILD,))  # which is a channel's workspace: see test_access
+        missed = discord.say(U2, CHANNEL, f"{NAMED} and while you were away?", quiet=True)
+        async with bot_in(discord, tmp_path, model, allowed=served, options=options):
+            found = await until_settled(tmp_path, missed.id)
+        assert found[missed.id] == "answered"
+
+
+async def test_slash_commands_are_answered_to_their_person_alone(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        await discord.until(lambda: discord.commands)
+        names = {command["name"] for command in discord.commands}
+        assert {"stop", "status", "new", "model", "compact", "usage", "help"} <= names
+        for name, words in (("status", "Idle"), ("help", "/usage"), ("new", "in the thread")):
+            asked = await discord.slash(U1, CHANNEL, name, {})
+            assert asked.acked
+            await discord.until(lambda asked=asked: asked.answers and asked.answers[0].content)
+            assert words in asked.answers[0].content
+        assert discord.posts() == []
+
+
+async def test_a_slash_stop_works_while_the_turn_runs(tmp_path):
+    held = Gate(says("never"))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held)):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} work")
+        await held.began.wait()
+        await discord.until(lambda: said.id in discord.channels)
+        asked = await discord.slash(U1, said.id, "stop", {})
+        await discord.until(lambda: asked.answers and asked.answers[0].content)
+        assert "Stopped" in asked.answers[0].content
+        await discord.until(lambda: set(discord.message(said.id).reactions) == {"🛑"})
+
+
+async def test_models_are_completed_while_somebody_types(tmp_path):
+    options = {"models": ("default", "anthropic/big", "openai/small")}
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(), options=options):
+        await discord.until(lambda: discord.commands)
+        typed = await discord.autocomplete(U1, CHANNEL, "model", "name", "open")
+        assert [choice["value"] for choice in typed.choices] == ["openai/small"]
+
+
+async def test_the_commands_are_told_once_and_not_again_by_the_next_process(tmp_path):
+    async with FakeDiscord() as discord:
+        for _ in range(2):
+            async with bot_in(discord, tmp_path, Scripted()):
+                said = await discord.say(U3, discord.dm(U3), "hi")
+                await until_settled(tmp_path, said.id)
+                await discord.until(lambda: discord.commands)
+        assert len(discord.calls_to("PUT /applications/{}/commands")) == 1
+
+
+async def test_a_file_is_read_and_a_tool_can_give_one_back(tmp_path):
+    model = Scripted(calls("list_files", path="."), calls("attach", path="."), says("done"))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        dm = discord.dm(U1)
+        said = discord.say(U1, dm, "", files=[("notes.txt", b"the secret word is plum", "text/plain")])
+        for step, name in enumerate(("read_file", "attach")):
+            model.script[step] = calls(name, id=f"c{step}", path=f"attachments/{said.id}-notes.txt")
+        await said
+        await discord.until(lambda: "done" in answers(discord, dm))
+        assert "plum" in model.requests[1].messages[-1].results[0].content
+        assert any(message.attachments for message in discord.posts(dm))
+
+
+async def test_model_text_pings_nobody_and_previews_nothing_in_posts_and_in_edits(tmp_path):
+    text = f"@everyone @here <@{U2}> <@&{ROLE}> https://evil.example/?q=secret " + "word " * 30
+    from tests.transports.discord.test_discord_trouble import Streams  # noqa: PLC0415
+
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams(text, text)):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        direct = await discord.say(U1, discord.dm(U1), "hi")
+        await until_settled(tmp_path, said.id, direct.id)
+        assert any(len(message.contents) > 1 for message in discord.posts())
+        assert discord.pings == []
+        assert discord.unfurls == []
+
+
+async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(tmp_path):
+    lines = [f"line {number} of the long answer." for number in range(200)]
+    huge = "\n".join(f"row {number} " + "x" * 60 for number in range(1000))
+    async with (
+        FakeDiscord() as discord,
+        bot_in(discord, tmp_path, Scripted(says("\n".join(lines)), says(huge))),
+    ):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} much")
+        await discord.until(lambda: any("line 199" in text for text in answers(discord, said.id)))
+        shown = "\n".join(answers(discord, said.id))
+        assert [line for line in shown.splitlines() if line] == lines
+        await discord.say(U1, said.id, "more")
+        await discord.until(lambda: any(message.attachments for message in discord.posts(said.id)))
+        [file] = [file for message in discord.posts(said.id) for file in message.attachments]
+        assert b"row 999" in file.content

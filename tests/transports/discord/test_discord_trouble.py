@@ -1,0 +1,369 @@
+"""What goes wrong in Discord is told, logged and survived: bad input, bad answers, and what was missed while down."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from bot.llm.model import Completion, Usage
+from tests.fakes.discord import (
+    BOT,
+    CHANNEL,
+    U1,
+    U2,
+    U3,
+    Cut,
+    FakeDiscord,
+    RateLimited,
+    Refused,
+    Status,
+)
+from tests.transports.discord.bot import answers, bot_in, transport
+from tests.transports.settling import until_settled
+from tests.world import Scripted, says
+from threads.errors import TransportFatal
+from threads.model import Limits, Option, Question, TextDelta
+from threads.wording import first_cause
+
+pytestmark = pytest.mark.anyio
+
+NAMED = f"<@{BOT}>"
+SEND = "POST /channels/{}/messages"
+
+
+class Streams(Scripted):
+    """A model that writes its answer in two pieces, the second after the first was seen."""
+
+    def __init__(self, first, last):
+        super().__init__()
+        self.first, self.last = first, last
+
+    async def complete(self, request, on_event):
+        await on_event(TextDelta(self.first))
+        await anyio.sleep(2.5)
+        await on_event(TextDelta(self.last))
+        return Completion(says(self.first + self.last), Usage(1, 1), "end")
+
+
+async def alive(discord):
+    """Prove that the bot still answers."""
+    dm = discord.dm(U3)
+    before = len(answers(discord, dm))
+    await discord.say(U3, dm, "still there?")
+    await discord.until(lambda: len(answers(discord, dm)) > before)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RateLimited(0.5),
+        Status(503),
+        Status(503, applied=True),
+        Status(500, applied=True),
+        Cut(),
+        Cut(applied=True),
+    ],
+    ids=str,
+)
+async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("the answer"))):
+        discord.fail(SEND, fault)
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+        assert answers(discord, said.id) == ["the answer"]
+
+
+async def test_a_thread_that_is_there_already_is_used(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("here"))):
+        discord.fail("POST /channels/{}/messages/{}/threads", Status(500, applied=True))
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id) == ["here"])
+        assert answers(discord, CHANNEL) == []
+
+
+async def test_a_locked_thread_is_told_of_and_not_tried_again(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        more = discord.say(U1, said.id, "and?")
+        discord.lock(said.id)
+        await more
+        assert (await until_settled(tmp_path, more.id))[more.id] == "undelivered"
+        assert len(discord.calls_to(SEND)) <= 4
+        await alive(discord)
+
+
+@pytest.mark.parametrize("what", ["channel", "permission", "thread"])
+async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_path, what):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        more = discord.say(U1, said.id, "and?")
+        if what == "channel":
+            discord.delete_channel(CHANNEL)
+        elif what == "thread":
+            discord.delete_channel(said.id)
+        else:
+            discord.deny(CHANNEL, "SEND_MESSAGES", "SEND_MESSAGES_IN_THREADS")
+        await more
+        assert (await until_settled(tmp_path, more.id))[more.id] == "undelivered"
+        assert len(discord.calls_to(SEND)) <= 5
+        await alive(discord)
+
+
+async def test_a_missing_intent_ends_the_transport_and_says_what_to_tick(tmp_path):
+    async with FakeDiscord(message_content=False) as discord:
+        with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+            async with bot_in(discord, tmp_path, Scripted()):
+                await anyio.sleep_forever()
+        cause = first_cause(raised.value)
+        assert isinstance(cause, TransportFatal)
+        assert "Message Content Intent" in str(cause)
+        assert discord.opened == 1
+
+
+async def test_a_wrong_token_ends_the_start_with_a_clear_word(tmp_path):
+    async with FakeDiscord() as discord:
+        edge = transport(discord, tmp_path, token="a.wrong.token")
+
+        async def sink(_):
+            raise AssertionError
+
+        with anyio.fail_after(10), pytest.raises(BaseException) as raised:
+            await edge.serve(sink)
+        cause = first_cause(raised.value)
+        assert isinstance(cause, TransportFatal)
+        assert "token" in str(cause)
+        assert "a.wrong.token" not in str(cause)
+        assert edge.state == "stopped"
+
+
+async def test_a_token_that_is_revoked_stops_the_transport(tmp_path):
+    async with FakeDiscord() as discord:
+        with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+            async with bot_in(discord, tmp_path, Scripted()):
+                discord.revoke()
+                await anyio.sleep_forever()
+        assert isinstance(first_cause(raised.value), TransportFatal)
+
+
+async def test_a_first_connect_that_fails_is_tried_again(tmp_path):
+    async with FakeDiscord() as discord:
+        discord.fail("GET /gateway", Status(503))
+        discord.fail("GET /users/@me", Status(503))
+        async with bot_in(discord, tmp_path, Scripted(), connected=False) as edge:
+            with anyio.fail_after(10):
+                await edge.reconnected()
+            await alive(discord)
+
+
+@pytest.mark.parametrize("fault", ["abort", "reconnect", "close", "invalid", "resumable"])
+async def test_what_is_said_while_the_link_is_lost_is_answered_once(tmp_path, fault):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        first = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, first.id))
+        link = discord.links[0]
+        match fault:
+            case "abort":
+                link.abort()
+            case "reconnect":
+                link.reconnect()
+            case "close":
+                await link.close(4000)
+            case "invalid":
+                discord.forget_sessions()
+                link.abort()
+            case _:
+                link.invalidate(resumable=False)
+        said = discord.say(U1, CHANNEL, f"{NAMED} are you there?")
+        follow = discord.say(U2, first.id, "and there?")
+        with anyio.fail_after(15):
+            await until_settled(tmp_path, said.id, follow.id)
+        assert len(answers(discord, said.id)) == 1
+        assert len(answers(discord, first.id)) == 2
+        await alive(discord)
+
+
+async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_back(tmp_path):
+    async with FakeDiscord() as discord:
+        dm, other = discord.dm(U1), discord.channel("quiet")
+        async with bot_in(discord, tmp_path, Scripted()):
+            root = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            direct = await discord.say(U1, dm, "hi")
+            await until_settled(tmp_path, root.id, direct.id)
+            await discord.until(lambda: (tmp_path / "discord-marks.json").exists())
+        missed = [
+            discord.say(U1, CHANNEL, f"{NAMED} a new question", quiet=True),
+            discord.say(U2, root.id, "a follow-up", quiet=True),
+            discord.say(U1, dm, "direct", quiet=True),
+            discord.say(U2, other.id, f"{NAMED} in a channel never heard", quiet=True),
+        ]
+        ignored = discord.say(U1, CHANNEL, "just talking", quiet=True)
+        async with bot_in(discord, tmp_path, Scripted()):
+            found = await until_settled(tmp_path, *(said.id for said in missed))
+        assert {found[said.id] for said in missed} == {"answered"}
+        assert ignored.id not in found
+
+
+async def test_the_sign_of_a_killed_process_goes_with_the_answer(tmp_path):
+    gate = anyio.Event()
+
+    async def held():
+        await gate.wait()
+        return says("never")
+
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted(held)):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            await discord.until(lambda: "👀" in discord.message(said.id).reactions)
+        async with bot_in(discord, tmp_path, Scripted(says("there"))):
+            await discord.until(lambda: any("there" in text for text in answers(discord, said.id)))
+            await discord.until(lambda: set(discord.message(said.id).reactions) == {"✅"})
+
+
+async def test_the_draft_of_a_killed_process_becomes_the_answer(tmp_path):
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Streams("word " * 30, "never")):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+            await discord.until(lambda: answers(discord, said.id))
+        [draft] = discord.posts(said.id)
+        assert draft.buttons
+        async with bot_in(discord, tmp_path, Scripted(says("the whole answer"))):
+            await until_settled(tmp_path, said.id)
+        [answer] = [message for message in discord.posts(said.id) if not message.deleted]
+        assert answer.id == draft.id
+        assert "the whole answer" in answer.content
+        assert not answer.buttons
+
+
+async def test_an_answer_whose_draft_cannot_be_written_over_is_posted_and_the_draft_goes(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
+        discord.fail("PATCH /channels/{}/messages/{}", Refused(400, 30046, "too old"), forever=True)
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+        await discord.until(lambda: len(answers(discord, said.id)) == 1)
+        assert "the end" in answers(discord, said.id)[0]
+
+
+@pytest.mark.parametrize(
+    "route", ["PUT /channels/{}/messages/{}/reactions/{}/@me", "POST /channels/{}/typing"]
+)
+async def test_signs_that_are_refused_cost_no_answer(tmp_path, route):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        discord.fail(route, Refused(403, 50013, "Missing Permissions"), forever=True)
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        await alive(discord)
+
+
+async def test_a_message_of_only_a_file_and_a_name_of_300_characters(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        ann = discord.user("A" * 300)
+        dm = discord.dm(ann.id)
+        said = await discord.say(ann.id, dm, "", files=[("n" * 300 + ".txt", b"plum", "text/plain")])
+        long = await discord.say(ann.id, CHANNEL, f"{NAMED} " + "title " * 60)
+        await until_settled(tmp_path, said.id, long.id)
+        assert len(answers(discord, dm)) == 1
+        assert len(discord.threads(CHANNEL)[0].name) <= 100
+        assert any(".txt" in request.messages[0].text for request in model.requests)
+
+
+async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        dm = discord.dm(U1)
+        big = ("big.bin", b"x" * 30_000_000, "application/octet-stream")
+        await discord.say(U1, dm, "look", files=[big])
+        await discord.until(lambda: answers(discord, dm))
+        assert "20 MB" in answers(discord, dm)[-1]
+        assert not discord.downloads
+
+
+async def test_a_link_to_a_file_that_has_expired_is_asked_for_again(tmp_path):
+    model = Scripted()
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        dm = discord.dm(U1)
+        said = discord.say(U1, dm, "look", files=[("notes.txt", b"plum", "text/plain")])
+        discord.expire_links()
+        await said
+        await until_settled(tmp_path, said.id)
+        [kept] = (tmp_path / "threads").rglob("*-notes.txt")
+        assert kept.read_bytes() == b"plum"
+
+
+async def test_a_storm_of_5000_messages_is_taken_in_without_loss(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        for number in range(4_990):
+            discord.say(U2, CHANNEL, f"chatter {number}")
+        said = [discord.say(U1, CHANNEL, f"{NAMED} question {number}") for number in range(10)]
+        found = await until_settled(tmp_path, *(one.id for one in said))
+        assert {found[one.id] for one in said} == {"answered"}
+
+
+async def test_a_person_who_floods_a_thread_is_refused_politely(tmp_path):
+    gate = anyio.Event()
+
+    async def held():
+        await gate.wait()
+        return says("done")
+
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held), limits=Limits(mailbox=2)):
+        first = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        said = (
+            [await discord.say(U1, first.id, f"{n}") for n in range(6)]
+            if first.id in discord.channels
+            else []
+        )
+        if not said:
+            await discord.until(lambda: first.id in discord.channels)
+            said = [await discord.say(U1, first.id, f"{n}") for n in range(6)]
+        gate.set()
+        found = await until_settled(tmp_path, first.id, *(one.id for one in said))
+        assert list(found.values()).count("refused") >= 3
+
+
+async def test_a_question_that_waits_for_a_person_has_buttons_for_that_person_alone(tmp_path):
+    class Asks(Scripted):
+        async def for_turn(self, turn):
+            self.turn = turn
+            return self
+
+        async def complete(self, request, on_event):
+            question = Question("Go on?", (Option("Yes", True), Option("No", False)), lambda who: who == U1)
+            answer = await self.turn.ask(question)
+            return Completion(says(f"so: {answer.approved}"), Usage(1, 1), "end")
+
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Asks()):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: any("Go on?" in text for text in answers(discord, said.id)))
+        asked = next(message for message in discord.posts(said.id) if "Go on?" in message.content)
+        (_, yes), (_, _) = asked.buttons
+        stranger = await discord.press(U2, asked, yes)
+        await discord.until(lambda: stranger.answers)
+        assert "not yours" in stranger.answers[0].content
+        await discord.press(U1, asked, yes)
+        await discord.until(lambda: any("so: True" in text for text in answers(discord, said.id)))
+        await discord.until(lambda: not discord.message(asked.id).buttons)
+        assert "Approved" in discord.message(asked.id).content
+
+
+async def test_an_interaction_that_is_acknowledged_too_late_is_answered_in_the_channel(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        discord.fail("POST /interactions/{}/{}/callback", Refused(404, 10062, "Unknown interaction"))
+        discord.slash(U1, said.id, "status", {})
+        await discord.until(lambda: any("Model: " in text for text in answers(discord, said.id)))
+
+
+async def test_a_bot_that_is_in_no_server_says_how_to_invite_it(tmp_path, caplog):
+    caplog.set_level(logging.WARNING)
+    async with FakeDiscord() as discord:
+        discord.kick()
+        async with bot_in(discord, tmp_path, Scripted()):
+            with anyio.fail_after(10):
+                while "invites it with" not in caplog.text:
+                    await anyio.sleep(0.05)

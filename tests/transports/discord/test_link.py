@@ -1,0 +1,527 @@
+"""Every row of what can happen to a session of the gateway, through the real discord.py, over real sockets."""
+
+import asyncio
+import logging
+import threading
+import traceback
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from tests.fakes.discord import (
+    BOT_ROLE,
+    CHANNEL,
+    FORUM,
+    GUILD,
+    U1,
+    Cut,
+    FakeDiscord,
+    RateLimited,
+    Stall,
+    Status,
+)
+from threads.errors import PostFailed, TransportFatal, TransportRateLimited
+from transports.discord.wire import gateway, link
+from transports.discord.wire.gateway import own_roles
+from transports.discord.wire.link import Link
+from transports.discord.wire.standing import Standing
+from transports.supervisor import LinkDown, Supervisor
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+async def discord(anyio_backend, monkeypatch):
+    async with FakeDiscord() as discord:
+        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
+        yield discord
+
+
+@dataclass
+class Bot:
+    """A link, what it told, and how it ended."""
+
+    discord: FakeDiscord
+    options: dict
+    story: list = field(default_factory=list)
+    said: list = field(default_factory=list)
+    places: dict = field(default_factory=dict)
+    roles: frozenset = frozenset()
+    end: Exception | None = None
+    over: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self):
+        options = {"look_s": 0.02, "guilds_s": 0.05} | self.options
+        token = options.pop("token", self.discord.token)
+        standing = options.pop("standing", Standing())
+        self.link = Link(token, self.discord.gateway_url, lambda: self, standing, **options)
+
+    def note(self, what):
+        self.story.append(what)
+        self.discord.changed()
+
+    def connected(self):
+        self.note("up")
+
+    def prepare(self, client):
+        assert client.user is None
+        self.client = client
+        self.note("prepare")
+
+    def on_session(self):
+        self.note("session")
+
+    def on_ready(self, client):
+        self.roles = own_roles(client)
+        self.note("ready")
+
+    def on_message(self, message):
+        self.said.append(message.content)
+        self.note("message")
+
+    def on_edit(self, payload):
+        self.note(f"edit {payload.message_id} {payload.data['content']}")
+
+    def on_delete(self, channel_id, message_ids):
+        self.note(f"delete {channel_id} {' '.join(sorted(message_ids))}")
+
+    async def on_interaction(self, interaction):
+        await interaction.response.defer()
+        self.note(f"interaction {interaction.data.get('custom_id')}")
+
+    def on_guild(self, guild):
+        self.note(f"guild {guild.id}")
+
+    def on_channel(self, channel):
+        self.places[str(channel.id)] = channel.name
+        self.note(f"channel {channel.id}")
+
+    def on_gone(self, channel_id):
+        self.note(f"gone {channel_id}")
+
+    async def run(self):
+        try:
+            await self.link.run(self.connected)
+        except (LinkDown, PostFailed, TransportFatal) as error:
+            self.end = error
+        finally:
+            self.over.set()
+            self.discord.changed()
+
+    def has(self, what, times=1):
+        return lambda: self.story.count(what) >= times
+
+
+@asynccontextmanager
+async def listening(discord, **options):
+    """A bot whose session is ready."""
+    bot = Bot(discord, options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.run)
+        await discord.until(lambda: bot.has("ready")() or bot.end)
+        assert bot.end is None, bot.end
+        yield bot
+        tasks.cancel_scope.cancel()
+
+
+async def until(is_so):
+    """Wait for what the fake does not see."""
+    with anyio.fail_after(10):
+        while not is_so():
+            await anyio.sleep(0.01)
+
+
+async def ended(discord, **options):
+    """A bot whose link did not come up, or that ends by itself."""
+    bot = Bot(discord, options)
+    with anyio.fail_after(10):
+        await bot.run()
+    return bot
+
+
+# what is told
+
+
+async def test_a_session_begins_before_anything_of_it_is_told(discord):
+    async with listening(discord) as bot:
+        first = [what for what in bot.story if what in ("prepare", "session", "up", "ready")]
+        assert first == ["prepare", "session", "up", "ready"]
+        assert f"guild {GUILD}" in bot.story
+        assert {CHANNEL, FORUM} <= set(bot.places)
+        assert bot.roles == {BOT_ROLE}
+
+
+async def test_messages_are_told_at_once_and_in_order(discord):
+    """The library's own way is a task for each, and what waits in one lets the next one pass."""
+    async with listening(discord) as bot:
+        for number in range(50):
+            discord.say(U1, CHANNEL, str(number))
+        await discord.until(bot.has("message", 50))
+        assert bot.said == [str(number) for number in range(50)]
+        assert not [task for task in asyncio.all_tasks() if "on_message" in task.get_name()]
+
+
+async def test_a_message_that_comes_twice_is_told_twice(discord):
+    async with listening(discord) as bot:
+        said = await discord.say(U1, CHANNEL, "hi")
+        await discord.redeliver(said)
+        await discord.until(bot.has("message", 2))
+
+
+async def test_edits_deletions_channels_and_presses_are_told(discord):
+    async with listening(discord) as bot:
+        one, two, three = [await discord.say(U1, CHANNEL, text) for text in "abc"]
+        await discord.edit(one, "A")
+        await discord.delete(one)
+        discord.bulk_delete(two, three)
+        thread = await discord.thread(U1, await discord.say(U1, CHANNEL, "d"), "title")
+        discord.archive(thread.id)
+        channel = discord.channel("new")
+        discord.delete_channel(channel.id)
+        await discord.until(bot.has(f"gone {channel.id}"))
+        told = [what for what in bot.story[bot.story.index("ready") + 1 :] if what != "message"]
+        assert told[:3] == [
+            f"edit {one.id} A",
+            f"delete {CHANNEL} {one.id}",
+            f"delete {CHANNEL} {' '.join(sorted((two.id, three.id)))}",
+        ]
+        assert told.count(f"channel {thread.id}") == 2
+        assert bot.places[thread.id] == "title"
+
+
+async def test_a_press_is_answered_beside_the_reading(discord):
+    async with listening(discord) as bot:
+        said = await discord.say(U1, CHANNEL, "x")
+        press = await discord.press(U1, said, "go", stale=True)
+        assert press.acked
+        await discord.until(bot.has("interaction go"))
+
+
+async def test_what_a_hook_raises_is_logged_and_ends_nothing(discord, caplog):
+    async with listening(discord) as bot:
+        broken = bot.note
+        bot.note = None
+        await discord.say(U1, CHANNEL, "one")
+        await (await discord.press(U1, await discord.say(U1, CHANNEL, "x"), "go", stale=True))
+        await until(lambda: "an interaction was not taken" in caplog.text)
+        bot.note = broken
+        await discord.say(U1, CHANNEL, "two")
+        await discord.until(bot.has("message"))
+        assert bot.said[-1] == "two"
+        assert "what came was not taken: message" in caplog.text
+
+
+# what ends
+
+
+@pytest.mark.parametrize("way", ["abort", "reconnect", 1000, 1001, 1012, 4000, 4009])
+async def test_a_link_that_breaks_is_resumed_with_what_was_missed(discord, way):
+    async with listening(discord) as bot:
+        [broken] = discord.links
+        match way:
+            case int(code):
+                await broken.close(code)
+            case str(name):
+                getattr(broken, name)()
+        await discord.until(lambda: broken not in discord.links)
+        discord.say(U1, CHANNEL, "missed")
+        await discord.until(lambda: bot.has("message")() and bot.has("up", 2)())
+        assert bot.said == ["missed"]
+        assert (bot.story.count("session"), discord.identifies, discord.resumes) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("way", ["op 9", "resume refused"])
+async def test_a_session_that_is_gone_ends_the_run(discord, way):
+    async with listening(discord) as bot:
+        if way == "op 9":
+            discord.links[0].invalidate()
+        else:
+            discord.forget_sessions()
+            discord.links[0].abort()
+        await discord.until(lambda: bot.end)
+        assert isinstance(bot.end, LinkDown)
+        assert "ended the session" in str(bot.end)
+        assert bot.story.count("session") == 1
+        assert not discord.links
+
+
+async def test_a_link_that_does_not_come_back_ends_the_run(discord):
+    async with listening(discord, down_s=0.4) as bot:
+        discord.dead = True
+        discord.links[0].abort()
+        await discord.until(lambda: bot.end)
+        assert isinstance(bot.end, LinkDown)
+        assert "no session for" in str(bot.end)
+
+
+async def test_a_link_that_falls_silent_ends_the_run(discord):
+    async with listening(discord, silent_s=0.3) as bot:
+        discord.links[0].freeze()
+        await discord.until(lambda: bot.end)
+        assert isinstance(bot.end, LinkDown)
+        assert "no frame for" in str(bot.end)
+        await discord.until(lambda: not discord.links)
+
+
+async def test_heartbeats_keep_a_quiet_link(anyio_backend, monkeypatch):
+    async with FakeDiscord(heartbeat=0.05) as discord:
+        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
+        async with listening(discord, silent_s=0.4) as bot:
+            await anyio.sleep(0.8)
+            assert bot.end is None
+
+
+async def test_a_zombie_is_left_by_the_library_and_resumed(anyio_backend, monkeypatch):
+    async with FakeDiscord(heartbeat=0.05) as discord:
+        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
+        async with listening(discord, heartbeat_s=0.3) as bot:
+            discord.links[0].freeze()
+            await discord.until(bot.has("up", 2))
+            assert bot.end is None
+            assert discord.resumes == 1
+
+
+@pytest.mark.parametrize("fault", ["503", "cut"])
+async def test_a_first_connection_that_fails_is_told_as_what_it_is(discord, fault):
+    if fault == "503":
+        discord.dead = True
+    else:
+        discord.fail("GET /gateway", Cut(), Cut(), forever=True)
+    bot = await ended(discord)
+    assert isinstance(bot.end, LinkDown)
+    assert str(bot.end).startswith("no connection to the gateway")
+
+
+async def test_a_first_connection_that_is_broken_off_is_told_as_what_it_is(discord, monkeypatch):
+    """The library stumbles over it with an AttributeError (discord.py#10520)."""
+
+    async def broken(*_, **__):
+        discord.links[0].abort()
+        await anyio.sleep(0.05)
+
+    monkeypatch.setattr(gateway.Gateway, "before_identify_hook", broken)
+    bot = await ended(discord)
+    assert isinstance(bot.end, LinkDown)
+
+
+async def test_a_gateway_that_never_says_hello_is_given_up(discord):
+    discord.fail("GET /gateway", Stall())
+    bot = await ended(discord, down_s=0.3)
+    assert isinstance(bot.end, LinkDown)
+
+
+@pytest.mark.parametrize("status", [503, 520])
+async def test_a_login_that_fails_is_tried_again(discord, status):
+    discord.fail("GET /users/@me", Status(status))
+    assert not isinstance((await ended(discord)).end, TransportFatal)
+
+
+async def test_a_login_that_hangs_is_given_up(discord, monkeypatch):
+    monkeypatch.setattr(link, "LOGIN_WITHIN_S", 0.2)
+    discord.fail("GET /users/@me", Stall())
+    assert getattr((await ended(discord)).end, "retryable", False)
+
+
+# what only a person mends
+
+
+async def test_a_bad_token_is_fatal(discord):
+    bot = await ended(discord, token="not-a-token")
+    assert isinstance(bot.end, TransportFatal)
+    assert "reset it under Bot" in str(bot.end)
+
+
+async def test_a_token_that_is_revoked_is_fatal(discord):
+    async with listening(discord) as bot:
+        discord.revoke()
+        await discord.until(lambda: bot.end)
+        assert isinstance(bot.end, TransportFatal)
+        assert "reset it under Bot" in str(bot.end)
+
+
+async def test_an_intent_that_is_not_ticked_is_fatal(anyio_backend, monkeypatch):
+    async with FakeDiscord(message_content=False) as discord:
+        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
+        bot = await ended(discord)
+        assert isinstance(bot.end, TransportFatal)
+        assert 'tick "Message Content Intent" under Bot' in str(bot.end)
+        assert discord.identifies <= 1
+
+
+@pytest.mark.parametrize("code", [4010, 4011, 4012, 4013])
+async def test_a_close_that_no_retry_mends_is_fatal(discord, code):
+    async with listening(discord) as bot:
+        await discord.links[0].close(code)
+        await discord.until(lambda: bot.end)
+        assert isinstance(bot.end, TransportFatal)
+        assert str(bot.end) == link.FATAL[code]
+
+
+# good standing
+
+
+async def test_a_ban_holds_the_gateway_back_too(discord):
+    standing = Standing()
+    discord.fail("GET /users/@me", RateLimited(1.0, via=False))
+    bot = await ended(discord, standing=standing)
+    assert isinstance(bot.end, TransportRateLimited)
+    assert bot.end.retry_after == pytest.approx(600, abs=1)
+    discord.calls.clear()
+    again = await ended(discord, standing=standing)
+    assert isinstance(again.end, LinkDown)
+    assert again.end.retry_after == pytest.approx(600, abs=5)
+    assert not discord.calls
+
+
+async def test_sessions_are_not_begun_faster_than_discord_allows_in_a_day(discord, monkeypatch):
+    monkeypatch.setattr(link, "SESSIONS_PER_HOUR", 2)
+    assert 24 * 40 < 1000
+    bot = Bot(discord, {})
+    for _ in range(2):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bot.run)
+            await discord.until(bot.has("ready"))
+            bot.story.clear()
+            discord.links[0].invalidate()
+    bot.end = None
+    await bot.run()
+    assert "2 sessions in an hour" in str(bot.end)
+    assert discord.identifies == 2
+
+
+# the end
+
+
+def left_over():
+    mine = ("discord.py", "_delay_ready", "_close", "poll_event", "Gateway")
+    tasks = [task for task in asyncio.all_tasks() if any(name in repr(task) for name in mine)]
+    beats = [one for one in threading.enumerate() if "keep-alive" in one.name]
+    return tasks, [beat for beat in beats if not beat._stop_ev.is_set()]
+
+
+async def test_a_cancelled_link_closes_with_1000_and_leaves_nothing(discord):
+    async with listening(discord):
+        pass
+    await discord.until(lambda: discord.closes)
+    assert discord.closes == [1000]
+    await anyio.sleep(0.01)
+    assert left_over() == ([], [])
+
+
+async def test_a_link_cancelled_before_it_is_ready_leaves_nothing(discord):
+    bot = Bot(discord, {"guilds_s": 5.0})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.run)
+        await discord.until(bot.has("session"))
+        tasks.cancel_scope.cancel()
+    await anyio.sleep(0.01)
+    assert left_over() == ([], [])
+    assert "ready" not in bot.story
+
+
+@pytest.mark.parametrize("stuck", ["peer", "library"])
+async def test_a_close_that_does_not_end_holds_nothing_up(discord, monkeypatch, stuck):
+    monkeypatch.setattr(gateway, "CLOSE_WITHIN_S", 0.2)
+    async with listening(discord) as bot:
+        if stuck == "peer":
+            discord.links[0].freeze()
+        else:
+            bot.client.close = anyio.sleep_forever
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 2
+    assert bot.client.http._HTTPClient__session.closed
+
+
+async def test_a_press_that_is_being_answered_ends_before_the_session_does(discord):
+    async with listening(discord) as bot:
+        held, done = anyio.Event(), []
+
+        async def slow(interaction):
+            held.set()
+            await anyio.sleep(0.2)
+            await interaction.response.defer()
+            done.append(interaction)
+
+        bot.on_interaction = slow
+        discord.press(U1, await discord.say(U1, CHANNEL, "x"), "go", stale=True)
+        await held.wait()
+    assert done
+
+
+async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeypatch, caplog):
+    monkeypatch.setattr(gateway, "INTERACTIONS_AT_ONCE", 1)
+    monkeypatch.setattr(gateway, "DRAIN_S", 0.01)
+    async with listening(discord) as bot:
+        taken = []
+
+        async def stuck(interaction):
+            taken.append(interaction)
+            await anyio.sleep_forever()
+
+        bot.on_interaction = stuck
+        said = await discord.say(U1, CHANNEL, "x")
+        for _ in range(3):
+            discord.press(U1, said, "go", stale=True)
+        await until(lambda: caplog.text.count("one is not taken") == 2)
+        assert len(taken) == 1
+
+
+async def test_a_supervisor_keeps_the_link_up_over_sessions(discord, monkeypatch):
+    monkeypatch.setattr("transports.supervisor.FIRST_PAUSE_S", 0.05)
+    bot, supervisor = Bot(discord, {}), Supervisor("discord")
+
+    async def run(connected):
+        def up():
+            connected()
+            bot.connected()
+
+        await bot.link.run(up)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor.run, run)
+        await discord.until(bot.has("ready"))
+        assert supervisor.state == "connected"
+        discord.links[0].invalidate()
+        await discord.until(bot.has("ready", 2))
+        assert supervisor.state == "connected"
+        assert bot.story.count("prepare") == 2
+        tasks.cancel_scope.cancel()
+    assert supervisor.state == "stopped"
+
+
+async def test_no_log_shows_the_token_or_what_is_said(discord, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with listening(discord) as bot:
+        await discord.say(U1, CHANNEL, "a secret of a person")
+        await discord.until(bot.has("message"))
+        discord.revoke()
+        await discord.until(lambda: bot.end)
+    assert discord.token not in caplog.text + repr(bot.link) + "".join(traceback.format_exception(bot.end))
+    assert "a secret of a person" not in caplog.text
+
+
+async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, caplog):
+    async with listening(discord, down_s=3.0) as bot:
+        discord.dead = True
+        discord.links[0].abort()
+        await until(lambda: "Attempting a reconnect" in caplog.text)
+        discord.dead = False
+        await discord.until(bot.has("up", 2))
+    [record] = [one for one in caplog.records if "Attempting a reconnect" in one.getMessage()][:1]
+    assert record.levelname == "WARNING"
+    assert record.exc_info is None
+    assert "WSServerHandshakeError" in record.getMessage()

@@ -1,0 +1,287 @@
+"""Slash commands, through the real client and the loopback Discord."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import get_args
+
+import anyio
+import discord
+import pytest
+
+from bot import commands
+from tests.fakes.discord import (
+    CHANNEL,
+    GUILD,
+    ROLE,
+    U1,
+    VOICE,
+    Cut,
+    FakeDiscord,
+    RateLimited,
+    Refused,
+    Stall,
+    Status,
+)
+from tests.fakes.discord.sdk import Seen, connected
+from threads import wording
+from threads.disk import PosixDisk
+from threads.errors import StoreUnavailable
+from threads.model import Author, ThreadId
+from transports.discord.hear.published import Published
+from transports.discord.hear.slash import ELSEWHERE, OUTDATED, Slash, matching
+from transports.discord.wire.channels import Channels
+from transports.discord.wire.rest import Rest
+
+pytestmark = pytest.mark.anyio
+
+CALLBACK = "POST /interactions/{}/{}/callback"
+PUT = "PUT /applications/{}/commands"
+NAMES = ["anthropic/claude-opus", "anthropic/claude-haiku", "openai/gpt", "default"]
+
+
+class Talk:
+    """A client with the commands; what is heard is answered with the number of its words, or fails."""
+
+    def __init__(self, fake):
+        self.fake, self.taken, self.failure = fake, [], None
+        self.client = Seen()
+        self.slash = Slash(self.client, Channels(Rest.__new__(Rest)), self.take, lambda: NAMES)
+
+    async def take(self, incoming, interaction):
+        self.taken.append(incoming)
+        self.fake.changed()
+        if self.failure:
+            raise self.failure
+        await interaction.followup.send(incoming.text)
+
+    async def said(self, user, channel, command, **options):
+        """Type a command; return what came of it for the bot."""
+        before = len(self.taken)
+        await self.fake.slash(user, channel, command, options)
+        await self.fake.until(lambda: len(self.taken) > before)
+        return self.taken[-1]
+
+
+@asynccontextmanager
+async def talking(**options):
+    async with FakeDiscord(**options) as fake:
+        talk = Talk(fake)
+        async with connected(talk.client, fake):
+            yield fake, talk
+
+
+# -- what is said ----------------------------------------------------------------------------------------------
+
+
+async def test_a_command_is_heard_first_and_answered_to_the_person_alone():
+    async with talking() as (fake, talk):
+        fake.users[U1].roles = [ROLE]
+        asked = await fake.slash(U1, CHANNEL, "status")
+        assert (asked.kind, asked.ephemeral) == (5, True)
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == ["/status"]
+        [incoming] = talk.taken
+        assert (incoming.text, incoming.via) == ("/status", "mention")
+        assert incoming.thread == ThreadId("discord", GUILD, CHANNEL, "")
+        assert incoming.author == Author(U1, fake.users[U1].name.title(), (ROLE,))
+        assert incoming.sent_at > "2020"
+
+
+async def test_every_command_of_the_bot_is_there_and_no_other():
+    async with talking() as (_, talk):
+        assert {command.name for command in talk.slash.get_commands()} == set(get_args(commands.Name))
+        for name in get_args(commands.Name):
+            incoming = await talk.said(U1, CHANNEL, name)
+            assert commands.parse(incoming.text) == commands.Command(name, name)
+
+
+async def test_words_follow_the_command_in_one_line_and_are_bounded():
+    async with talking() as (_, talk):
+        assert (await talk.said(U1, CHANNEL, "model", name="openai/gpt")).text == "/model openai/gpt"
+        assert (await talk.said(U1, CHANNEL, "approve", words=" 2 \n dollars ")).text == "/approve 2 dollars"
+        assert len((await talk.said(U1, CHANNEL, "approve", words="x" * 6000)).text) == 500
+
+
+async def test_a_command_in_a_thread_or_a_direct_message_is_said_there():
+    async with talking() as (fake, talk):
+        thread = await fake.thread(U1, await fake.say(U1, CHANNEL, "hi"), "talk")
+        assert (await talk.said(U1, thread.id, "new")).thread == ThreadId(
+            "discord", GUILD, CHANNEL, thread.id
+        )
+        direct = fake.dm(U1)
+        direct = direct if isinstance(direct, str) else direct.id
+        incoming = await talk.said(U1, direct, "new")
+        assert (incoming.thread, incoming.via) == (ThreadId("discord", "@me", direct, direct), "direct")
+        assert (await talk.said(U1, VOICE, "help")).thread == ThreadId("discord", GUILD, VOICE, "")
+
+
+async def test_each_command_is_a_message_of_its_own():
+    async with talking() as (_, talk):
+        ids = {(await talk.said(U1, CHANNEL, "stop")).id for _ in range(3)}
+        assert len(ids) == 3
+        assert all(id_.startswith("slash-") for id_ in ids)
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [Refused(404, 10062, "Unknown interaction"), Cut(), Refused(400, 40060)])
+async def test_a_command_that_cannot_be_acknowledged_is_carried_out_all_the_same(fault):
+    async with talking() as (fake, talk):
+        fake.fail(CALLBACK, fault)
+        fake.slash(U1, CHANNEL, "stop")
+        await fake.until(lambda: talk.taken)
+        assert talk.taken[0].text == "/stop"
+
+
+async def test_a_command_does_not_wait_for_a_discord_that_does_not_answer(monkeypatch):
+    monkeypatch.setattr("transports.discord.hear.interactions.ACKNOWLEDGE_WITHIN_S", 0.05)
+    async with talking() as (fake, talk):
+        fake.fail(CALLBACK, Stall())
+        fake.slash(U1, CHANNEL, "stop")
+        await fake.until(lambda: talk.taken)
+
+
+async def test_a_failure_is_one_sentence_for_the_person_and_the_rest_for_the_log(caplog):
+    async with talking() as (fake, talk):
+        talk.failure = StoreUnavailable("/secret/path is full")
+        asked = await fake.slash(U1, CHANNEL, "status")
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == [wording.FRIENDLY["store_unavailable"]]
+        assert asked.answers[0].ephemeral
+        [record] = [found for found in caplog.records if found.levelno == logging.ERROR]
+        assert record.exc_info[1] is talk.failure
+        talk.failure = RuntimeError("a bug")
+        asked = await fake.slash(U1, CHANNEL, "status")
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == [wording.UNKNOWN]
+
+
+async def test_a_command_of_an_earlier_version_is_told_to_be_gone(caplog):
+    async with talking() as (fake, _):
+        asked = await fake.slash(U1, CHANNEL, "dance", {"partner": "you"})
+        assert asked.contents == [OUTDATED]
+        assert asked.answers[0].ephemeral
+    assert not [found for found in caplog.records if found.levelno >= logging.ERROR]
+
+
+async def test_a_command_in_a_place_of_an_unknown_kind_is_declined(monkeypatch):
+    async with talking() as (fake, talk):
+        monkeypatch.setattr(talk.slash._channels, "see", lambda _: None)
+        asked = await fake.slash(U1, CHANNEL, "status")
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == [ELSEWHERE]
+        assert talk.taken == []
+
+
+# -- the models ------------------------------------------------------------------------------------------------
+
+
+async def test_models_are_offered_while_someone_types():
+    async with talking() as (fake, _):
+        asked = await fake.autocomplete(U1, CHANNEL, "model", "name", "CLAUDE-H")
+        assert asked.choices == [{"name": NAMES[1], "value": NAMES[1]}]
+        assert len((await fake.autocomplete(U1, CHANNEL, "model", "name")).choices) == 4
+        assert (await fake.autocomplete(U1, CHANNEL, "model", "name", "no such")).choices == []
+
+
+async def test_what_goes_wrong_while_someone_types_is_not_answered_by_a_message():
+    async with talking(deadline=0.1) as (fake, talk):
+        assert not (await fake.autocomplete(U1, CHANNEL, "dance", "name", "x")).acked
+        assert not fake.calls_to(CALLBACK)
+        assert await talk.said(U1, CHANNEL, "stop")
+
+
+def test_those_that_begin_with_what_was_typed_come_first_and_no_more_than_discord_shows():
+    assert matching(["b-a", "a-b", "c", "", "a" * 101], " A") == ["a-b", "b-a"]
+    assert len(matching([f"model-{number}" for number in range(60)], "")) == 25
+
+
+# -- telling Discord which there are ---------------------------------------------------------------------------
+
+
+async def offload(function, *args):
+    return function(*args)
+
+
+def published(tmp_path) -> Published:
+    return Published(PosixDisk(), tmp_path / "discord-commands.json", offload)
+
+
+async def test_the_commands_are_told_once_and_again_only_when_they_change(tmp_path):
+    async with talking() as (fake, talk):
+        await published(tmp_path).sync(talk.slash)
+        assert {one["name"] for one in fake.commands} == set(get_args(commands.Name))
+        assert all(one["contexts"] == [0, 1] and one["integration_types"] == [0] for one in fake.commands)
+        [model] = [one for one in fake.commands if one["name"] == "model"]
+        assert model["options"][0]["autocomplete"]
+        assert not model["options"][0]["required"]
+        await published(tmp_path).sync(talk.slash)
+        assert len(fake.calls_to(PUT)) == 1
+        talk.slash.remove_command("retry")
+        await published(tmp_path).sync(talk.slash)
+        assert "retry" not in {one["name"] for one in fake.commands}
+        assert len(fake.calls_to(PUT)) == 2
+
+
+async def test_the_commands_of_another_application_are_told_anew(tmp_path):
+    async with talking() as (fake, talk):
+        await published(tmp_path).sync(talk.slash)
+        talk.client._application = discord.Object(5)
+        talk.client._connection.application_id = 5
+        await published(tmp_path).sync(talk.slash)
+        assert len(fake.calls_to(PUT)) == 2
+
+
+async def test_two_at_once_tell_them_once(tmp_path):
+    async with talking() as (fake, talk):
+        both = published(tmp_path)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(both.sync, talk.slash)
+            tasks.start_soon(both.sync, talk.slash)
+        assert len(fake.calls_to(PUT)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        (Refused(400, 30034, "Max number"), "no more new commands today"),
+        (Refused(403, 50001), "invite the bot again"),
+    ],
+)
+async def test_a_refusal_is_told_once_with_what_to_do(tmp_path, caplog, fault, advice):
+    async with talking() as (fake, talk):
+        fake.fail(PUT, fault, forever=True)
+        refused = published(tmp_path)
+        for _ in range(3):
+            await refused.sync(talk.slash)
+        assert caplog.text.count(advice) == 1
+        assert len(fake.calls_to(PUT)) == 1
+        fake.heal()
+        await published(tmp_path).sync(talk.slash)
+        assert fake.commands
+
+
+@pytest.mark.parametrize("fault", [Status(503), Cut(), RateLimited(via=False)])
+async def test_a_failure_is_tried_again_the_next_time(tmp_path, fault):
+    async with talking() as (fake, talk):
+        fake.fail(PUT, fault, forever=True)
+        again = published(tmp_path)
+        await again.sync(talk.slash)
+        assert not fake.commands
+        fake.heal()
+        await again.sync(talk.slash)
+        assert fake.commands
+
+
+async def test_a_file_that_cannot_be_read_or_written_costs_only_another_telling(tmp_path):
+    async with talking() as (fake, talk):
+        path = tmp_path / "discord-commands.json"
+        path.write_text("{odd")
+        await published(tmp_path).sync(talk.slash)
+        path.unlink()
+        path.mkdir()
+        await published(tmp_path).sync(talk.slash)
+        assert len(fake.calls_to(PUT)) == 2

@@ -1,0 +1,147 @@
+"""Closing the gaps that `transports.marks` knows of, on any platform.
+
+First what may have begun unheard is looked for, then every channel with a gap is read from its mark on, and all of it
+handed over oldest first, as if it came live; the journal drops what it knows. The platform's `Reader` does the
+reading, and says what a refusal means:
+
+gone      no such channel, not in it     -> the channel is not followed any more
+unread    a right, no such method, ...   -> the gap is closed unread, and logged
+moment    may be one of the moment       -> tried again from the mark, `MOST_TRIES` in all, then as above
+token     not good any more              -> mark and gap stay; the transport ends
+unavailable, rate limited, disk refused  -> mark and gap stay; tried again after a pause
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Protocol
+
+import anyio
+
+from threads.errors import PostFailed, StoreUnavailable, TransportRejected
+from threads.model import ThreadId
+from threads.records import DEDUPE_WINDOW
+from transports.marks import UNKNOWN, Marks
+
+log = logging.getLogger(__name__)
+
+OVERLAP_S = 5
+"""How far before the mark is read: events may overtake each other on their way, and a kill lose the later one."""
+
+PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+"""Waits before a channel that could not be read is tried again; the last one repeats."""
+
+MOST_TRIES = 3
+"""How often a channel is tried that the platform refuses in a way which may be one of the moment."""
+
+ACTIVE_WITHIN_S = 7 * 24 * 3600.0
+MOST_ACTIVE = 500
+"""Threads that are looked into after a gap because the bot takes part: of the last week, and at most so many."""
+
+Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
+"""Gives our threads that changed within so many seconds, newest first, at most so many."""
+
+Verdict = Literal["gone", "unread", "moment", "token"]
+
+
+class Reader(Protocol):
+    """Reads what a platform has kept. Both raise `threads.errors.PostFailed`, or `StoreUnavailable` from the sink."""
+
+    async def look(self) -> None:
+        """Follow what may have begun unheard (`Marks.start`)."""
+        ...
+
+    async def read(self, channel: str, gap: int) -> str:
+        """Hand over what was missed in a channel, oldest first, and return up to when it was read."""
+        ...
+
+    def verdict(self, refused: TransportRejected) -> Verdict:
+        """Say what a refusal of one of those means."""
+        ...
+
+
+def begin_of(marks: Marks, channel: str) -> str:
+    """Return the mark, or a little before while the journal surely knows what was taken there."""
+    mark = marks.mark_of(channel)
+    surely = marks.scale.before(marks.clock(), DEDUPE_WINDOW.total_seconds())
+    return marks.scale.before(mark, OVERLAP_S) if marks.scale.is_before(surely, mark) else mark
+
+
+class CatchUp:
+    def __init__(self, marks: Marks, reader: Reader) -> None:
+        self._marks, self._reader = marks, reader
+        self._running = False
+        self._again = anyio.Event()
+        self._told: set[tuple[str, str]] = set()
+        self._tries: dict[str, int] = {}
+
+    def missed(self) -> None:
+        """Note that messages may have been missed anywhere until now; who calls this sees to it that `run` runs."""
+        self._marks.gap()
+        self._again.set()
+
+    async def run(self, *, gap: bool = True) -> None:
+        """Close every gap, and return; one that is reported meanwhile is closed by the run under way.
+
+        With *gap* this begins with `missed`; without, messages were missed only where the marks say so. A channel
+        that cannot be read is tried again until it can: whoever runs this may cancel it at any time.
+        """
+        if gap:
+            self.missed()
+        if self._running:
+            return
+        self._running = True
+        try:
+            failures = 0
+            while self._marks.gap_of(UNKNOWN) or self._marks.due():
+                self._again = anyio.Event()
+                failures = 0 if await self._pass() else failures + 1
+                if failures:
+                    with anyio.move_on_after(PAUSES_S[min(failures, len(PAUSES_S)) - 1]):
+                        await self._again.wait()
+        finally:
+            self._running = False
+
+    async def _pass(self) -> bool:
+        """Go through all that is due, once; False when some of it has to be tried again."""
+        done = await self._attempt(UNKNOWN)
+        for channel in self._marks.due():
+            done = await self._attempt(channel) and done
+        return done
+
+    async def _attempt(self, channel: str) -> bool:
+        """Close one gap. A channel's trouble is its own and does not keep the others waiting."""
+        gap, where = self._marks.gap_of(channel), channel or "conversations that began meanwhile"
+        try:
+            if gap and channel:
+                self._marks.close(channel, gap, await self._reader.read(channel, gap))
+            elif gap:
+                await self._reader.look()
+                self._marks.close(UNKNOWN, gap)
+        except TransportRejected as refused:
+            verdict = self._reader.verdict(refused)
+            if verdict == "token":
+                return False
+            if verdict == "moment" and self._try_again(channel):
+                log.warning("what was missed in %s is refused, trying again: %s", where, refused)
+                return False
+            self._tell(where, refused)
+            if channel and verdict == "gone":
+                self._marks.drop(channel)
+            self._marks.close(channel, gap)
+        except (PostFailed, StoreUnavailable) as error:
+            log.warning("what was missed in %s cannot be taken in now, trying again: %s", where, error)
+            return False
+        self._tries.pop(channel, None)
+        return True
+
+    def _try_again(self, channel: str) -> bool:
+        self._tries[channel] = self._tries.get(channel, 0) + 1
+        return self._tries[channel] < MOST_TRIES
+
+    def _tell(self, where: str, refused: TransportRejected) -> None:
+        told = where, str(refused)
+        if told not in self._told:
+            self._told.add(told)
+            log.warning("what was missed in %s stays unread: %s", where, refused)

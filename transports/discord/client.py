@@ -1,0 +1,291 @@
+"""Discord as a transport: what comes in goes through `intake`, posts through `posting`, signs of life by `presence`.
+
+REST and the gateway are two clients: answers get out while the gateway is down, and limits that REST has learned
+outlive a reconnect.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.disk import Disk, Offload
+from threads.errors import PostFailed, TransportUnavailable
+from threads.model import (
+    Attachment,
+    Outcome,
+    Outgoing,
+    QuestionClosed,
+    Sink,
+    Spoken,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    message_key,
+)
+from transports.base import Capabilities, LinkState
+from transports.catch_up import Recent
+from transports.discord.hear.downloads import open_download, open_session
+from transports.discord.hear.intake import Hearing, Intake
+from transports.discord.hear.marks import SNOWFLAKES
+from transports.discord.hear.message import spoken
+from transports.discord.hear.press import Pressed
+from transports.discord.hear.published import Published
+from transports.discord.hear.session import Session
+from transports.discord.live.presence import Presence
+from transports.discord.post.answers import Answers
+from transports.discord.post.places import Places
+from transports.discord.post.posting import Posting
+from transports.discord.wire.channels import Channels
+from transports.discord.wire.link import Link
+from transports.discord.wire.rest import Rest, open_rest
+from transports.discord.wire.shapes import Me
+from transports.discord.wire.snowflake import is_snowflake, number
+from transports.marks import Marks
+from transports.presses import decided
+from transports.proxy import own_origin
+from transports.reach import Reach
+from transports.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 2.0
+"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
+
+MOST_EARLY = 2_000
+"""Events of turns that are kept until Discord has said who we are; beyond, the oldest are not shown."""
+
+ENTER_WITHIN_S = 60.0
+
+UPLOAD_BYTES = 10 * 2**20
+"""What a file may have where no guild says otherwise, as in a direct message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the settings say. ``models`` are what `/model` completes, ``roles`` those that rights hang on."""
+
+    token: str = field(repr=False)
+    api_base_url: str | None = None
+    gateway_url: str | None = None
+    streaming: Literal["edits", "progress", "off"] = "edits"
+    reactions: bool = True
+    typing: bool = True
+    in_place: frozenset[str] = frozenset()
+    bots: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    models: tuple[str, ...] = ()
+    max_age_s: float = 600
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What there is once Discord has said who we are."""
+
+    rest: Rest
+    me: Me
+    link: Link
+    files: aiohttp.ClientSession
+    places: Places
+    answers: Answers
+    intake: Intake
+    posting: Posting
+    presence: Presence
+
+
+class Discord:
+    """One bot; how far it has read, and which slash commands Discord was told, is kept in the folder *data*."""
+
+    name = "discord"
+    capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+
+    def __init__(
+        self,
+        options: Options,
+        data: Path,
+        *,
+        disk: Disk,
+        offload: Offload,
+        now: Callable[[], datetime],
+        recent: Recent,
+    ) -> None:
+        self._options, self._offload, self._now, self._recent = options, offload, now, recent
+        self._marks = Marks(disk, data / "discord-marks.json", offload, now, SNOWFLAKES)
+        self._published = Published(disk, data / "discord-commands.json", offload)
+        self._since = self._marks.clock()
+        self._supervisor = Supervisor(self.name)
+        self._room: _Room | None = None
+        self._entered = anyio.Event()
+        self._reach = Reach()
+        self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+
+    @property
+    def state(self) -> LinkState:
+        return self._supervisor.state
+
+    async def serve(self, sink: Sink) -> None:
+        """Receive until cancelled. Raises `TransportFatal` when only a person can mend what is wrong."""
+        await self._offload(self._marks.open)
+        options = self._options
+        async with (
+            open_rest(options.api_base_url, options.token) as rest,
+            open_session() as files,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(self._save_marks)
+            tasks.start_soon(rest.until_refused)
+            await self._supervisor.run(partial(self._link, rest, files, sink, tasks))
+
+    async def reconnected(self) -> None:
+        """Return when the link is up, and REST answers again if it could not be reached at all."""
+        await self._supervisor.reconnected()
+        room = await self._enter()
+        await self._reach.regained(room.rest.ping)
+
+    async def post(self, outgoing: Outgoing) -> str:
+        room = await self._enter()
+        answers = outgoing.key == message_key(outgoing.thread, outgoing.reply_to)
+        asked = outgoing.thread, outgoing.reply_to
+        draft = room.presence.draft_of(*asked) if answers else None
+        live = await draft.hand_over() if draft else ()
+        with self._reach.watched():
+            posted = await room.posting.post(outgoing, live)
+        if answers:
+            room.presence.posted(*asked)
+        if draft and draft.lost:
+            room.presence.soon(partial(self._sweep, room, outgoing.thread, outgoing.key))
+        return posted
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        room = await self._enter()
+        found = await room.posting.find(thread, key, live=room.presence.live_in(thread))
+        message_id = key.rpartition(":")[2]
+        if found and key == message_key(thread, message_id):
+            room.presence.posted(thread, message_id)
+            if draft := room.presence.draft_of(thread, message_id):
+                await room.posting.clear(thread, key, await draft.hand_over())
+        return found
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Show it; before Discord has said who we are, later."""
+        if (room := self._room) is None:
+            self._early.append((thread, message_id, event))
+            return
+        room.presence.show(thread, message_id, event)
+        if isinstance(event, QuestionClosed):
+            who = f"<@{event.by}>" if event.by else ""
+            room.presence.soon(partial(room.posting.close_question, event.key, decided(event, who)))
+        if isinstance(event, TurnSettled):
+            room.presence.soon(partial(self._settled, room, thread, message_id, event.outcome))
+        if pressed := room.intake.presses.taken(message_id, event):
+            room.presence.soon(partial(self._retire, room, pressed))
+
+    async def _settled(self, room: _Room, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+        await room.answers.release(message_id)
+        if outcome == "stopped" and 0 < number(message_id) < number(self._since):
+            # What a killed process began to show of it is not in the draft that was stopped now.
+            await self._sweep(room, thread, message_key(thread, message_id))
+
+    async def _retire(self, room: _Room, pressed: Pressed) -> None:
+        with suppress(PostFailed):
+            await room.rest.edit(pressed.channel, pressed.message, urgent=False)
+
+    async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:
+        with suppress(PostFailed):
+            await room.posting.sweep(thread, key, live=room.presence.live_in(thread))
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+        """Return what was said in a thread; a direct message and a chain of replies have nothing before."""
+        room = await self._enter()
+        spot = await room.places.seen(thread)
+        if spot.channel == thread.channel:
+            return ()
+        said = await room.rest.history(spot.channel, before=before if is_snowflake(before) else "")
+        return [line for message in said if (line := spoken(message, room.me))]
+
+    @asynccontextmanager
+    async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
+        room = await self._enter()
+        own = own_origin(self._options.api_base_url)
+        async with open_download(room.files, room.rest, attachment, own) as chunks:
+            yield chunks
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        room = await self._enter()
+        await room.posting.attach(thread, key, file, name)
+
+    async def _enter(self) -> _Room:
+        """Wait until Discord has said who we are; a post may be due before that. Raises `TransportUnavailable`."""
+        with anyio.move_on_after(ENTER_WITHIN_S):
+            await self._entered.wait()
+        if self._room is None:
+            raise TransportUnavailable("Discord has not yet said who we are")
+        return self._room
+
+    async def _link(
+        self,
+        rest: Rest,
+        files: aiohttp.ClientSession,
+        sink: Sink,
+        tasks: TaskGroup,
+        connected: Callable[[], None],
+    ) -> None:
+        """Be connected until the link is down; the supervisor runs this again and again."""
+        if self._room is None:
+            self._room = await self._furnished(rest, files, sink, tasks)
+            self._entered.set()
+            while self._early:
+                self.show(*self._early.popleft())
+        await self._room.link.run(connected)
+
+    async def _furnished(
+        self, rest: Rest, files: aiohttp.ClientSession, sink: Sink, tasks: TaskGroup
+    ) -> _Room:
+        options, me, limits = self._options, await rest.login(), dict[str, int]()
+        channels, places, answers = Channels(rest), Places(rest, options.in_place), Answers()
+        presence = Presence(
+            rest,
+            places,
+            streaming=options.streaming,
+            typing=options.typing,
+            reactions=options.reactions,
+            since=self._since,
+        )
+        tasks.start_soon(presence.run)
+        intake = Intake(
+            tasks,
+            rest,
+            me,
+            channels,
+            self._marks,
+            sink,
+            places,
+            answers,
+            Hearing(options.bots, options.roles, options.max_age_s),
+            recent=self._recent,
+            now=self._now,
+        )
+        posting = Posting(
+            rest, places, answers, upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES), now=self._now
+        )
+        session = partial(Session, tasks, intake, channels, self._published, lambda: options.models, limits)
+        link = Link(options.token, options.gateway_url, session, rest.standing)
+        return _Room(rest, me, link, files, places, answers, intake, posting, presence)
+
+    async def _save_marks(self) -> None:
+        while True:
+            await anyio.sleep(SAVE_EVERY_S)
+            if self.state == "connected":
+                self._marks.alive()
+            await self._marks.save()

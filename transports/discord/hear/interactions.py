@@ -1,0 +1,71 @@
+"""What a press and a slash command have in common: who it is, and the first word back to Discord."""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+from typing import Literal
+
+import anyio
+import discord
+
+from threads.model import Author
+from transports.discord.hear.message import author_value
+from transports.discord.wire.refusals import FROM_OUTSIDE
+from transports.discord.wire.shapes import Place
+
+log = logging.getLogger(__name__)
+
+ACKNOWLEDGE_WITHIN_S = 3.0
+"""Discord takes an acknowledgement for so long (docs.discord.com, "Receiving and Responding")."""
+
+ACKNOWLEDGED = 40060
+"""What the library's second try is told when the answer to its first was lost."""
+
+# The last is a closed session: the gateway's client went away meanwhile.
+FAILURES = (*FROM_OUTSIDE, RuntimeError)
+
+
+async def acknowledge(interaction: discord.Interaction, *, thinking: bool) -> bool:
+    """Tell Discord that an interaction was heard; nothing may be awaited before. False when it came too late.
+
+    What the person asked for is done all the same, only its answer cannot be shown to them alone. *thinking* shows
+    them that an answer comes.
+    """
+    try:
+        with anyio.fail_after(ACKNOWLEDGE_WITHIN_S):
+            await interaction.response.defer(ephemeral=True, thinking=thinking)
+    except FAILURES as failure:
+        if isinstance(failure, discord.HTTPException) and failure.code == ACKNOWLEDGED:
+            return True
+        log.warning(
+            "discord: an interaction was not acknowledged in time: %s", failure or type(failure).__name__
+        )
+        return False
+    return True
+
+
+async def tell(interaction: discord.Interaction, text: str) -> None:
+    """Say something to the person alone, acknowledged or not; may be dropped."""
+    try:
+        if interaction.response.is_done():
+            await interaction.followup.send(text, ephemeral=True)
+        else:
+            await interaction.response.send_message(text, ephemeral=True)
+    except FAILURES as failure:
+        log.warning("discord: an interaction could not be answered: %s", failure or type(failure).__name__)
+
+
+def author_of(interaction: discord.Interaction) -> Author | None:
+    """Return the person, with their roles; a payload without a user has a stand-in of the library's."""
+    user: object = interaction.user
+    return author_value(user) if isinstance(user, discord.User | discord.Member) else None
+
+
+def via_of(place: Place) -> Literal["direct", "mention"]:
+    return "direct" if place.kind == "direct" else "mention"
+
+
+def digest(*words: str) -> str:
+    """Return a short name made of these words, the same each time."""
+    return sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]

@@ -1,0 +1,128 @@
+"""Slash commands, as what the person says by them: ``/model x`` is the message "/model x", said there.
+
+In a channel, outside a thread, that is said to the channel itself. Discord is told first that the command was heard;
+then it is made durable like any message, and its answer is for the person alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import discord
+from discord import app_commands
+
+from threads import wording
+from threads.model import Incoming
+from transports.discord.hear.interactions import acknowledge, author_of, digest, tell, via_of
+from transports.discord.hear.message import sent_at
+from transports.discord.wire.channels import Channels
+
+log = logging.getLogger(__name__)
+
+PLAIN: Mapping[str, str] = {
+    "stop": "End what I am doing here and drop what waits",
+    "status": "What I am doing here",
+    "new": "Put this conversation aside and start over",
+    "usage": "What was used and spent",
+    "compact": "Summarise the earlier part of this conversation to make room",
+    "deny": "Say no to my question",
+    "retry": "Try the last message that failed once more",
+    "help": "What I can do",
+}
+"""The commands that take no words; a description has 100 characters at most."""
+
+MODEL = "Which model answers here, or take another one"
+APPROVE = "Say yes to my question"
+
+MOST_CHOICES, LONGEST_CHOICE = 25, 100
+"""What Discord shows while someone types, and the characters of one."""
+
+LONGEST_WORDS = 500
+
+ELSEWHERE = "I cannot work in this kind of channel."
+OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."
+
+Take = Callable[[Incoming, discord.Interaction], Awaitable[None]]
+"""Makes a command durable; its answer goes to the interaction. Raises `threads.errors.StoreUnavailable`."""
+
+
+class Slash(app_commands.CommandTree[discord.Client]):
+    """The commands of one client of the gateway. ``models`` gives the names that `/model` may take, at once."""
+
+    def __init__(
+        self, client: discord.Client, channels: Channels, take: Take, models: Callable[[], Sequence[str]]
+    ) -> None:
+        super().__init__(
+            client,
+            allowed_contexts=app_commands.AppCommandContext(
+                guild=True, dm_channel=True, private_channel=False
+            ),
+            allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
+        )
+        self._channels, self._take, self._models = channels, take, models
+        for name, meaning in PLAIN.items():
+            self.add_command(app_commands.Command(name=name, description=meaning, callback=self._plain(name)))
+        self._add_model()
+        self._add_approve()
+
+    def _plain(self, name: str) -> Callable[[discord.Interaction], Coroutine[Any, Any, None]]:
+        async def said(interaction: discord.Interaction) -> None:
+            await self._heard(interaction, f"/{name}")
+
+        return said
+
+    def _add_model(self) -> None:
+        @self.command(name="model", description=MODEL)
+        @app_commands.describe(name="The model to take; `default` is the usual one")
+        async def model(interaction: discord.Interaction, name: str = "") -> None:
+            await self._heard(interaction, f"/model {name}")
+
+        @model.autocomplete("name")
+        async def complete(_: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+            found = matching(self._models(), typed)
+            return [app_commands.Choice(name=name, value=name) for name in found]
+
+    def _add_approve(self) -> None:
+        @self.command(name="approve", description=APPROVE)
+        @app_commands.describe(words="An amount, or whatever else the question asks for")
+        async def approve(interaction: discord.Interaction, words: str = "") -> None:
+            await self._heard(interaction, f"/approve {words}")
+
+    async def _heard(self, interaction: discord.Interaction, text: str) -> None:
+        await acknowledge(interaction, thinking=True)
+        place, author = self._channels.see(interaction.channel), author_of(interaction)
+        if place is None or author is None:
+            await tell(interaction, ELSEWHERE)
+            return
+        incoming = Incoming(
+            id=f"slash-{digest(str(interaction.id))}",
+            thread=place.thread(),
+            author=author,
+            text=" ".join(text.split())[:LONGEST_WORDS],
+            sent_at=sent_at(str(interaction.id)),
+            via=via_of(place),
+        )
+        await self._take(incoming, interaction)
+
+    async def on_error(
+        self, interaction: discord.Interaction, error: app_commands.AppCommandError, /
+    ) -> None:
+        """Say one sentence to the person, and the rest to the log; what was typed is in neither."""
+        if isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch):
+            log.info("discord: a command of an earlier version was called: %s", error)
+            text = OUTDATED
+        else:
+            cause = error.original if isinstance(error, app_commands.CommandInvokeError) else error
+            log.error("discord: a slash command failed", exc_info=cause)
+            text = wording.friendly(cause)
+        if interaction.type is discord.InteractionType.application_command:
+            await tell(interaction, text)
+
+
+def matching(names: Sequence[str], typed: str) -> list[str]:
+    """Return the names to offer for what was typed so far, those that begin with it first."""
+    wanted = typed.strip().casefold()
+    found = [name for name in names if name and len(name) <= LONGEST_CHOICE and wanted in name.casefold()]
+    return sorted(found, key=lambda name: not name.casefold().startswith(wanted))[:MOST_CHOICES]

@@ -1,0 +1,231 @@
+"""The live text of one turn, in messages that are edited until the final text takes their place.
+
+| state  | event                                                    | next                                    |
+|--------|----------------------------------------------------------|-----------------------------------------|
+| silent | something to show                                        | live                                    |
+| live   | other text, more or fewer messages                       | live: one call in its turn, then again  |
+| live   | its messages are too old to be edited                    | silent: they go, new ones take over     |
+| either | not answered, or a rate limit                            | the same call again, after a pause      |
+| either | refused                                                  | mute: what is there stays               |
+| any    | `hand_over`: the final text goes into its messages       | over                                    |
+| any    | `close`: no final text will come                         | over                                    |
+
+A turn is never held up. Each call shows the newest text, so whoever waits shows more at once and misses nothing.
+Every message of a draft has a Stop button that names the post; without one it is a post that is meant to stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import anyio
+
+from threads.errors import PostFailed
+from threads.model import Outcome, ThreadId, TurnEvent, message_key
+from transports.discord.live.endings import leave
+from transports.discord.live.pace import Pace
+from transports.discord.live.script import Mode, Page, Script
+from transports.discord.post.keys import nonce_of
+from transports.discord.post.places import Places, Spot
+from transports.discord.post.rewrite import DraftMessage
+from transports.discord.post.showing import refers
+from transports.discord.render.buttons import stop_button
+from transports.discord.wire.refusals import DiscordRefused
+from transports.discord.wire.rest import Rest
+
+log = logging.getLogger(__name__)
+
+OLD_AFTER_S = 50 * 60.0
+"""Messages older than an hour can be edited a few times only (30046)."""
+
+OVER_WITHIN_S = 10.0
+"""How long the end of a draft waits for a message that is on its way; not for an edit: `Rest` keeps the order."""
+
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+
+
+@dataclass(slots=True)
+class _Live:
+    """A message of the draft, sent ``at``. ``sure``: it shows ``page``."""
+
+    id: str
+    page: Page
+    at: float
+    sure: bool = True
+
+
+class Draft:
+    """Of the answer to a message. Events come in by `feed`, calls go out in `run`."""
+
+    def __init__(
+        self,
+        thread: ThreadId,
+        message_id: str,
+        rest: Rest,
+        places: Places,
+        pace: Pace,
+        mode: Mode = "edits",
+    ) -> None:
+        self.lost = False
+        """Whether there may be another message of it that nobody knows, to be looked for."""
+        self._thread, self._question = thread, message_id
+        self._key = message_key(thread, message_id)
+        self._rest, self._places, self._pace = rest, places, pace
+        self._script = Script(mode)
+        self._buttons = (stop_button(nonce_of(self._key)),)
+        self._lives: list[_Live] = []
+        self._spot: Spot | None = None
+        self._changed = anyio.Event()
+        self._aged = self._stale = self._over = self._sending = False
+        self._scope, self._quiet = anyio.CancelScope(), anyio.Event()
+        self._quiet.set()
+
+    @property
+    def messages(self) -> tuple[DraftMessage, ...]:
+        """Return its messages, the one of the first part first, with what they show."""
+        channel = self._spot.channel if self._spot else ""
+        return tuple(
+            DraftMessage(channel, live.id, live.page.content if live.sure else "") for live in self._lives
+        )
+
+    def feed(self, event: TurnEvent) -> None:
+        """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
+        if self._script.feed(event, anyio.current_time()):
+            self._stale = True
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Show the draft until it is over."""
+        if self._over:
+            return
+        self._quiet = anyio.Event()
+        try:
+            with self._scope:
+                await self._show()
+        finally:
+            self._quiet.set()
+
+    async def hand_over(self) -> tuple[DraftMessage, ...]:
+        """Make no further call, and return the messages: the final text is to be written over them."""
+        await self._end()
+        return self.messages
+
+    async def close(self, outcome: Outcome) -> None:
+        """End it for a turn whose final text will not come: what was shown stays, what says nothing is deleted."""
+        if self._over:
+            return
+        await self._end()
+        left = [(message, live.page.text) for message, live in zip(self.messages, self._lives, strict=True)]
+        await leave(self._rest, self._pace, left, outcome)
+
+    async def _end(self) -> None:
+        """Let no further call out; returns when no message is on its way, or was waited for long enough."""
+        self._over = True
+        if not self._sending:
+            self._scope.cancel()
+        with anyio.move_on_after(OVER_WITHIN_S):
+            await self._quiet.wait()
+        self._scope.cancel()
+        await self._quiet.wait()
+
+    async def _show(self) -> None:
+        pause = PAUSE_S
+        while True:
+            await self._due()
+            try:
+                spot = self._spot = self._spot or await self._places.of(self._thread)
+                async with self._pace.turn_in(spot.channel):
+                    await self._call(spot)
+                pause = PAUSE_S
+            except DiscordRefused as refused:
+                if refused.kind != "old":
+                    log.info("a live answer was refused: %s", refused, extra={"thread_id": str(self._thread)})
+                    return
+                self._aged = True
+            except PostFailed as error:
+                log.debug("a live answer waits: %s", error)
+                await anyio.sleep(min(error.retry_after or pause, LONGEST_PAUSE_S))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    async def _due(self) -> None:
+        """Wait until a call may be worth while."""
+        while True:
+            self._changed = anyio.Event()
+            wait = 0.0 if self._lives else self._script.due - anyio.current_time()
+            if self._stale and wait <= 0:
+                return
+            with anyio.move_on_after(wait if self._stale else None):
+                await self._changed.wait()
+
+    async def _call(self, spot: Spot) -> None:
+        """Make the one call that brings what is shown nearest to what should be. Raises `PostFailed`."""
+        with self._pace.work():
+            wrong = self._wrong()
+        self._stale = len(wrong) > 1
+        if not wrong:
+            return
+        await anyio.lowlevel.checkpoint_if_cancelled()  # or the call would go out and its answer be lost
+        number, page = wrong[0]
+        try:
+            if self._lives and (self._aged or anyio.current_time() - self._lives[0].at > OLD_AFTER_S):
+                await self._withdraw_last(spot.channel)
+            elif number < len(self._lives):
+                await self._edit(spot.channel, self._lives[number], page)
+            else:
+                await self._send(spot, number, page)
+        except PostFailed:
+            self._stale = True
+            raise
+
+    def _wrong(self) -> list[tuple[int, Page]]:
+        """Return the parts that do not show yet what they should, and what that is."""
+        pages = self._script.pages
+        wanted = (*pages, *[Page()] * (len(self._lives) - len(pages)))
+        shown = [live.page if live.sure else None for live in self._lives]
+        return [(number, page) for number, page in enumerate(wanted) if [page] != shown[number : number + 1]]
+
+    async def _send(self, spot: Spot, number: int, page: Page) -> None:
+        """Send a part. What was not answered is sent again: by its nonce Discord knows it, and has one message."""
+        again, self.lost = self.lost, True  # until the answer is there
+        self._sending = True
+        try:
+            sent = await self._rest.send(
+                spot.channel,
+                page.content,
+                nonce=nonce_of(self._key, number),
+                reply_to=refers(spot, self._thread, self._question, number),
+                buttons=self._buttons,
+                urgent=False,
+            )
+        except PostFailed as error:
+            self.lost = again or error.maybe_posted
+            raise
+        finally:
+            self._sending = False
+            if self._over:
+                self._scope.cancel()
+        self.lost = False
+        sure = not again or sent.content == page.content
+        self._stale = self._stale or not sure
+        self._lives.append(_Live(str(sent.id), page, anyio.current_time(), sure))
+
+    async def _edit(self, channel: str, live: _Live, page: Page) -> None:
+        sure, live.sure = live.sure, False  # until the answer is there
+        try:
+            await self._rest.edit(channel, live.id, page.content, buttons=self._buttons, urgent=False)
+        except DiscordRefused:
+            live.sure = sure
+            raise
+        live.page, live.sure = page, True
+
+    async def _withdraw_last(self, channel: str) -> None:
+        """Take away the last message: the draft begins anew when there is none left."""
+        self._aged = self._stale = True
+        try:
+            await self._rest.delete(channel, self._lives[-1].id)
+        except DiscordRefused as refused:
+            if refused.kind != "gone":
+                raise
+        self._lives.pop()
+        self._aged = bool(self._lives)

@@ -1,0 +1,103 @@
+"""How often signs of life go out, none of which is urgent: at one pace in each channel, at another in all together.
+
+Discord takes about 5 posts and 5 edits in 5 s in a channel, and 50 requests a second from a bot
+(docs.discord.com/developers/topics/rate-limits; measured: the call that empties a bucket returns when it is full
+again). Beyond that a final text would wait. So of both the greater part is left alone, and in a channel no sign goes
+out before the last one was answered: a final text never has more than one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+
+CHANNEL_S = 1.3
+"""Between an answer and the next call: four calls in any 5 s."""
+
+EVERY_S = 0.05
+"""Between any two calls."""
+
+REST = 4.0
+"""How much longer than the making of a sign took is the pause after it: all of them take a fifth of the time."""
+
+SWEEP_AT = 256
+"""Channels kept before those are forgotten in which all is quiet."""
+
+
+class Lane:
+    """Who is served one after the other, in the order of asking."""
+
+    __slots__ = ("_lock", "_next_at")
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+        self._lock = anyio.Lock()
+
+    @asynccontextmanager
+    async def turn(self, pause: float) -> AsyncIterator[None]:
+        """Wait for a turn; the next one comes *pause* seconds after its end."""
+        async with self._lock:
+            while self._next_at > anyio.current_time():  # noqa: ASYNC110 - a pause may come while it sleeps
+                await anyio.sleep_until(self._next_at)
+            try:
+                yield
+            finally:
+                self._next_at = anyio.current_time() + pause
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody have a turn for so long."""
+        self._next_at = max(self._next_at, anyio.current_time() + seconds)
+
+    @property
+    def waiting(self) -> int:
+        return self._lock.statistics().tasks_waiting
+
+    @property
+    def idle(self) -> bool:
+        return not self._lock.locked() and self._next_at <= anyio.current_time()
+
+
+class Pace:
+    """One for all signs of a bot."""
+
+    def __init__(self) -> None:
+        self._all = Lane()
+        self._channels: dict[str, Lane] = {}
+        self._sweep_at = SWEEP_AT
+
+    @property
+    def spare(self) -> bool:
+        """Return whether a call would have its turn within a second."""
+        return self._all.waiting * EVERY_S < 1
+
+    async def turn(self) -> None:
+        """Wait for a call that no channel counts among its posts and edits."""
+        async with self._all.turn(EVERY_S):
+            pass
+
+    @asynccontextmanager
+    async def turn_in(self, channel: str) -> AsyncIterator[None]:
+        """Wait for a post or an edit there, which is to be made in the block."""
+        async with self._lane(channel).turn(CHANNEL_S):
+            await self.turn()
+            yield
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Make a sign in the block, which takes its time: no other is made for a while after it."""
+        began = anyio.current_time()
+        yield
+        self._all.pause(REST * (anyio.current_time() - began))
+
+    def _lane(self, channel: str) -> Lane:
+        if (lane := self._channels.get(channel)) is None:
+            self._sweep()
+            lane = self._channels[channel] = Lane()
+        return lane
+
+    def _sweep(self) -> None:
+        if len(self._channels) >= self._sweep_at:
+            self._channels = {channel: lane for channel, lane in self._channels.items() if not lane.idle}
+            self._sweep_at = max(SWEEP_AT, 2 * len(self._channels))

@@ -1,0 +1,232 @@
+"""The signs that the bot is at work: reactions, typing, the live draft.
+
+| message is | event                  | sign                                                              | becomes |
+|------------|------------------------|-------------------------------------------------------------------|---------|
+| unknown    | `Taken`                | eyes                                                              | taken   |
+| any        | `TurnStarted`          | typing, in the thread, which is opened for it                     | running |
+| running    | text, tools, waits     | the draft                                                         | running |
+| running    | `Waiting` for a person | no typing, until `Resumed`                                        | running |
+| running    | its post is out        | no typing                                                         | running |
+| any        | `TurnSettled`          | eyes become the outcome's reaction, no typing, draft closed       | unknown |
+|            |                        | unless handed over                                                |         |
+
+What is withdrawn is gone, and has no sign. Only messages get reactions: a press or a slash command is none.
+
+Where a message is, is where its reaction goes. A direct message, one in a channel itself, and the one that a thread
+was opened from (it has the thread's id) are in the channel; any other is in the thread or, in place, in the channel,
+as `Places` knows. A forum's first post has the thread's id too, and is in the thread: Discord does not find it in
+the channel, and is asked there.
+
+Nothing here is urgent: all of it goes out at its own pace beside final texts, and says only the newest there is.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.model import (
+    Outcome,
+    Resumed,
+    Taken,
+    TextDelta,
+    ThreadId,
+    ToolStarted,
+    TurnEvent,
+    TurnSettled,
+    TurnStarted,
+    Waiting,
+)
+from transports.discord.live.draft import Draft
+from transports.discord.live.pace import Pace
+from transports.discord.live.reactions import Reactions
+from transports.discord.live.typing_sign import Typing
+from transports.discord.post.places import Places
+from transports.discord.wire.rest import Rest
+from transports.discord.wire.shapes import DIRECT
+from transports.discord.wire.snowflake import is_snowflake, number
+
+log = logging.getLogger(__name__)
+
+Streaming = Literal["edits", "progress", "off"]
+
+EYES = "👀"
+OUTCOMES: dict[Outcome, str] = {
+    "answered": "✅",
+    "merged": "➕",  # noqa: RUF001 - that is the sign
+    "stopped": "🛑",
+    "refused": "🚫",
+    "failed": "❌",
+    "dead_letter": "❌",
+    "undelivered": "⚠️",
+}
+
+MOST_LIVE = 1_000
+"""Messages that are known; beyond, the one that was silent for longest is given up."""
+
+MOST_JOBS = 4_000
+
+Key = tuple[ThreadId, str]
+
+
+@dataclass(slots=True)
+class _Live:
+    """A message that is not settled. ``started``: its turn runs; ``posted``: its own post is out."""
+
+    started: bool = False
+    posted: bool = False
+    draft: Draft | None = None
+
+
+class Presence:
+    """``since`` is the least id of this process's time: on older messages another may have left its sign."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        places: Places,
+        *,
+        streaming: Streaming = "edits",
+        typing: bool = True,
+        reactions: bool = True,
+        since: str = "0",
+    ) -> None:
+        self._rest, self._places, self._pace = rest, places, Pace()
+        self._streaming, self._since = streaming, number(since)
+        self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
+        self._typing = Typing(rest, places, self._pace, self.soon) if typing else None
+        self._lives: OrderedDict[Key, _Live] = OrderedDict()
+        self._tasks: TaskGroup | None = None
+        self._early: list[Callable[[], Awaitable[None]]] = []  # jobs from before `run`
+        self._jobs = 0
+
+    async def run(self) -> None:
+        """Make the calls, until cancelled."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                while self._early:
+                    tasks.start_soon(self._guarded, self._early.pop(0))
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Note what goes on in the turn of a message. Never blocks, never raises."""
+        try:
+            self._saw(thread, message_id, event)
+        except Exception:  # the boundary of a transport: what cannot be shown costs no turn
+            log.exception("not shown", extra={"thread_id": str(thread), "message_id": message_id})
+
+    def draft_of(self, thread: ThreadId, message_id: str) -> Draft | None:
+        live = self._lives.get((thread, message_id))
+        return live.draft if live else None
+
+    def live_in(self, thread: ThreadId) -> frozenset[str]:
+        """Return the ids of the thread's live messages."""
+        drafts = [live.draft for (where, _), live in self._lives.items() if live.draft and where == thread]
+        return frozenset(message.id for draft in drafts for message in draft.messages)
+
+    def posted(self, thread: ThreadId, message_id: str) -> None:
+        """Note that the post of the message is out: nobody types any more."""
+        if live := self._lives.get((thread, message_id)):
+            live.posted = True
+            self._quiet(thread, live)
+
+    def soon(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Do *work* beside everything else; False, and nothing is done, if there is too much of that."""
+        if self._jobs >= MOST_JOBS:
+            log.info("too much to show at once")
+            return False
+        self._jobs += 1
+        if self._tasks is None:
+            self._early.append(work)
+        else:
+            self._tasks.start_soon(self._guarded, work)
+        return True
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
+            log.exception("not shown")
+        finally:
+            self._jobs -= 1
+
+    def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if isinstance(event, TurnSettled):
+            self._settled(thread, message_id, event.outcome)
+            return
+        live = self._live(thread, message_id)
+        match event:
+            case Taken():
+                self._mark(thread, message_id, EYES)
+            case TurnStarted():
+                live.started = True
+                self._busy(thread, live)
+            case Waiting(seconds=math.inf):
+                self._quiet(thread, live)
+            case Resumed():
+                self._busy(thread, live)
+            case _:
+                pass
+        self._draw(thread, message_id, live, event)
+
+    def _busy(self, thread: ThreadId, live: _Live) -> None:
+        if self._typing and thread.root and live.started and not live.posted:
+            self._typing.begin(thread)
+
+    def _quiet(self, thread: ThreadId, live: _Live) -> None:
+        if self._typing and live.started:
+            self._typing.end(thread)
+
+    def _draw(self, thread: ThreadId, message_id: str, live: _Live, event: TurnEvent) -> None:
+        begins = isinstance(event, TextDelta | ToolStarted | Waiting) and thread.root
+        if live.draft is None and begins and self._streaming != "off":
+            live.draft = Draft(thread, message_id, self._rest, self._places, self._pace, self._streaming)
+            self.soon(live.draft.run)
+        if live.draft:
+            live.draft.feed(event)
+
+    def _mark(self, thread: ThreadId, message_id: str, emoji: str) -> None:
+        if self._reactions and is_snowflake(message_id):
+            maybe = EYES if number(message_id) < self._since else ""
+            self._reactions.mark(message_id, emoji, self._places_of(thread, message_id), maybe=maybe)
+
+    def _places_of(self, thread: ThreadId, message_id: str) -> list[str]:
+        """Return the channels that the message may be in, the likeliest first."""
+        if thread.workspace == DIRECT or not thread.root:
+            return [thread.channel]
+        spot = self._places.known(thread)
+        inside = message_id != thread.root and (spot is None or spot.channel == thread.root)
+        return [thread.root, thread.channel] if inside else [thread.channel, thread.root]
+
+    def _live(self, thread: ThreadId, message_id: str) -> _Live:
+        key = (thread, message_id)
+        if key in self._lives:
+            self._lives.move_to_end(key)
+        else:
+            self._lives[key] = _Live()
+        if len(self._lives) > MOST_LIVE:
+            self._forget(*next(iter(self._lives)), "failed")
+        return self._lives[key]
+
+    def _settled(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+        if reaction := OUTCOMES.get(outcome):
+            self._mark(thread, message_id, reaction)
+        self._forget(thread, message_id, outcome)
+
+    def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+        live = self._lives.pop((thread, message_id), None)
+        if live:
+            self._quiet(thread, live)
+        if live and live.draft:
+            self.soon(partial(live.draft.close, outcome))

@@ -1,0 +1,1 @@
+"""Posts that stay: put out once per key, found again after a crash."""

@@ -1,0 +1,44 @@
+"""From a post's key to the names it goes by in Discord; pure.
+
+A key is that of the message it answers, ``discord:GUILD:CHANNEL:MESSAGE``, with ``?`` and an id after it for a
+question, ``+`` and an id for a file.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from hashlib import sha256
+
+from transports.discord.wire.snowflake import is_snowflake
+
+MAX_NONCE = 25
+"""Characters, as Discord documents it (resources/message#create-message)."""
+
+
+def nonce_of(key: str, part: int = 0) -> str:
+    """Return the nonce of part *part* of the post *key*: sent twice within minutes, Discord stores it once."""
+    return b32encode(_digest(f"{part}\0{key}")).decode().lower()[:MAX_NONCE]
+
+
+def question_of(key: str) -> str:
+    """Return the id of the message that a post's *key* names, "" if that is a press, a command or nothing said."""
+    named = re.split(r"[?+]", key, maxsplit=1)[0].rpartition(":")[2]
+    return named if is_snowflake(named) else ""
+
+
+def file_name(key: str) -> str:
+    """Return the name of the file that holds a text too long to be read in messages."""
+    return f"answer-{_digest(key).hex()[:8]}.md"
+
+
+def is_slash(message_id: str) -> bool:
+    return message_id.startswith("slash-")
+
+
+def is_press(message_id: str) -> bool:
+    return message_id.startswith("press-")
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "replace")).digest()

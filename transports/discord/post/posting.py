@@ -1,0 +1,243 @@
+"""Posts: put out once per key, in as many messages as they need, and found again.
+
+A message that is edited may be tried again at will. One that is sent carries a nonce, made of the post's key and the
+part's number: sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it.
+What is known to be out is remembered, so that a post that is tried again goes on where it stopped.
+
+    a part that                               goes out by
+    has a live message, or one that was left  an edit of that
+    has none, or its live message is gone     a message, the first of them as a reply to the question
+    is for one person                         an answer to their press or command; if refused, as the others
+    is the sixth                              a file with the whole text; if refused, as the others
+
+What no other form would mend (the place, the token, a permission) is raised as it is: an answer in another place than
+its question would be worse than none. A thread that is locked is told of once, in its channel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from threads.errors import PostFailed
+from threads.model import Outgoing, ThreadId
+from transports.discord.post import files
+from transports.discord.post.answers import Answers
+from transports.discord.post.keys import is_press, is_slash, nonce_of, question_of
+from transports.discord.post.pages import MAX_PARTS, Page, ended, pages, with_file
+from transports.discord.post.places import Places, Spot
+from transports.discord.post.record import Sent, read
+from transports.discord.post.rewrite import DraftMessage, remove
+from transports.discord.post.showing import Showing, refers
+from transports.discord.wire.refusals import DiscordRefused
+from transports.discord.wire.rest import Rest
+from transports.discord.wire.shapes import DIRECT, Upload
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+MOST_SWEPT = 10
+REMEMBERED = 1_000
+"""Posts, open questions, and locked threads, that are known."""
+
+LOCKED = "<#{root}> is locked, so I cannot answer there."
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    channel: str
+    id: str
+    content: str
+
+
+class Posting:
+    """``upload_limit`` tells how many bytes a file may have in a guild."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        places: Places,
+        answers: Answers,
+        *,
+        upload_limit: Callable[[str], int],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._rest, self._places, self._answers = rest, places, answers
+        self._upload_limit, self._now = upload_limit, now
+        self._sent: OrderedDict[str, Sent] = OrderedDict()
+        self._questions: OrderedDict[str, _Question] = OrderedDict()
+        self._locked: OrderedDict[ThreadId, None] = OrderedDict()
+
+    async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage] = ()) -> str:
+        """Post, into the *draft* messages as far as they go, and return the id of the first part.
+
+        Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
+        """
+        sent = self._known(outgoing.key)
+        if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
+            spot = sent.spot = sent.spot or await self._spot(outgoing)
+            live = [message.id for message in draft if message.channel == spot.channel]
+            try:
+                await self._publish(Showing(self._rest, self._now, outgoing, spot, live, sent))
+            except DiscordRefused as refused:
+                if refused.kind == "locked":
+                    await self._tell_locked(outgoing.thread)
+                raise
+            await self._answers.release(outgoing.reply_to)
+        await self.clear(outgoing.thread, outgoing.key, draft)
+        return sent.first
+
+    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+        """Return the id of the first part if all of the post is known to be out.
+
+        What there is that may belong to it is remembered: only `post`, with the text, can tell the parts that Discord
+        shows without their names, and it writes over unfinished messages which a killed process left. Those of a
+        live draft (*live*) are left alone.
+        Raises `PostFailed`; a post for one person alone cannot be seen again, and may be repeated to them.
+        """
+        sent = self._known(key)
+        try:
+            spot = sent.spot or await self._places.seen(thread)
+            seen = await read(self._rest, spot, key, question_of(key))
+        except DiscordRefused as refused:
+            if refused.kind == "gone":
+                return None
+            raise
+        sent.seen = [message for message in seen if message.id not in live]
+        sent.adopt()
+        if sent.seen:
+            sent.spot = spot  # what is out stays together, whatever has become possible since
+        if not sent.whole:
+            return None
+        await self._sweep(thread, sent)
+        return sent.first
+
+    async def sweep(self, thread: ThreadId, key: str, *, live: Collection[str]) -> None:
+        """Take away what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
+        if not await self.find(thread, key, live=live):
+            await self._sweep(thread, self._known(key))
+
+    async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
+        """Take away the messages that the post did without; it is out. Never raises."""
+        sent = self._known(key)
+        used = {*sent.out.values()}
+        for spare in draft:
+            if spare.id not in used:
+                await remove(self._rest, spare.channel, spare.id)
+        await self._sweep(thread, sent, {spare.id for spare in draft})
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
+        upload = await files.of_file(file, name, self._upload_limit(thread.workspace))
+        spot = await self._places.of(thread)
+        question = refers(spot, thread, question_of(key), part=1)
+        await files.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
+
+    async def close_question(self, key: str, decision: str) -> None:
+        """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
+        if asked := self._questions.pop(key, None):
+            try:
+                content = ended(asked.content, decision)
+                await self._rest.edit(asked.channel, asked.id, content, urgent=False)
+            except PostFailed as error:
+                log.info("a question keeps its buttons: %s", error)
+
+    async def _spot(self, outgoing: Outgoing) -> Spot:
+        """Return where a post goes; a refusal opens no thread."""
+        if outgoing.kind == "refusal":
+            return await self._places.seen(outgoing.thread)
+        return await self._places.of(outgoing.thread)
+
+    async def _whisper(self, outgoing: Outgoing, sent: Sent) -> bool:
+        """Post for one person alone; False when Discord cannot, and the post has to be for all."""
+        sent.shown = pages(outgoing, MAX_PARTS)
+        try:
+            for page in sent.shown:
+                if page.part not in sent.out:
+                    said = await self._answers.whisper(outgoing.reply_to, page.content, page.buttons)
+                    sent.out[page.part] = said
+        except DiscordRefused as refused:
+            if refused.kind == "token":
+                raise
+            log.info("not for one alone: %s", refused, extra={"thread_id": str(outgoing.thread)})
+            return False
+        return True
+
+    async def _publish(self, way: Showing) -> None:
+        """Bring all of it out where everybody in the conversation sees it."""
+        outgoing, sent = way.outgoing, way.sent
+        said = pages(outgoing)
+        if len(said) <= MAX_PARTS or not await self._as_file(way, said):
+            sent.begin(said)
+            for page in said:
+                await way.show(page)
+        if asking := next((page for page in sent.shown if page.buttons), None):
+            asked = _Question(way.spot.channel, sent.out[asking.part], asking.content)
+            _remember(self._questions, outgoing.key, lambda: asked)
+
+    async def _as_file(self, way: Showing, said: Sequence[Page]) -> bool:
+        """Post the beginning and the whole text as a file; False when it has to go out in messages."""
+        outgoing, sent = way.outgoing, way.sent
+        text = outgoing.text.strip().encode("utf-8", "replace")
+        sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in said)
+        if sent.spelled or len(text) > self._upload_limit(outgoing.thread.workspace):
+            return False
+        sent.begin(with_file(outgoing))
+        beginning, file = sent.shown
+        await way.show(beginning)
+        try:
+            await way.show(file, Upload(text, file.file))
+        except DiscordRefused as refused:
+            if refused.kind in ("token", "gone", "locked"):
+                raise
+            log.warning("no file for a long answer: %s", refused, extra={"thread_id": str(outgoing.thread)})
+            sent.spelled, sent.over = True, (sent.out.pop(beginning.part),)
+            return False
+        return True
+
+    async def _sweep(self, thread: ThreadId, sent: Sent, but: Collection[str] = ()) -> None:
+        if sent.spot is not None:
+            for message in sent.left(but)[:MOST_SWEPT]:
+                log.info(
+                    "sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": message}
+                )
+                await remove(self._rest, sent.spot.channel, message)
+        sent.seen = sent.over = ()
+
+    async def _tell_locked(self, thread: ThreadId) -> None:
+        """Say in its channel that a thread is locked, once: whoever asks there would hear nothing."""
+        log.warning("a thread is locked, so nothing can be posted there", extra={"thread_id": str(thread)})
+        if thread in self._locked or not thread.root or thread.workspace == DIRECT:
+            return
+        _remember(self._locked, thread, lambda: None)
+        try:
+            nonce = nonce_of(f"{thread}#locked")
+            await self._rest.send(
+                thread.channel, LOCKED.format(root=thread.root), nonce=nonce, reply_to=thread.root
+            )
+        except PostFailed as error:
+            log.info("nobody was told of a locked thread: %s", error)
+
+    def _known(self, key: str) -> Sent:
+        return _remember(self._sent, key, lambda: Sent(key))
+
+
+def _for_one(outgoing: Outgoing) -> bool:
+    """Return whether a post answers a slash command, or tells whoever pressed a button that it was no good."""
+    told = outgoing.kind in ("notice", "refusal")
+    return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and told)
+
+
+def _remember(kept: OrderedDict[K, T], key: K, make: Callable[[], T]) -> T:
+    """Return what is kept under *key*, made if need be; what was not used for longest is forgotten."""
+    value = kept[key] = kept.pop(key) if key in kept else make()
+    while len(kept) > REMEMBERED:
+        kept.popitem(last=False)
+    return value

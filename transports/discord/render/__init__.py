@@ -1,0 +1,1 @@
+"""What we say, in the forms that Discord takes, and harmless; pure."""

@@ -1,0 +1,91 @@
+"""Addresses and links; pure. Every address is written in ``<>``: there it ends where it ends, and has no preview."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from urllib.parse import urlsplit
+
+from markdown_it.rules_inline import StateInline
+
+_SCHEME = re.compile(r"(?<![A-Za-z0-9])https?\Z", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?=\w)[^\s<>\[\]`|*\\\"\u3000-\u303f\uff00-\uff65]{1,2000}+")
+_IN_BRACKETS = re.compile(r"<(https?://\w[^\s<>]{0,2000}+)>", re.IGNORECASE)
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_DOTTED = re.compile(r"[\w-]++(?:\.[\w-]++)++")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
+
+
+def address(state: StateInline, silent: bool) -> bool:
+    """Take a bare address as one token, so that nothing in it is markup; a rule of markdown-it."""
+    if state.linkLevel or not state.src.startswith("://", state.pos):
+        return False
+    scheme = _SCHEME.search(state.pending[-6:])
+    found = _ADDRESS.match(state.src, state.pos + 3, state.posMax)
+    rest = _trimmed(found[0]) if found else ""
+    if scheme is None or not rest:
+        return False
+    if not silent:
+        state.pending = state.pending[: -len(scheme[0])]
+        state.push("address", "", 0).content = f"{scheme[0]}://{rest}"
+    state.pos += 3 + len(rest)
+    return True
+
+
+def address_in_brackets(state: StateInline, silent: bool) -> bool:
+    """Take ``<https://…>`` as the same token, just as it is written; a rule of markdown-it."""
+    found = _IN_BRACKETS.match(state.src, state.pos, state.posMax)
+    if found is None:
+        return False
+    if not silent:
+        state.push("address", "", 0).content = found[1]
+    state.pos = found.end()
+    return True
+
+
+def _trimmed(address: str) -> str:
+    """Return *address* without the punctuation that belongs to the sentence around it."""
+    while address:
+        trimmed = address.rstrip(".,;:!?'_~")
+        if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")"):
+            trimmed = trimmed[:-1]
+        if trimmed == address:
+            break
+        address = trimmed
+    return address
+
+
+def link(label: str, url: str, beyond: str = "") -> str:
+    """Return a link that leads where it says; what Discord cannot link shows its target as code."""
+    said = (
+        _INVISIBLE.sub("", unicodedata.normalize("NFKC", re.sub(r"[\\*_~`\u200b]", "", label)))
+        .strip()
+        .lower()
+    )
+    if not _WEB.match(url):
+        target = url.removeprefix("mailto:").replace("`", "%60")
+        return label if said == target.lower() else f"{label} (`{target}`)" if said else f"`{target}`"
+    url = url.replace("(", "%28").replace(")", "%29").replace(">", "%3E")
+    host = _host(url)
+    address = _WEB.sub("", url.lower(), count=1)
+    if said.rstrip("/") in ("", url.lower().rstrip("/"), address.rstrip("/")):
+        return f"<{url}>"
+    if "://" in said:
+        inert_label = label.replace("://", r"\://")
+        return f"<{url}>" if _host(said) == host and " " not in said else f"{inert_label} (<{url}>)"
+    link = f"[{label}](<{url}>)"
+    told = beyond.startswith(f" ({host})")
+    return f"{link} ({host})" if _names_another(said, host) and not told else link
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "?"
+    except ValueError:
+        return "?"
+
+
+def _names_another(said: str, host: str) -> bool:
+    """Tell whether a link's words look like the name of a host that is not its own."""
+    names = (name for name in _DOTTED.findall(said.replace("。", ".")) if re.search(r"\.[^\W\d_]{2,}$", name))
+    return any(not (name == host or host.endswith(f".{name}") or name.endswith(f".{host}")) for name in names)

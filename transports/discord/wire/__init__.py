@@ -1,0 +1,1 @@
+"""How Discord is reached: its REST API, the gateway, and what it says when it refuses."""

@@ -1,0 +1,67 @@
+"""Small values that all of Discord's rooms speak in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from threads.model import ThreadId
+
+DIRECT = "@me"
+"""The workspace of a direct message, as in Discord's own links: there is no guild."""
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who the bot is. ``roles`` are those that Discord made for it alone, one in each guild."""
+
+    id: str
+    name: str
+    application: str
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """``label`` has at most 80 characters, ``custom_id`` 100; a message takes 5 rows of 5."""
+
+    label: str
+    custom_id: str
+    style: Literal["primary", "secondary", "success", "danger"] = "secondary"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to be sent: what lies at a path, or these bytes."""
+
+    source: Path | bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a channel's id stands for. ``parent`` is a thread's channel.
+
+    ``threads``: a thread can be opened from a message that is said there.
+    """
+
+    id: str
+    kind: Literal["direct", "channel", "thread"]
+    guild: str = DIRECT
+    parent: str = ""
+    threads: bool = False
+
+    def thread(self, message_id: str = "") -> ThreadId:
+        """Return the conversation that a message said here belongs to, if it continues none in a channel.
+
+        A thread that is opened from a message has the message's id. Without one it is the place itself, which is
+        a blank root in a channel.
+        """
+        match self.kind:
+            case "direct":
+                return ThreadId("discord", DIRECT, self.id, self.id)
+            case "thread":
+                return ThreadId("discord", self.guild, self.parent, self.id)
+            case "channel":
+                return ThreadId("discord", self.guild, self.id, message_id)

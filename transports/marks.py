@@ -1,0 +1,306 @@
+"""How far each channel has been read: one small file, so that a start knows where to go on.
+
+A channel's mark says: all up to here was handed over. While a message is being handed over, and from a gap (a start,
+a lost link, a message that the disk refused) until a catch-up has closed it, the mark stands still; live messages
+only raise ``seen``, which the mark takes over afterwards. One that others have overtaken takes the mark back as long
+as it is in hand. A kill in between reads again from the mark.
+
+                  taking begins    taken            refused, or gap    catch-up done, no newer gap
+held by nobody    held             -                due                -
+held              held             mark := seen     due                -
+due               due              due (seen up)    due, newer gap     mark := seen or what was read
+
+A catch-up may note how far it has come; then the mark moves there while it is due. A channel that is seen for the
+first time starts at that message. Only in some may something have been said unheard (see `Scale`): until a catch-up
+has looked for those, a new one starts at ``alive_at``, when the bot was last known to hear everything.
+
+Times are text, as the platform writes them, and the ids of its messages are such times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import anyio
+from pydantic import BaseModel, Field, ValidationError
+
+from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
+
+log = logging.getLogger(__name__)
+
+MOST_CHANNELS = 5_000
+"""How many channels are followed; beyond, the one that was quiet for longest starts at now when it speaks again."""
+
+ALIVE_EVERY_S = 60
+"""How old the written ``alive_at`` may be while nothing else changes."""
+
+AHEAD_S = 3600
+"""How far the platform's clock may be ahead of ours."""
+
+SKEW_S = 2
+"""A message that was said before the link came up, by clocks that differ so much at most, was delivered again."""
+
+UNKNOWN = ""
+"""Stands for all the channels that are not known yet."""
+
+NEVER = "0"
+"""A time that is older than all others."""
+
+UNNOTICED_S = 120
+"""For how long a link may be dead at most before that is noticed."""
+
+_Time = Annotated[str, Field(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?$")]
+
+
+class _File(BaseModel):
+    """All times are the platform's."""
+
+    v: Literal[1] = 1
+    first_at: _Time = NEVER
+    alive_at: _Time
+    channels: dict[str, _Time] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a platform writes times.
+
+    ``at`` writes a moment and ``before`` the time so many seconds earlier, neither less than `NEVER`; ``just_before``
+    is less than a message's id, and not less than that of any message before. ``unheard`` says whether something may
+    have been said in a channel that was never heard of.
+    """
+
+    order: Callable[[str], Decimal]
+    at: Callable[[datetime], str]
+    before: Callable[[str, float], str]
+    just_before: Callable[[str], str]
+    unheard: Callable[[str], bool]
+
+    def later(self, one: str, other: str) -> str:
+        return max(one, other, key=self.order)
+
+    def earlier(self, one: str, other: str) -> str:
+        return min(one, other, key=self.order)
+
+    def is_before(self, one: str, other: str) -> bool:
+        return self.order(one) < self.order(other)
+
+
+@dataclass(slots=True)
+class _Place:
+    """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none."""
+
+    scale: Scale
+    mark: str
+    seen: str = NEVER
+    taking: int = 0
+    due: int = 0
+
+    def go_back(self, at: str) -> None:
+        if self.scale.is_before(at, self.mark):
+            self.seen, self.mark = self.scale.later(self.seen, self.mark), at
+
+    def settle(self) -> None:
+        if not (self.taking or self.due):
+            self.mark = self.scale.later(self.mark, self.seen)
+
+
+class Marks:
+    """The marks of one workspace, in the file *path*. Everything but `save` is plain state and never waits."""
+
+    def __init__(
+        self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], scale: Scale
+    ) -> None:
+        self._disk, self._path, self._offload, self._now = disk, path, offload, now
+        self.scale = scale
+        self._first, self._fresh = self.clock(), True
+        self._alive = _Place(scale, self._first)
+        self._places: dict[str, _Place] = {}
+        self._gaps, self._gap_at = 0, NEVER
+        self._written: _File | None = None
+        self._saving = anyio.Lock()
+
+    def open(self) -> None:
+        """Read the file, blocking; with one that cannot be understood every channel starts at now."""
+        self._first = self.clock()
+        self._alive = _Place(self.scale, self._first)
+        try:
+            data = read_or_empty(self._disk, self._path)
+            stored = _File.model_validate_json(data) if data else None
+        except ValidationError as error:
+            log.warning("%s is damaged or newer, was put aside, and starts anew: %s", self._path.name, error)
+            set_aside(self._disk, self._path, data)
+            stored = None
+        if stored is None:  # or a kill in the first moments would make the next start the first
+            self._write(_File(first_at=self._first, alive_at=self._first))
+        else:
+            self._first, self._fresh = stored.first_at, False
+            self._alive = _Place(self.scale, stored.alive_at)
+            self._places = {channel: _Place(self.scale, mark) for channel, mark in stored.channels.items()}
+            self.gap()
+
+    def clock(self) -> str:
+        """Return now, as the platform writes a time."""
+        return self.scale.at(self._now())
+
+    @property
+    def alive_at(self) -> str:
+        """When everything that was said had surely come in; a link may be dead for a while before it shows."""
+        return self.scale.later(self._first, self.scale.before(self._alive.mark, UNNOTICED_S))
+
+    def alive(self) -> None:
+        """Note that the link works, and that what is said comes in."""
+        self._alive.seen = self.clock()
+        self._alive.settle()
+
+    def gap(self) -> int:
+        """Messages may have been missed from here on, anywhere, until a catch-up; returns the gap's number."""
+        self._gaps += 1
+        self._gap_at = self.clock()
+        for place in (self._alive, *self._places.values()):
+            place.due = self._gaps
+        return self._gaps
+
+    @contextmanager
+    def taking(self, channel: str, at: str) -> Iterator[None]:
+        """Hold the mark while a live message is handed over; if that fails, it was missed."""
+        # A time that is not yet would end all catching up there.
+        at = self.scale.earlier(at, self.scale.at(self._now() + timedelta(seconds=AHEAD_S)))
+        place = self._place_before(channel, at)
+        place.taking += 1
+        try:
+            yield
+        except BaseException:
+            self.missed(channel, at)
+            raise
+        else:
+            place.seen = self.scale.later(place.seen, at)
+        finally:
+            place.taking -= 1
+            place.settle()
+
+    def missed(self, channel: str, at: str) -> None:
+        """Note that a message was not taken in: its channel has a gap since then."""
+        place = self._place_before(channel, at)
+        self._gaps += 1
+        place.due = self._gaps
+
+    def begins_late(self, channel: str, at: str) -> bool:
+        """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
+        late = channel not in self._places and self.scale.is_before(
+            self.scale.before(at, SKEW_S), self._gap_at
+        )
+        if late:
+            self.start(channel, self.scale.just_before(at), missed=True)
+        return late
+
+    def move(self, channel: str, at: str) -> None:
+        """Note that a live message was handed over, or was not for us."""
+        with self.taking(channel, at):
+            pass
+
+    def start(self, channel: str, at: str, *, missed: bool = False) -> None:
+        """Follow a channel from *at* on, unless it is followed already; with *missed* there is a gap since then.
+
+        Nothing was before the very first start, whose gap is the first.
+        """
+        if channel not in self._places:
+            none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
+            self._place(channel, at).due = self._gaps if missed and not none else 0
+
+    def joined(self, channel: str, at: str) -> None:
+        """Follow a channel from when the bot joined it, which may be told late: what was said since may be missed."""
+        self.start(channel, at, missed=True)
+        place = self._places[channel]
+        if self.scale.is_before(at, place.mark):
+            place.go_back(at)
+            self._gaps = max(self._gaps, 1)
+            place.due = self._gaps
+
+    def drop(self, channel: str) -> None:
+        self._places.pop(channel, None)
+
+    def due(self) -> list[str]:
+        """Return the channels to catch up on, those where something was said last first."""
+        found = [channel for channel, place in self._places.items() if place.due]
+        return sorted(found, key=self._order_of, reverse=True)
+
+    def gap_of(self, channel: str) -> int:
+        """Return the number of the newest gap in a channel, 0 for none."""
+        place = self._alive if channel == UNKNOWN else self._places.get(channel)
+        return place.due if place else 0
+
+    def mark_of(self, channel: str) -> str:
+        return self._places[channel].mark
+
+    def reached(self, channel: str, upto: str) -> None:
+        """Note that a catch-up, which goes on, has handed over all up to there."""
+        if (place := self._places.get(channel)) and place.due:
+            place.mark = self.scale.later(place.mark, upto)
+
+    def close(self, channel: str, gap: int, upto: str = NEVER) -> None:
+        """Note that a gap is closed, which was read *upto* there; a newer one stays, and with it the old mark."""
+        place = self._alive if channel == UNKNOWN else self._places.get(channel)
+        if place and place.due == gap:
+            place.due = 0
+            place.seen = self.scale.later(place.seen, upto)
+            place.settle()
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether a channel is followed that the file does not know: a kill would forget it."""
+        return self._written is None or not self._places.keys() <= self._written.channels.keys()
+
+    async def save(self) -> None:
+        """Write what has changed; the caller does this every few seconds. A failure is logged, and tried again."""
+        async with self._saving:
+            await self._save()
+
+    async def _save(self) -> None:
+        marks = {channel: place.mark for channel, place in self._places.items()}
+        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks)
+        if self._is_news(stored):
+            await self._offload(self._write, stored)
+
+    def _is_news(self, stored: _File) -> bool:
+        old = self._written
+        return (
+            old is None
+            or old.channels != stored.channels
+            or not self.scale.is_before(self.scale.before(stored.alive_at, ALIVE_EVERY_S), old.alive_at)
+        )
+
+    def _write(self, stored: _File) -> None:
+        try:
+            replace_file(self._disk, self._path, stored.model_dump_json().encode())
+        except OSError as error:
+            log.warning("%s could not be written, trying again soon: %s", self._path.name, error)
+        else:
+            self._written = stored
+
+    def _place_before(self, channel: str, at: str) -> _Place:
+        """Return the place of a live message, whose mark is before it."""
+        if self._alive.due and self.scale.unheard(channel):
+            self.start(channel, self.alive_at, missed=True)
+        place = self._place(channel, self.scale.just_before(at))
+        place.go_back(self.scale.just_before(at))
+        return place
+
+    def _place(self, channel: str, at: str) -> _Place:
+        if channel not in self._places:
+            if len(self._places) >= MOST_CHANNELS:
+                quiet = min(self._places, key=self._order_of)
+                log.warning("more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet)
+                del self._places[quiet]
+            self._places[channel] = _Place(self.scale, at)
+        return self._places[channel]
+
+    def _order_of(self, channel: str) -> Decimal:
+        return self.scale.order(self._places[channel].mark)

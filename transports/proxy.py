@@ -1,0 +1,36 @@
+"""The way out of this machine: through which proxy a host is reached, and which API is a test's own."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.request import getproxies, proxy_bypass
+
+from yarl import URL
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the environment's proxy for *url*: a company network may offer no other way out.
+
+    NO_PROXY is honoured, and loopback is never behind a proxy.
+    """
+    where = URL(url)
+    host = where.host or ""
+    if _loopback(host) or proxy_bypass(host):
+        return None
+    return getproxies().get({"wss": "https", "ws": "http"}.get(where.scheme, where.scheme))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def own_origin(api_base_url: str | None) -> URL | None:
+    """Return the origin of an API on loopback, which then keeps the files too: a test's platform."""
+    if api_base_url is None or URL(api_base_url).host not in LOOPBACK:
+        return None
+    return URL(api_base_url).origin()

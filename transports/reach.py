@@ -1,0 +1,45 @@
+"""Whether a platform answers at all, as posts have found out: one asks for all that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import anyio
+
+from threads.errors import PostFailed, TransportUnavailable
+
+PROBE_EVERY_S = 5.0
+"""How often a platform is asked for a sign of life after it could not be reached."""
+
+
+class Reach:
+    def __init__(self) -> None:
+        self._lost = False
+        self._probing = anyio.Lock()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Note whether what is done in the block could reach the platform."""
+        try:
+            yield
+        except TransportUnavailable as error:
+            self._lost = not error.maybe_posted
+            raise
+
+    def found(self) -> None:
+        """Note that the platform spoke."""
+        self._lost = False
+
+    async def regained(self, probe: Callable[[], Awaitable[object]]) -> None:
+        """Return when it answers *probe*, whatever it says; at once if it was not lost."""
+        async with self._probing:
+            while self._lost:
+                try:
+                    await probe()
+                except TransportUnavailable:
+                    await anyio.sleep(PROBE_EVERY_S)
+                except PostFailed:
+                    self._lost = False
+                else:
+                    self._lost = False
