@@ -133,7 +133,7 @@ async def open_core(
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
-    tasks.start_soon(delivery.mend_history)
+    tasks.start_soon(delivery.mend)
     orchestrator.recover(now(), max_age_s=max_age_s, resume=resume)
     return Core(orchestrator, registry, journal)
 
@@ -217,9 +217,9 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
 
 
 def _troubles(transports: Sequence[Transport]) -> str:
-    """Return a sentence on the transports that are not connected, or nothing."""
-    down = [f"{transport.name} is {transport.state}" for transport in transports]
-    return ", ".join(clause for clause in down if not clause.endswith("is connected"))
+    """Return a sentence on the transports that are not connected, or in other trouble, or nothing."""
+    down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
+    return ", ".join([*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)])
 
 
 def toolbox_of(settings: Settings, offload: Offload, *, attach: bool) -> Toolbox:

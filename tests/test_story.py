@@ -31,7 +31,7 @@ from tests.world import (
 )
 from threads import wording
 from threads.errors import StoreUnavailable, TransportRateLimited, TransportRejected, TransportUnavailable
-from threads.model import Author, Deleted, Edited, Limits, Resumed, TextDelta, Waiting
+from threads.model import Author, Deleted, Edited, Limits, Resumed, TextDelta, TurnSettled, Waiting
 from threads.workspace import thread_folder
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +65,20 @@ async def test_a_message_is_answered_and_its_redeliveries_are_not(tmp_path):
         await bot.orchestrator.receive(message())
         await anyio.sleep(10)
     assert platform.texts == ["hi ann"]
+
+
+async def test_what_was_settled_shortly_before_a_death_is_shown_again_and_nothing_older(tmp_path):
+    platform = Platform()
+    clock = Clock()
+    async with running(tmp_path, platform, Scripted(says("1"), says("2"), says("3")), clock=clock) as bot:
+        for n, later in enumerate((0, 60, 1), 1):
+            clock.offset += timedelta(seconds=later)
+            await bot.orchestrator.receive(message(n))
+            await platform.settled(f"m{n}")
+    platform.events.clear()
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await anyio.sleep(10)
+    assert platform.events == [(id_, TurnSettled("answered", again=True)) for id_ in ("m3", "m2")]
 
 
 async def test_a_turn_uses_tools_and_the_model_reads_the_result(tmp_path):

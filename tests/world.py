@@ -132,6 +132,7 @@ class Platform:
 
     name = "fake"
     state = "connected"
+    trouble = ""
 
     def __init__(self, *, find: bool = True) -> None:
         self.capabilities = Capabilities(find=find)
@@ -162,7 +163,8 @@ class Platform:
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self.events.append((message_id, event))
         if isinstance(event, TurnSettled):
-            assert message_id not in self.outcomes, f"{message_id} settled twice"
+            known = self.outcomes.setdefault(message_id, event.outcome) if event.again else None
+            assert message_id not in self.outcomes or known == event.outcome, f"{message_id} settled twice"
             self.outcomes[message_id] = event.outcome
         changed, self._changed = self._changed, anyio.Event()
         changed.set()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -33,6 +33,9 @@ LATE_POST_S = 3.0
 """A post may still land after the process that sent it died: look no earlier than this after the start."""
 
 FIND_TRIES = 3
+
+SHOWN_WITHIN_S = 10.0
+"""Signs go out at a platform's own slow pace: what was settled so shortly before a death may look unfinished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +192,14 @@ class Delivery:
                 return found or await self._post(owed, intent)
         return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
 
-    async def mend_history(self) -> None:
-        """Write what a killed process settled but no longer brought into the logs."""
+    async def mend(self) -> None:
+        """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
         missing: dict[Path, dict[str, list[Entry]]] = {}
         ledger = self._journal.ledger
-        for owed, end in [(owed, ledger.settled[key]) for key, owed in ledger.recent]:
+        ended = [(owed, ledger.settled[key]) for key, owed in ledger.recent]
+        for owed, end in _last(ended):
+            self.show(owed, TurnSettled(end.outcome, again=True))
+        for owed, end in ended:
             missing.setdefault(self._folder(owed.incoming.thread), {})[end.message_id] = told(
                 owed, end, end.at
             )
@@ -206,7 +212,17 @@ class Delivery:
         log.info("settled as %s", end.outcome, extra=ids)
         at = self._now().isoformat(timespec="milliseconds")
         await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
-        self.show(owed, TurnSettled(end.outcome))
+        self.show(owed, TurnSettled(end.outcome, again=owed.recovered))
+
+
+def _last(ended: list[tuple[Owed, Settled]]) -> list[tuple[Owed, Settled]]:
+    """Return what was settled shortly before the newest was, that first: the oldest are the likeliest to be shown."""
+    try:
+        newest = datetime.fromisoformat(max(end.at for _, end in ended))
+    except ValueError:  # there is none, or its line was made by hand
+        return []
+    since = (newest - timedelta(seconds=SHOWN_WITHIN_S)).isoformat(timespec="milliseconds")
+    return [(owed, end) for owed, end in reversed(ended) if end.at >= since]
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

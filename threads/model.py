@@ -277,10 +277,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message is on disk and waits for its turn: show a sign. ``text`` and ``author`` are the message's."""
+    """A message is on disk and waits for its turn: show a sign. ``text`` and ``author`` are the message's.
+
+    ``again``: an earlier process had taken it, and may have left its signs.
+    """
 
     text: str = ""
     author: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,9 +354,13 @@ class QuestionClosed:
 
 @dataclass(frozen=True, slots=True)
 class TurnSettled:
-    """The message at hand has its outcome; nothing more of this turn follows."""
+    """The message at hand has its outcome; nothing more of this turn follows.
+
+    ``again``: an earlier process had taken it, and may even have shown this.
+    """
 
     outcome: Outcome
+    again: bool = False
 
 
 TurnEvent = (

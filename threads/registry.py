@@ -33,13 +33,13 @@ class Registry:
 
     def tell(self, owed: Owed, *, recovered: bool = False) -> None:
         """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
-        thread = owed.incoming.thread
+        incoming, thread = owed.incoming, owed.incoming.thread
         actor = self._actors.get(thread)
         if actor is None:
             actor = self._actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(owed, recovered=recovered)
-        self._shared.delivery.show(owed, Taken(owed.incoming.text, owed.incoming.author.id))
+        self._shared.delivery.show(owed, Taken(incoming.text, incoming.author.id, again=owed.recovered))
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""

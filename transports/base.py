@@ -41,6 +41,11 @@ class Transport(Protocol):
     @property
     def state(self) -> LinkState: ...
 
+    @property
+    def trouble(self) -> str:
+        """Return what else is wrong, in a clause for people; blank if nothing is."""
+        ...
+
     async def serve(self, sink: Sink) -> None:
         """Hand every event to *sink* until cancelled or, for a console, until the input ends.
 

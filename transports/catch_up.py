@@ -7,6 +7,7 @@ reading, and says what a refusal means:
 gone      no such channel, not in it     -> the channel is not followed any more
 unread    a right, no such method, ...   -> the gap is closed unread, and logged
 moment    may be one of the moment       -> tried again from the mark, `MOST_TRIES` in all, then as above
+a bug     of ours                        -> the same
 token     not good any more              -> mark and gap stay; the transport ends
 unavailable, rate limited, disk refused  -> mark and gap stay; tried again after a pause
 """
@@ -52,7 +53,7 @@ class Reader(Protocol):
         """Follow what may have begun unheard (`Marks.start`)."""
         ...
 
-    async def read(self, channel: str, gap: int) -> str:
+    async def read(self, channel: str, gap: int, /) -> str:
         """Hand over what was missed in a channel, oldest first, and return up to when it was read."""
         ...
 
@@ -133,6 +134,11 @@ class CatchUp:
         except (PostFailed, StoreUnavailable) as error:
             log.warning("what was missed in %s cannot be taken in now, trying again: %s", where, error)
             return False
+        except Exception:  # the boundary of a transport: a bug costs what one channel missed, not the bot
+            log.exception("what was missed in %s cannot be taken in", where)
+            if self._try_again(channel):
+                return False
+            self._marks.close(channel, gap)
         self._tries.pop(channel, None)
         return True
 

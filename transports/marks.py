@@ -14,7 +14,7 @@ A catch-up may note how far it has come; then the mark moves there while it is d
 first time starts at that message. Only in some may something have been said unheard (see `Scale`): until a catch-up
 has looked for those, a new one starts at ``alive_at``, when the bot was last known to hear everything.
 
-Times are text, as the platform writes them, and the ids of its messages are such times.
+All times are the platform's (`transports.scale`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ import anyio
 from pydantic import BaseModel, Field, ValidationError
 
 from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
+from transports.scale import NEVER, Scale
 
 log = logging.getLogger(__name__)
 
 MOST_CHANNELS = 5_000
 """How many channels are followed; beyond, the one that was quiet for longest starts at now when it speaks again."""
+
+SAVE_EVERY_S = 2.0
+"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
 
 ALIVE_EVERY_S = 60
 """How old the written ``alive_at`` may be while nothing else changes."""
@@ -50,9 +54,6 @@ SKEW_S = 2
 UNKNOWN = ""
 """Stands for all the channels that are not known yet."""
 
-NEVER = "0"
-"""A time that is older than all others."""
-
 UNNOTICED_S = 120
 """For how long a link may be dead at most before that is noticed."""
 
@@ -60,37 +61,10 @@ _Time = Annotated[str, Field(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?$")]
 
 
 class _File(BaseModel):
-    """All times are the platform's."""
-
     v: Literal[1] = 1
     first_at: _Time = NEVER
     alive_at: _Time
     channels: dict[str, _Time] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How a platform writes times.
-
-    ``at`` writes a moment and ``before`` the time so many seconds earlier, neither less than `NEVER`; ``just_before``
-    is less than a message's id, and not less than that of any message before. ``unheard`` says whether something may
-    have been said in a channel that was never heard of.
-    """
-
-    order: Callable[[str], Decimal]
-    at: Callable[[datetime], str]
-    before: Callable[[str, float], str]
-    just_before: Callable[[str], str]
-    unheard: Callable[[str], bool]
-
-    def later(self, one: str, other: str) -> str:
-        return max(one, other, key=self.order)
-
-    def earlier(self, one: str, other: str) -> str:
-        return min(one, other, key=self.order)
-
-    def is_before(self, one: str, other: str) -> bool:
-        return self.order(one) < self.order(other)
 
 
 @dataclass(slots=True)
@@ -258,8 +232,16 @@ class Marks:
         """Whether a channel is followed that the file does not know: a kill would forget it."""
         return self._written is None or not self._places.keys() <= self._written.channels.keys()
 
+    async def keep(self, is_up: Callable[[], bool]) -> None:
+        """Write what has changed, every few seconds, until cancelled; as long as the link *is_up*, all comes in."""
+        while True:
+            await anyio.sleep(SAVE_EVERY_S)
+            if is_up():
+                self.alive()
+            await self.save()
+
     async def save(self) -> None:
-        """Write what has changed; the caller does this every few seconds. A failure is logged, and tried again."""
+        """Write what has changed. A failure is logged, and tried again by the next."""
         async with self._saving:
             await self._save()
 

@@ -1,4 +1,4 @@
-"""What becomes of a button after it was pressed: it goes, and what was chosen stands in its place.
+"""What becomes of a button after it was pressed: it goes, or what was chosen stands in its place.
 
 Only when the press was taken: a stranger's press changes nothing for the others. The buttons of a question go when
 the question is closed, whoever answered it and however.

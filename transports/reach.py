@@ -23,8 +23,8 @@ class Reach:
         """Note whether what is done in the block could reach the platform."""
         try:
             yield
-        except TransportUnavailable as error:
-            self._lost = not error.maybe_posted
+        except TransportUnavailable:
+            self._lost = True
             raise
 
     def found(self) -> None:

@@ -67,6 +67,13 @@ def test_the_level_is_the_least_that_is_written(out: io.StringIO) -> None:
     assert record(out)["event"] == "yes"
 
 
+def test_libraries_that_log_what_people_say_are_never_heard_debugging(out: io.StringIO) -> None:
+    configure_logging("debug", "text", out)
+    for library in ("discord", "discord.gateway", "slack_bolt", "slack_sdk", "aiohttp"):
+        logging.getLogger(library).debug("a whole payload")
+    assert out.getvalue() == ""
+
+
 def test_a_second_call_replaces_the_first(out: io.StringIO) -> None:
     configure_logging("info", "json", io.StringIO())
     configure_logging("info", "text", out)

@@ -171,6 +171,23 @@ def test_unknown_keys_warn_with_their_path_and_the_nearest_known_one(write) -> N
     assert loaded.settings.limits.max_steps == 50
 
 
+def test_what_is_wrong_with_discord_is_told_with_its_path(write) -> None:
+    discord = {
+        "token": "abc.def.canary",
+        "tokn": "canary",
+        "api_base_url": "discord.com/api/v10",
+        "gateway_url": "wss://ann:canary@gateway.discord.gg",
+        "streaming": "live",
+        "typing": "yes",
+        "in_place": [700000000000000101],
+    }
+    *lines, _ = faults_of(write({"transports": {"discord": discord}, "access": {"roles": [5]}}))
+    told = ("token", "api_base_url", "gateway_url", "streaming", "typing", "in_place[0]", "tokn")
+    paths = ["access.roles[0]", *(f"transports.discord.{path}" for path in told)]
+    assert [line.partition(": ")[0] for line in lines] == paths
+    assert "canary" not in "\n".join(lines)
+
+
 def test_unknown_keys_are_told_beside_faults_too(write) -> None:
     lines = faults_of(write({"providers": {"mine": {"base_uri": "http://127.0.0.1:1/v1"}}}))
     assert [line.partition(": ")[0] for line in lines[:-1]] == [

@@ -27,7 +27,7 @@ from tests.crash.platform import Habits, Platform
 
 ROOT = Path(__file__).parents[2]
 START_S = 30.0
-DRAIN_S = 120.0
+DRAIN_S = 240.0
 SCALE = 0.1
 """The bot's waits for a real platform, and the platform's lateness that they answer to, are both this much shorter.
 

@@ -26,6 +26,7 @@ class SocketTransport:
 
     name = "crash"
     state = "connected"
+    trouble = ""
 
     def __init__(self, port: int, *, find: bool) -> None:
         self.capabilities = Capabilities(find=find)

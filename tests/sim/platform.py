@@ -54,6 +54,7 @@ class Platform:
 
     name = "sim"
     state = "connected"
+    trouble = ""
 
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
         self.capabilities = Capabilities(find=plan.find)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.transports.memory import Memory, offload
 from threads.errors import StoreUnavailable
 from transports.discord.hear.marks import SNOWFLAKES
-from transports.marks import NEVER, Marks
+from transports.marks import Marks
+from transports.scale import NEVER
 from transports.slack.hear.marks import STAMPS
 
 FILE = Path("/data/marks.json")

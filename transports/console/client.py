@@ -62,6 +62,8 @@ class Console:
         else:
             self._face = Pipe(seat, streams, commands)
 
+    trouble = ""
+
     @property
     def state(self) -> LinkState:
         return "connected"

@@ -24,7 +24,6 @@ from threads.disk import Disk, Offload
 from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
-    Outcome,
     Outgoing,
     QuestionClosed,
     Sink,
@@ -40,18 +39,18 @@ from transports.discord.hear.downloads import open_download, open_session
 from transports.discord.hear.intake import Hearing, Intake
 from transports.discord.hear.marks import SNOWFLAKES
 from transports.discord.hear.message import spoken
-from transports.discord.hear.press import Pressed
 from transports.discord.hear.published import Published
 from transports.discord.hear.session import Session
 from transports.discord.live.presence import Presence
 from transports.discord.post.answers import Answers
 from transports.discord.post.places import Places
 from transports.discord.post.posting import Posting
+from transports.discord.post.rewrite import disarm
 from transports.discord.wire.channels import Channels
 from transports.discord.wire.link import Link
 from transports.discord.wire.rest import Rest, open_rest
 from transports.discord.wire.shapes import Me
-from transports.discord.wire.snowflake import is_snowflake, number
+from transports.discord.wire.snowflake import is_snowflake
 from transports.marks import Marks
 from transports.presses import decided
 from transports.proxy import own_origin
@@ -59,9 +58,6 @@ from transports.reach import Reach
 from transports.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
-
-SAVE_EVERY_S = 2.0
-"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
 
 MOST_EARLY = 2_000
 """Events of turns that are kept until Discord has said who we are; beyond, the oldest are not shown."""
@@ -123,7 +119,6 @@ class Discord:
         self._options, self._offload, self._now, self._recent = options, offload, now, recent
         self._marks = Marks(disk, data / "discord-marks.json", offload, now, SNOWFLAKES)
         self._published = Published(disk, data / "discord-commands.json", offload)
-        self._since = self._marks.clock()
         self._supervisor = Supervisor(self.name)
         self._room: _Room | None = None
         self._entered = anyio.Event()
@@ -134,6 +129,10 @@ class Discord:
     def state(self) -> LinkState:
         return self._supervisor.state
 
+    @property
+    def trouble(self) -> str:
+        return self._room.rest.trouble if self._room else ""
+
     async def serve(self, sink: Sink) -> None:
         """Receive until cancelled. Raises `TransportFatal` when only a person can mend what is wrong."""
         await self._offload(self._marks.open)
@@ -143,7 +142,7 @@ class Discord:
             open_session() as files,
             anyio.create_task_group() as tasks,
         ):
-            tasks.start_soon(self._save_marks)
+            tasks.start_soon(self._marks.keep, lambda: self.state == "connected")
             tasks.start_soon(rest.until_refused)
             await self._supervisor.run(partial(self._link, rest, files, sink, tasks))
 
@@ -187,19 +186,17 @@ class Discord:
             who = f"<@{event.by}>" if event.by else ""
             room.presence.soon(partial(room.posting.close_question, event.key, decided(event, who)))
         if isinstance(event, TurnSettled):
-            room.presence.soon(partial(self._settled, room, thread, message_id, event.outcome))
+            room.presence.soon(partial(self._settled, room, thread, message_id, event))
         if pressed := room.intake.presses.taken(message_id, event):
-            room.presence.soon(partial(self._retire, room, pressed))
+            room.presence.soon(partial(disarm, room.rest, pressed.channel, pressed.message))
 
-    async def _settled(self, room: _Room, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+    async def _settled(self, room: _Room, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         await room.answers.release(message_id)
-        if outcome == "stopped" and 0 < number(message_id) < number(self._since):
-            # What a killed process began to show of it is not in the draft that was stopped now.
+        # What was handed over and not taken stands there as if it went on; and what a killed process began to show
+        # is not in the draft that was stopped now.
+        old = end.again and is_snowflake(message_id)
+        if end.outcome == "undelivered" or (end.outcome == "stopped" and old):
             await self._sweep(room, thread, message_key(thread, message_id))
-
-    async def _retire(self, room: _Room, pressed: Pressed) -> None:
-        with suppress(PostFailed):
-            await room.rest.edit(pressed.channel, pressed.message, urgent=False)
 
     async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:
         with suppress(PostFailed):
@@ -260,9 +257,11 @@ class Discord:
             streaming=options.streaming,
             typing=options.typing,
             reactions=options.reactions,
-            since=self._since,
         )
         tasks.start_soon(presence.run)
+        posting = Posting(
+            rest, places, answers, upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES), now=self._now
+        )
         intake = Intake(
             tasks,
             rest,
@@ -273,19 +272,10 @@ class Discord:
             places,
             answers,
             Hearing(options.bots, options.roles, options.max_age_s),
+            asks=posting.asks,
             recent=self._recent,
             now=self._now,
         )
-        posting = Posting(
-            rest, places, answers, upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES), now=self._now
-        )
-        session = partial(Session, tasks, intake, channels, self._published, lambda: options.models, limits)
+        session = partial(Session, presence.soon, intake, channels, self._published, options.models, limits)
         link = Link(options.token, options.gateway_url, session, rest.standing)
         return _Room(rest, me, link, files, places, answers, intake, posting, presence)
-
-    async def _save_marks(self) -> None:
-        while True:
-            await anyio.sleep(SAVE_EVERY_S)
-            if self.state == "connected":
-                self._marks.alive()
-            await self._marks.save()

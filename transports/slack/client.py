@@ -49,9 +49,6 @@ from transports.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
-SAVE_EVERY_S = 2.0
-"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
-
 BUSY_WITHIN_S = 3600.0
 MOST_CLEARED = 50
 """Threads that may still show that a killed process was at work: Slack itself forgets after an hour."""
@@ -95,6 +92,7 @@ class Slack:
 
     name = "slack"
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+    trouble = ""
 
     def __init__(
         self,
@@ -127,7 +125,7 @@ class Slack:
             open_web(options.api_base_url, options.bot_token) as web,
             anyio.create_task_group() as tasks,
         ):
-            tasks.start_soon(self._save_marks)
+            tasks.start_soon(self._marks.keep, lambda: self.state == "connected")
             tasks.start_soon(web.until_refused)
             await self._supervisor.run(partial(self._link, web, sink, tasks))
 
@@ -172,8 +170,11 @@ class Slack:
             room.presence.show(thread, message_id, event)
             if isinstance(event, QuestionClosed):
                 room.presence.soon(partial(self._close, room, event))
-            if isinstance(event, TurnSettled) and event.outcome == "stopped" and self._is_old(message_id):
-                # What a killed process began to show of it is not in the draft that was stopped now.
+            if isinstance(event, TurnSettled) and (
+                event.outcome == "undelivered" or (event.outcome == "stopped" and self._is_old(message_id))
+            ):
+                # What was handed over and not taken stands there as if it went on; and what a killed process began
+                # to show is not in the draft that was stopped now.
                 room.presence.soon(partial(self._sweep, thread, message_id))
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
@@ -266,10 +267,3 @@ class Slack:
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
         return _Room(web, me, intake, posting, presence, names)
-
-    async def _save_marks(self) -> None:
-        while True:
-            await anyio.sleep(SAVE_EVERY_S)
-            if self.state == "connected":
-                self._marks.alive()
-            await self._marks.save()

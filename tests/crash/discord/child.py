@@ -2,12 +2,14 @@
 
     python -m tests.crash.discord.child --data D --port P --seed S
 
-Waits and paces that are there for the real Discord are scaled by ``--waits``.
+Waits and paces that are there for the real Discord are scaled by ``--waits``. How answers are streamed is drawn anew for
+each process.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 from collections.abc import Callable
 from functools import partial
 
@@ -15,17 +17,21 @@ import anyio.to_thread
 
 from bot.app import utc_now
 from tests.crash import child
+from tests.crash.discord import IN_PLACE
 from tests.crash.rows import Rows
 from tests.fakes.discord import TOKEN
 from threads.disk import Disk
 from threads.model import Limits
 from threads.workspace import recent_threads
-from transports import catch_up, reach, supervisor
+from transports import catch_up, downloads, marks, reach, supervisor
 from transports.discord import client
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, pace, reactions, script, typing_sign
+from transports.discord.live.presence import Streaming
 from transports.discord.post import files, rewrite
 from transports.discord.post.posting import Posting
+
+STREAMING: tuple[Streaming, ...] = ("edits", "edits", "progress", "off")
 
 
 def discord(args: argparse.Namespace, disk: Disk) -> Discord:
@@ -36,8 +42,15 @@ def discord(args: argparse.Namespace, disk: Disk) -> Discord:
     async def recent(within_s: float, most: int):
         return await anyio.to_thread.run_sync(recent_threads, args.data, "discord", within_s, most)
 
+    options = Options(
+        TOKEN,
+        f"http://127.0.0.1:{args.port}/api/v10",
+        f"ws://127.0.0.1:{args.port}/gateway",
+        streaming=random.Random(f"{args.seed} streaming").choice(STREAMING),
+        in_place=frozenset((args.data.parent / IN_PLACE).read_text().split()),
+    )
     return Discord(
-        Options(TOKEN, f"http://127.0.0.1:{args.port}/api/v10", f"ws://127.0.0.1:{args.port}/gateway"),
+        options,
         args.data,
         disk=disk,
         offload=anyio.to_thread.run_sync,
@@ -55,8 +68,9 @@ def hurry(scale: float) -> None:
     script.FIRST_AFTER_S *= scale
     draft.PAUSE_S *= scale
     files.PAUSE_S *= scale
+    downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
-    client.SAVE_EVERY_S *= scale
+    marks.SAVE_EVERY_S *= scale
     client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))

@@ -113,7 +113,10 @@ class DiscordJudge(VisibleJudge):
                 self.fault("crossed", f"{one['ts']} for {key} refers to {one['refers']}")
 
     def thread_of(self, one: Fields) -> str:
-        return str(one["thread"])
+        """Return the conversation that a message is seen in; a reply to what is deleted refers to nothing."""
+        sent = self.sent.get(one["key"], {})
+        plain = sent.get("deleted") and not one["refers"] and one["channel"] in sent["thread"].split(":")
+        return str(sent["thread"] if plain else one["thread"])
 
     def is_kept(self, one: Fields) -> bool:
         """Return whether it is what an answer had come to when another message stopped it."""

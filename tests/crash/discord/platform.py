@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +18,20 @@ import anyio
 from anyio.abc import TaskStatus
 
 from tests.crash.child import DISCORD_STRANGER as STRANGER
+from tests.crash.discord import IN_PLACE
 from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, Chance
 from tests.crash.discord.judge import owed
+from tests.crash.discord.said import Journal, Spoken
 from tests.crash.platform import Book
 from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
-from tests.fakes.discord.interactions import AUTOCOMPLETE
+from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
 from tests.fakes.discord.records import Call, Channel, Message, User
 
 NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 """Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""
 
+FILE = ("notes.txt", b"some notes of mine", "text/plain")
 PEOPLE = tuple(f"7000000000000003{number:02}" for number in range(10, 18))
 STOP = "Stop"
 CALLBACK = "POST /interactions/{}/{}/callback"
@@ -39,74 +39,6 @@ STEPS = (
     *("deliver", HISTORY, f"{HISTORY} done", CALLBACK, f"{CALLBACK} done"),
     *(f"{route}{when}" for route in (SEND, EDIT, DELETE, OPEN_THREAD) for when in ("", " done")),
 )
-
-
-@dataclass(slots=True)
-class Spoken:
-    """One message of a person. ``must``: it is owed an outcome. ``beside``: it is not for the bot at all."""
-
-    token: str
-    thread: str
-    user: str
-    texts: list[str]
-    message: Message
-    must: bool
-    command: bool = False
-    beside: bool = False
-    deleted: bool = False
-    at: float = field(default_factory=time.monotonic)
-
-    def line(self, acked_at: float | None) -> Json:
-        return {
-            "id": self.message.id,
-            "ids": [self.message.id],
-            "thread": self.thread,
-            "threads": [self.thread],
-            "token": self.token,
-            "text": self.texts[0],
-            "texts": self.texts,
-            "must": self.must and not self.deleted,
-            "command": self.command,
-            "deleted": self.deleted,
-            "beside": self.beside,
-            "alone": False,
-            "said_at": self.at,
-            "acked_at": acked_at,
-        }
-
-
-class Journal:
-    """The bot's promises, read as they are written: when each message was taken, and which have their end."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._file, self._read = path, 0, 0
-        self.taken: dict[str, float] = {}
-        self.settled: set[str] = set()
-
-    def look(self) -> None:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return
-        if found.st_ino != self._file or found.st_size < self._read:  # it was written anew
-            self._file, self._read = found.st_ino, 0
-        if found.st_size == self._read:
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._read)
-            whole, _, _ = file.read().rpartition(b"\n")
-        for line in filter(None, whole.split(b"\n")):
-            self._hear(line)
-        self._read += len(whole) + 1 if whole else 0
-
-    def _hear(self, line: bytes) -> None:
-        try:
-            fields: dict[str, Any] = json.loads(line)
-        except ValueError:
-            return  # cut short by a death
-        self.taken.setdefault(fields["message_id"], time.monotonic())
-        if fields["kind"] == "settled":
-            self.settled.add(fields["message_id"])
 
 
 class Guild(FakeDiscord):
@@ -143,12 +75,14 @@ class Place:
         self._spoken: list[Spoken] = []
         self._by_id: dict[str, Spoken] = {}
         self._presses = self._commands = 0
+        self._pressed: list[tuple[tuple[str, ...], Interaction]] = []
         for number, user in enumerate((*PEOPLE, STRANGER)):
             discord.users[user] = User(user, f"person{number}")
             discord.dm(user)
         self._channels = [discord.channel(f"room-{number}").id for number in range(6)]
-        self._in_place = self._channels[0]
-        discord.deny(self._in_place, "CREATE_PUBLIC_THREADS")
+        self._in_place = frozenset(self._channels[:2])
+        discord.deny(self._channels[0], "CREATE_PUBLIC_THREADS")
+        (folder / IN_PLACE).write_text(self._channels[1])
 
     @property
     def trip(self) -> Callable[[str], bool]:
@@ -224,11 +158,17 @@ class Place:
             eyes_on=eyed,
             pings=[ping for ping in discord.pings if ping not in (*PEOPLE, STRANGER)],
             unfurls=discord.unfurls,
-            acked={},
+            acked=self._acked(),
             interactions=sum(one.acked for one in discord.interactions.values() if one.type != AUTOCOMPLETE),
             presses=self._presses,
             commands=self._commands,
         )
+
+    def _acked(self) -> dict[str, int]:
+        """Return how many interactions the bot has acknowledged: a button that is pressed twice is one."""
+        slashes = [one for one in self._discord.interactions.values() if one.type == COMMAND]
+        pressed = {name for name, one in self._pressed if one.acked}
+        return {"slash": sum(one.acked for one in slashes), "press": len(pressed)}
 
     def _eyed(self) -> list[str]:
         """Return the messages that still seem to be worked on."""
@@ -254,7 +194,7 @@ class Place:
             first = self._post(user, person)
         else:
             first = self._say(user, person.choice(self._channels), person, named=True)
-            if person.random() < 0.05 and first.message.channel != self._in_place:
+            if person.random() < 0.05 and first.message.channel not in self._in_place:
                 self._discord.thread(user, first.message, "by hand")
         for _ in range(person.choice((0, 0, 1, 3, 6))):
             await self._pause(person)
@@ -291,14 +231,14 @@ class Place:
         elif kind < 0.17:
             command = person.choice(("status", "stop", "status"))
             self._say(user, where, person, reply_to=reply_to, command=command)
-        elif kind < 0.21:
+        elif kind < 0.23:
             self._commands += 1
             discord.slash(user, where, person.choice(("status", "status", "stop")))
-        elif kind < 0.23:
+        elif kind < 0.25:
             self._say(STRANGER, person.choice(self._channels), person, named=True)
-        elif kind < 0.26:
+        elif kind < 0.28:
             self._chat(user, person.choice(self._channels))
-        elif kind < 0.33:
+        elif kind < 0.38:
             self._press(user, where)
         else:
             self._say(user, where, person, reply_to=reply_to)
@@ -313,7 +253,7 @@ class Place:
             for message in self._discord.posts(channel)
             if self._thread_of(message) == first.thread and not self._unfinished(message)
         ]
-        return (channel, answers[-1].id) if answers and channel == self._in_place else ("", "")
+        return (channel, answers[-1].id) if answers and channel in self._in_place else ("", "")
 
     def _say(
         self,
@@ -334,7 +274,8 @@ class Place:
         named = named or (place.is_thread and person.random() < (0.2 if joined else 0.8))
         text = f"/{command} {token}" if command else f"please answer {token}"
         wire = f"<@{BOT}> {text}" if named else text
-        message = self._discord.say(user, channel, wire, reply_to=reply_to or None)
+        files = [FILE] if not command and person.random() < 0.08 else []
+        message = self._discord.say(user, channel, wire, reply_to=reply_to or None, files=files)
         must = named or joined or place.kind == DM or bool(reply_to)
         thread = thread or f"discord:{GUILD}:{channel}:{message.id}"
         return self._keep(Spoken(token, thread, user, [text], message, must, bool(command)))
@@ -351,7 +292,8 @@ class Place:
         """Press the newest button that is there."""
         for message in reversed(self._discord.posts(channel)):
             for _, custom_id in message.buttons:
-                self._discord.press(user, message, custom_id)
+                pressed = self._discord.press(user, message, custom_id)
+                self._pressed.append(((user, message.id, custom_id), pressed))
                 self._presses += 1
                 return
 

@@ -21,7 +21,6 @@ from threads.disk import Disk
 from threads.model import Limits
 from threads.workspace import recent_threads
 from transports import catch_up, marks, reach, supervisor
-from transports.slack import client
 from transports.slack.client import Options, Slack
 from transports.slack.hear.events import parse_event
 from transports.slack.hear.intake import Intake
@@ -61,7 +60,7 @@ def hurry(scale: float) -> None:
     limits.FLOOR_S *= scale
     edited.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
-    client.SAVE_EVERY_S *= scale
+    marks.SAVE_EVERY_S *= scale
     reach.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(
@@ -103,7 +102,7 @@ def restless() -> None:
 def forgetful() -> None:
     """Keep the channels that are new in memory only, for a while."""
     marks.Marks.unwritten = False  # type: ignore[method-assign,assignment]
-    client.SAVE_EVERY_S = 2.0
+    marks.SAVE_EVERY_S = 2.0
 
 
 def untidy() -> None:

@@ -14,6 +14,8 @@ from discord.http import Route
 
 from tests.fakes.discord.server import FakeDiscord
 
+READY_S, CLOSED_S = 60.0, 20.0
+
 
 @contextlib.contextmanager
 def pointed_at(fake: FakeDiscord) -> Iterator[None]:
@@ -55,21 +57,23 @@ class Seen(discord.Client):
 
 @contextlib.asynccontextmanager
 async def connected(client: Seen, fake: FakeDiscord) -> AsyncIterator[None]:
-    """Run *client* against the fake, from ready to closed."""
+    """Run *client* against the fake, from ready to closed; neither is waited for without end."""
     client.fake = fake
     with pointed_at(fake):
         running = asyncio.ensure_future(client.start(fake.token))
+        ready = asyncio.ensure_future(client.wait_until_ready())
         try:
-            ready = asyncio.ensure_future(client.wait_until_ready())
-            await asyncio.wait({running, ready}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, ready}, timeout=READY_S, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 await running
+            assert ready.done(), f"the client was not ready within {READY_S:.0f} s"
             yield
         finally:
-            await client.close()
-            await asyncio.wait({running}, timeout=5)
-            if running.done() and not running.cancelled():
-                running.exception()
+            closing = asyncio.ensure_future(client.close())
+            await asyncio.wait({closing, running}, timeout=CLOSED_S)
+            for task in (ready, closing, running):
+                task.cancel()
+            await asyncio.gather(ready, running, closing, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

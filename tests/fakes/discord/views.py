@@ -241,7 +241,7 @@ def guild_view(discord: World) -> Json:
         "mfa_level": 0,
         "nsfw_level": 0,
         "nsfw": False,
-        "premium_tier": 0,
+        "premium_tier": discord.premium_tier,
         "premium_subscription_count": 0,
         "premium_progress_bar_enabled": False,
         "vanity_url_code": None,

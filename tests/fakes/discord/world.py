@@ -55,6 +55,7 @@ class World:
         self.channels: dict[str, Channel] = {}
         self.calls: list[Call] = []
         self.whispers: list[Message] = []
+        self.premium_tier = 0
         """Ephemeral messages, in order: only one person sees each."""
         self.in_guild = True
         """Whether the bot is a member of the guild."""

@@ -43,7 +43,9 @@ class Person(Desk):
         await self.discord.until(lambda: len(self.client.of("interaction")) > before)
         interaction = self.client.of("interaction")[-1]
         await interaction.response.defer(ephemeral=True, thinking=thinking)
-        self.answers.remember(message_id, interaction)
+        acknowledged = anyio.Event()
+        acknowledged.set()
+        self.answers.remember(message_id, interaction, acknowledged)
         self.asked_last = making
         return Outgoing(
             ThreadId("discord", GUILD, CHANNEL, ""),
@@ -83,6 +85,18 @@ async def person():
             person = await Person.asked(discord, rest)
             person.client = client
             yield person
+
+
+async def test_an_answer_waits_for_the_acknowledgement(person):
+    outgoing = await person.slash()
+    acknowledged = anyio.Event()
+    person.answers.remember("slash-1", person.client.of("interaction")[-1], acknowledged)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(person.posting.post, outgoing)
+        await anyio.sleep(0.05)
+        assert not person.discord.calls_to(ANSWER)
+        acknowledged.set()
+    assert person.heard() == [("all is well", True)]
 
 
 async def test_a_slash_command_is_answered_where_the_bot_was_thinking(person):

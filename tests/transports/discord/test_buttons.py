@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from threads.model import Choice
 from transports.discord.render.buttons import (
-    MAX_BUTTONS,
     MAX_ID,
     MAX_LABEL,
     choice_buttons,
@@ -16,7 +15,7 @@ from transports.discord.render.buttons import (
     without_button,
 )
 from transports.discord.render.text import utf16_size
-from transports.discord.wire.shapes import Button
+from transports.discord.wire.shapes import MAX_BUTTONS, Button
 
 COMMANDS = st.from_regex(r"/(approve|deny|retry|new|model)( [a-z0-9./-]{1,30}){0,3}", fullmatch=True)
 CHOICES = st.lists(st.builds(Choice, st.text(max_size=120), COMMANDS | st.text(max_size=120)), max_size=40)

@@ -93,7 +93,8 @@ class World:
     async def session(self):
         client = Seen()
         async with connected(client, self.discord):
-            await self.bot.ready(last_said(client.guilds))
+            with anyio.fail_after(60):  # it tries again until it can
+                await self.bot.ready(last_said(client.guilds))
             yield
 
     async def down(self, *heard, seconds=7200.0):
@@ -449,6 +450,7 @@ async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
         (DiscordRefused("history", 400, 50024), 1),
         (DiscordRefused("history", 400, 50035), 3),
         (DiscordRefused("history", 418, 0), 3),
+        (ValueError("a bug"), 3),
     ],
 )
 async def test_a_refusal_that_stays_closes_the_gap_and_one_of_the_moment_after_a_few_tries(refused, calls):

@@ -85,6 +85,17 @@ async def test_a_direct_message_has_no_guild():
     assert Channels(Asked()).see(message(data).channel) == Place(DM, "direct", "@me")
 
 
+async def test_what_is_told_without_its_guild_makes_no_direct_message_of_a_guilds_channel():
+    """So Discord tells of answers to one person alone; the library takes them for direct messages."""
+    channels = Channels(Asked())
+    thread = channels.see(cached(THREAD))
+    data = {name: value for name, value in said(channel=THREAD).items() if name != "guild_id"}
+    alone = message(data).channel
+    assert isinstance(alone, discord.DMChannel)
+    assert channels.see(alone) == thread
+    assert await channels.of(THREAD) == thread
+
+
 async def test_the_channel_of_an_archived_thread_is_unknown_until_it_was_asked_for_once():
     rest = Asked(archived())
     rest.open.set()

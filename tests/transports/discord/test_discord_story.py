@@ -15,7 +15,6 @@ from tests.fakes.discord import (
     CHANNEL,
     CHANNEL2,
     FORUM,
-    GUILD,
     ROLE,
     U1,
     U2,
@@ -26,6 +25,7 @@ from tests.fakes.discord import (
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, calls, says
+from transports.discord import client
 
 pytestmark = pytest.mark.anyio
 
@@ -272,11 +272,26 @@ async def test_access_by_role_channel_and_guild(tmp_path):
             heard = await discord.say(U2, CHANNEL, f"{NAMED} hi")
             found = await until_settled(tmp_path, refused.id, heard.id, elsewhere.id)
         assert (found[refused.id], found[elsewhere.id], found[heard.id]) == ("refused", "refused", "answered")
-        assert only_served(channels=(GUILD,))  # which is a channel's workspace: see test_access
         missed = discord.say(U2, CHANNEL, f"{NAMED} and while you were away?", quiet=True)
         async with bot_in(discord, tmp_path, model, allowed=served, options=options):
             found = await until_settled(tmp_path, missed.id)
         assert found[missed.id] == "answered"
+
+
+async def test_who_lost_their_role_is_not_served_by_what_an_earlier_session_knew(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.supervisor.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr(client, "Link", partial(client.Link, guilds_s=0.1))
+    served, options = only_served(users=(), roles=(ROLE,)), {"roles": frozenset({ROLE})}
+    async with (
+        FakeDiscord() as discord,
+        bot_in(discord, tmp_path, Scripted(), allowed=served, options=options),
+    ):
+        await discord.until(lambda: discord.ready)
+        for roles, outcome in (([ROLE], "answered"), ([], "refused")):
+            discord.users[U2].roles[:] = roles
+            missed = discord.say(U2, CHANNEL, f"{NAMED} did you hear me?", quiet=True)
+            discord.links[-1].invalidate()
+            assert (await until_settled(tmp_path, missed.id))[missed.id] == outcome
 
 
 async def test_slash_commands_are_answered_to_their_person_alone(tmp_path):

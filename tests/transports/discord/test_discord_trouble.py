@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from bot.llm.model import Completion, Usage
+from bot.trace import why
 from tests.fakes.discord import (
     BOT,
     CHANNEL,
@@ -16,16 +17,17 @@ from tests.fakes.discord import (
     U3,
     Cut,
     FakeDiscord,
+    Garbage,
     RateLimited,
     Refused,
     Status,
 )
 from tests.transports.discord.bot import answers, bot_in, transport
 from tests.transports.settling import until_settled
-from tests.world import Scripted, says
+from tests.world import Gate, Scripted, says
 from threads.errors import TransportFatal
 from threads.model import Limits, Option, Question, TextDelta
-from threads.wording import first_cause
+from threads.wording import first_cause, undelivered
 
 pytestmark = pytest.mark.anyio
 
@@ -248,6 +250,17 @@ async def test_an_answer_whose_draft_cannot_be_written_over_is_posted_and_the_dr
         assert "the end" in answers(discord, said.id)[0]
 
 
+async def test_a_live_answer_whose_end_discord_blocks_does_not_stay_as_if_it_went_on(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        assert discord.posts(said.id)[0].buttons
+        for route in ("PATCH /channels/{}/messages/{}", SEND):
+            discord.fail(route, Refused(400, 200000, "blocked"), forever=True)
+        assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
+        await discord.until(lambda: not discord.posts(said.id))
+
+
 @pytest.mark.parametrize(
     "route", ["PUT /channels/{}/messages/{}/reactions/{}/@me", "POST /channels/{}/typing"]
 )
@@ -359,6 +372,64 @@ async def test_an_interaction_that_is_acknowledged_too_late_is_answered_in_the_c
         await discord.until(lambda: any("Model: " in text for text in answers(discord, said.id)))
 
 
+async def test_a_person_who_takes_no_direct_messages_is_given_up_at_once(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        discord.closed_dms.add(U1)
+        said = await discord.say(U1, discord.dm(U1), "hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
+        assert len(discord.calls_to(SEND)) <= 2
+        await alive(discord)
+
+
+async def test_an_answer_that_is_ready_while_nothing_gets_through_waits_for_the_network(tmp_path):
+    held = Gate(says("the answer"))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held)):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await held.began.wait()
+        await discord.until(lambda: said.id in discord.channels)
+        discord.cut_off()
+        held.open.set()
+        await anyio.sleep(2.0)
+        assert answers(discord, said.id) == []
+        discord.cut_off(offline=False)
+        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+        assert answers(discord, said.id) == ["the answer"]
+        await alive(discord)
+
+
+async def test_an_answer_that_a_ban_keeps_back_is_told_by_why_and_mentioned_after_it(tmp_path, monkeypatch):
+    """A stale answer is worse than none: one that cannot be out for ten minutes is given up, and that is on record."""
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
+        monkeypatch.setattr("transports.discord.wire.standing.FIRST_BAN_S", 1.5)
+        monkeypatch.setattr("transports.outbox.LONGEST_RETRY_AFTER_S", 1.0)
+        discord.fail(SEND, RateLimited(600, via=False))
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
+        told = "\n".join(why(tmp_path, said.id))
+        assert "'one'" in told
+        assert "settled: undelivered" in told
+        assert "final" in told
+        assert answers(discord, said.id) == []
+        await anyio.sleep(1.5)
+        more = await discord.say(U1, said.id, "and?")
+        assert (await until_settled(tmp_path, more.id))[more.id] == "answered"
+        assert answers(discord, said.id) == [f"{undelivered(1)}\n\ntwo"]
+
+
+async def test_the_status_tells_that_discord_has_almost_enough_of_the_bot(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.discord.wire.standing.CAREFUL_AT", 1)
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
+        asked = await discord.slash(U1, CHANNEL, "status", {})
+        await discord.until(lambda: asked.contents and asked.contents[0])
+        assert "Trouble" not in asked.contents[0]
+        discord.deny(CHANNEL, "ADD_REACTIONS")
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id) and discord.invalid)
+        asked = await discord.slash(U1, said.id, "status", {})
+        await discord.until(lambda: asked.contents and asked.contents[0])
+        assert "Trouble: discord: 1 refused requests" in asked.contents[0]
+
+
 async def test_a_bot_that_is_in_no_server_says_how_to_invite_it(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     async with FakeDiscord() as discord:
@@ -367,3 +438,50 @@ async def test_a_bot_that_is_in_no_server_says_how_to_invite_it(tmp_path, caplog
             with anyio.fail_after(10):
                 while "invites it with" not in caplog.text:
                     await anyio.sleep(0.05)
+
+
+async def test_a_bot_that_may_open_threads_and_not_speak_in_them_answers_in_place(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("here"), says("and here"))):
+        discord.deny(CHANNEL, "SEND_MESSAGES_IN_THREADS")
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+        assert answers(discord, CHANNEL) == ["here"]
+        await discord.say(U1, CHANNEL, f"{NAMED} again")
+        await discord.until(lambda: answers(discord, CHANNEL) == ["here", "and here"])
+        assert len(discord.calls_to("POST /channels/{}/messages/{}/threads")) == 1
+
+
+async def test_an_answer_that_is_refused_in_its_form_goes_out_bare(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("plain"))):
+        dm = discord.dm(U1)
+        refused = Refused(400, 50035, "Invalid Form Body")
+        discord.fail(SEND, refused, forever=True, when=lambda call: "message_reference" in call.body)
+        await discord.say(U1, dm, "hi")
+        await discord.until(lambda: answers(discord, dm) == ["plain"])
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_message_with_an_odd_field_is_answered_all_the_same(tmp_path, live):
+    async with FakeDiscord() as discord:
+        odd = {"embeds": [{"type": "rich", "timestamp": "not a time"}]}
+        async with bot_in(discord, tmp_path, Scripted()):
+            if live:
+                said = await discord.say(U1, CHANNEL, f"{NAMED} hi", **odd)
+                await until_settled(tmp_path, said.id)
+            await alive(discord)
+        if not live:
+            said = discord.say(U1, CHANNEL, f"{NAMED} hi", **odd)
+            async with bot_in(discord, tmp_path, Scripted()):
+                await until_settled(tmp_path, said.id)
+        assert len(answers(discord, said.id)) == 1
+
+
+async def test_a_page_of_history_that_is_none_is_asked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.catch_up.PAUSES_S", (0.2,))
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted()):
+            await alive(discord)
+        said = discord.say(U1, CHANNEL, f"{NAMED} hi")
+        discord.fail("GET /channels/{}/messages", Garbage())
+        async with bot_in(discord, tmp_path, Scripted()):
+            assert (await until_settled(tmp_path, said.id))[said.id] == "answered"

@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from tests.fakes.discord import (
-    BOT_ROLE,
     CHANNEL,
     FORUM,
     GUILD,
@@ -24,7 +23,6 @@ from tests.fakes.discord import (
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.wire import gateway, link
-from transports.discord.wire.gateway import own_roles
 from transports.discord.wire.link import Link
 from transports.discord.wire.standing import Standing
 from transports.supervisor import LinkDown, Supervisor
@@ -60,7 +58,6 @@ class Bot:
     story: list = field(default_factory=list)
     said: list = field(default_factory=list)
     places: dict = field(default_factory=dict)
-    roles: frozenset = frozenset()
     end: Exception | None = None
     over: anyio.Event = field(default_factory=anyio.Event)
 
@@ -86,7 +83,6 @@ class Bot:
         self.note("session")
 
     def on_ready(self, client):
-        self.roles = own_roles(client)
         self.note("ready")
 
     def on_message(self, message):
@@ -162,7 +158,6 @@ async def test_a_session_begins_before_anything_of_it_is_told(discord):
         assert first == ["prepare", "session", "up", "ready"]
         assert f"guild {GUILD}" in bot.story
         assert {CHANNEL, FORUM} <= set(bot.places)
-        assert bot.roles == {BOT_ROLE}
 
 
 async def test_messages_are_told_at_once_and_in_order(discord):
@@ -223,6 +218,21 @@ async def test_what_a_hook_raises_is_logged_and_ends_nothing(discord, caplog):
         await discord.until(bot.has("message"))
         assert bot.said[-1] == "two"
         assert "what came was not taken: message" in caplog.text
+
+
+async def test_what_the_library_cannot_read_ends_no_session(discord, caplog):
+    async with listening(discord) as bot:
+        await discord.say(U1, CHANNEL, "odd", embeds=[{"type": "rich", "timestamp": "not a time"}])
+        discord.tell("MESSAGE_CREATE", {"id": "none", "channel_id": CHANNEL, "guild_id": GUILD})
+        discord.tell("CHANNEL_CREATE", {"id": "1", "type": 0, "guild_id": GUILD})
+        discord.tell("INTERACTION_CREATE", {"id": "none"})
+        await discord.say(U1, CHANNEL, "two")
+        await discord.until(lambda: len(bot.said) == 2)
+        assert bot.said == ["odd", "two"]
+        assert "a message cannot be read" in caplog.text
+        for event in ("CHANNEL_CREATE", "INTERACTION_CREATE"):
+            assert f"what came cannot be read: {event}" in caplog.text
+        assert discord.identifies == 1
 
 
 # what ends

@@ -352,12 +352,12 @@ async def test_a_thread_that_was_deleted_ends_the_matter(desk):
 
 
 async def test_a_permission_that_is_missing_is_said_and_not_tried_again(desk):
-    desk.discord.deny(CHANNEL, "SEND_MESSAGES_IN_THREADS")
+    desk.discord.deny(CHANNEL, "SEND_MESSAGES_IN_THREADS", "SEND_MESSAGES")
 
     with pytest.raises(PostFailed, match="Send Messages"):
         await desk.outbox().post(desk.answer())
 
-    assert len(desk.discord.calls_to(SEND)) == 1
+    assert len(desk.discord.calls_to(SEND)) == 2  # in the thread, and in place of it
 
 
 def long(parts):

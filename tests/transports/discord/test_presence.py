@@ -35,7 +35,6 @@ from threads.model import (
 from transports.discord.live import presence as presence_module
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.places import Places
-from transports.discord.wire.snowflake import before
 
 pytestmark = pytest.mark.anyio
 
@@ -249,14 +248,17 @@ async def test_a_reaction_that_is_not_answered_is_tried_three_times():
 async def test_eyes_that_an_earlier_process_left_are_taken_off():
     async with scene() as there:
         there.discord.message(there.question).reactions[EYES] = [there.rest.me.id]
-        there.presence._since = int(there.question) + 1
-        there.show(TurnSettled("failed"))
+        there.show(TurnSettled("failed", again=True))
         await anyio.sleep(5)
         assert there.reactions() == ["❌"]
-    async with scene(since=before("9" * 18, 0)) as there:
-        there.show(TurnSettled("refused"))
+
+
+async def test_eyes_that_nobody_put_on_are_not_taken_off():
+    async with scene() as there:
+        there.show(Taken(), TurnSettled("answered"))
         await anyio.sleep(5)
-        assert there.reactions() == ["🚫"]
+        assert there.reactions() == ["✅"]
+        assert not there.times(UNREACT)
 
 
 async def test_a_storm_of_messages_is_marked_at_the_channels_pace_and_what_is_kept_is_bounded():

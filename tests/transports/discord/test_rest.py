@@ -29,6 +29,7 @@ from tests.fakes.discord import (
 )
 from threads.errors import TransportFatal, TransportRateLimited, TransportRejected, TransportUnavailable
 from transports.discord.wire import account, calls, library, standing
+from transports.discord.wire.library import read_message
 from transports.discord.wire.refusals import Banned, DiscordRefused
 from transports.discord.wire.rest import open_rest
 from transports.discord.wire.shapes import Button, Upload
@@ -36,6 +37,7 @@ from transports.discord.wire.shapes import Button, Upload
 pytestmark = pytest.mark.anyio
 
 SEND, EDIT = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}"
+OPEN = "POST /channels/{}/messages/{}/threads"
 TYPING, ME, HISTORY = "POST /channels/{}/typing", "GET /users/@me", "GET /channels/{}/messages"
 STOP = Button("Stop", "stop:1", "danger")
 
@@ -182,12 +184,51 @@ async def test_the_other_calls_do_what_they_say(discord, rest):
     assert ROLE in await rest.roles_of(GUILD, U1)
 
 
+@pytest.mark.parametrize("way", ["after", "before", ""])
+async def test_a_message_with_an_odd_field_is_read_without_it(discord, rest, caplog, way):
+    first = await discord.say(U1, CHANNEL, "first")
+    for number in range(20):
+        odd = {} if number % 3 else {"embeds": [{"type": "rich", "timestamp": "not a time"}]}
+        await discord.say(U1, CHANNEL, str(number), **odd)
+    last = await discord.say(U1, CHANNEL, "last")
+    readable = [str(number) for number in range(20)]
+    match way:
+        case "after":
+            page, said = await rest.history(CHANNEL, after=first.id, limit=6), readable[:6]
+        case "before":
+            page, said = await rest.history(CHANNEL, before=last.id, limit=6), readable[-6:]
+        case _:
+            page, said = await rest.history(CHANNEL, limit=6), [*readable[-5:], "last"]
+    assert [message.content for message in page] == said
+    assert "cannot be read" in caplog.text
+    assert len(await rest.history(CHANNEL, after=first.id)) == len(readable) + 1
+
+
+async def test_a_message_that_the_library_cannot_read_at_all_hides_no_other(discord, rest, monkeypatch):
+    def read(data):
+        if data["content"] == "odd":
+            raise KeyError
+        return data["content"]
+
+    assert [read_message(read, {"content": said}) for said in ("one", "odd", "two")] == ["one", None, "two"]
+
+
+@pytest.mark.parametrize("told", [{}, [1], [{"content": "x"}], None])
+async def test_an_answer_that_is_no_page_is_not_taken_for_an_empty_one(discord, rest, monkeypatch, told):
+    async def logs_from(*_, **__):
+        return told
+
+    monkeypatch.setattr(rest._library.http, "logs_from", logs_from)
+    with pytest.raises(TransportUnavailable):
+        await rest.history(CHANNEL)
+
+
 async def test_a_thread_is_opened_once_and_then_found(discord, rest):
     asked = await discord.say(U1, CHANNEL, "hi")
     assert await rest.open_thread(CHANNEL, asked.id, "n" * 300) == asked.id
     assert await rest.open_thread(CHANNEL, asked.id, "again") == asked.id
     assert [thread.name for thread in discord.threads(CHANNEL)] == ["n" * 100]
-    assert [str(thread.id) for thread in await rest.active_threads(GUILD)] == [asked.id]
+    assert [thread.id for thread in discord.threads(CHANNEL)] == [asked.id]
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 524])
@@ -354,6 +395,24 @@ async def test_more_cosmetic_calls_than_there_is_room_for_are_refused_and_posts_
             await rest.typing(CHANNEL2)
         await rest.send(CHANNEL, "hi", nonce="n1")
         gate.open()
+
+
+async def test_threads_that_are_slow_to_open_hold_no_posts_up(discord, monkeypatch):
+    """Discord's limit on them is tight: in a busy channel the library would sleep in all the places there are."""
+    monkeypatch.setattr(calls, "URGENT_AT_ONCE", 2)
+    monkeypatch.setattr(calls, "OPENINGS_AT_ONCE", 2)
+    async with logged_in(discord) as rest:
+        gate = discord.gate(OPEN)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                said = await discord.say(U1, CHANNEL, "hi")
+                tasks.start_soon(rest.open_thread, CHANNEL, said.id, "title")
+            await gate.reached()
+            with anyio.fail_after(5):
+                await rest.send(CHANNEL2, "an answer", nonce="n1")
+            assert len(discord.calls_to(OPEN)) <= 2
+            gate.open()
+        assert len(discord.threads(CHANNEL)) == 4
 
 
 async def test_a_refusal_says_its_code_and_kind(discord, rest):

@@ -29,6 +29,7 @@ from threads import wording
 from threads.disk import PosixDisk
 from threads.errors import StoreUnavailable
 from threads.model import Author, ThreadId
+from transports.discord.hear import interactions
 from transports.discord.hear.published import Published
 from transports.discord.hear.slash import ELSEWHERE, OUTDATED, Slash, matching
 from transports.discord.wire.channels import Channels
@@ -46,15 +47,18 @@ class Talk:
 
     def __init__(self, fake):
         self.fake, self.taken, self.failure = fake, [], None
+        self.disk = None
         self.client = Seen()
-        self.slash = Slash(self.client, Channels(Rest.__new__(Rest)), self.take, lambda: NAMES)
+        self.slash = Slash(self.client, Channels(Rest.__new__(Rest)), self.take, NAMES)
 
-    async def take(self, incoming, interaction):
+    async def take(self, incoming, *_):
         self.taken.append(incoming)
         self.fake.changed()
         if self.failure:
             raise self.failure
-        await interaction.followup.send(incoming.text)
+        if self.disk:
+            await self.disk.wait()
+        return incoming.text
 
     async def said(self, user, channel, command, **options):
         """Type a command; return what came of it for the bot."""
@@ -89,6 +93,29 @@ async def test_a_command_is_heard_first_and_answered_to_the_person_alone():
         assert incoming.sent_at > "2020"
 
 
+async def test_a_command_is_acknowledged_when_it_is_on_the_disk():
+    async with talking() as (fake, talk):
+        talk.disk = anyio.Event()
+        asked = fake.slash(U1, CHANNEL, "status")
+        await fake.until(lambda: talk.taken)
+        await anyio.sleep(0.05)
+        assert not fake.calls_to(CALLBACK)
+        talk.disk.set()
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == ["/status"]
+
+
+async def test_a_slow_disk_costs_no_acknowledgement(monkeypatch):
+    monkeypatch.setattr(interactions, "DURABLE_WITHIN_S", 0.05)
+    async with talking() as (fake, talk):
+        talk.disk = anyio.Event()
+        asked = await fake.slash(U1, CHANNEL, "status")
+        assert (asked.kind, asked.contents) == (5, [])
+        talk.disk.set()
+        await fake.until(lambda: asked.contents)
+        assert asked.contents == ["/status"]
+
+
 async def test_every_command_of_the_bot_is_there_and_no_other():
     async with talking() as (_, talk):
         assert {command.name for command in talk.slash.get_commands()} == set(get_args(commands.Name))
@@ -113,7 +140,7 @@ async def test_a_command_in_a_thread_or_a_direct_message_is_said_there():
         direct = fake.dm(U1)
         direct = direct if isinstance(direct, str) else direct.id
         incoming = await talk.said(U1, direct, "new")
-        assert (incoming.thread, incoming.via) == (ThreadId("discord", "@me", direct, direct), "direct")
+        assert (incoming.thread, incoming.via) == (ThreadId("discord", "@me", direct, direct), "mention")
         assert (await talk.said(U1, VOICE, "help")).thread == ThreadId("discord", GUILD, VOICE, "")
 
 

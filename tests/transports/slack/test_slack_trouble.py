@@ -314,3 +314,13 @@ class Streams(Scripted):
         await anyio.sleep(2.5)
         await on_event(TextDelta(self.last))
         return Completion(says(self.first + self.last), Usage(1, 1), "end")
+
+
+async def test_a_live_answer_whose_end_slack_refuses_does_not_stay_as_if_it_went_on(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await slack.until(lambda: answers(slack, "C1", said.ts))
+        for method in ("chat.update", "chat.postMessage"):
+            slack.fail(method, ApiError("restricted_action"), forever=True)
+        assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
+        await slack.until(lambda: not answers(slack, "C1", said.ts))

@@ -24,12 +24,11 @@ from threads.errors import TransportRejected
 from transports.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Recent, Verdict, begin_of
 from transports.discord.hear.marks import channel_of, is_direct, path
 from transports.discord.wire.refusals import DiscordRefused
-from transports.marks import NEVER, UNKNOWN, Marks
+from transports.discord.wire.rest import MAX_PAGE
+from transports.marks import UNKNOWN, Marks
+from transports.scale import NEVER
 
 log = logging.getLogger(__name__)
-
-PAGE = 100
-"""The most that Discord gives at once."""
 
 BACK_S = 72 * 3600.0
 """How far back is read: over a weekend. Who asked before that does not wait any more."""
@@ -48,10 +47,8 @@ MOST_DIRECT = 1_000
 
 
 class Pages(Protocol):
-    async def history(
-        self, channel: str, *, after: str = "", before: str = "", limit: int = 100
-    ) -> list[discord.Message]:
-        """Return one page, oldest first. Raises `threads.errors.PostFailed`."""
+    async def history(self, channel: str, *, after: str = "") -> list[discord.Message]:
+        """Return one page of `MAX_PAGE` messages, oldest first. Raises `threads.errors.PostFailed`."""
         ...
 
 
@@ -89,10 +86,8 @@ class History:
         """Follow where something was said unheard, and close the gap where nothing was."""
         while not self._told.is_set():
             await self._told.wait()
-        gap, told = (
-            self._marks.gap_of(UNKNOWN),
-            self.last,
-        )  # a newer session's gap is not closed by what this one told
+        # A newer session's gap is not closed by what this one told.
+        gap, told = self._marks.gap_of(UNKNOWN), self.last
         since, scale = self._marks.alive_at, self._marks.scale
         if scale.is_before(since, oldest := self._ago(self._back_s)):
             log.warning("nothing was heard since %s: what was said before %s stays unread", since, oldest)
@@ -118,19 +113,19 @@ class History:
         recent = await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE)
         return frozenset(path(thread.workspace, thread.root) for thread in recent) - self.last.keys()
 
-    async def read(self, channel: str, gap: int) -> str:  # noqa: ARG002
+    async def read(self, channel: str, _gap: int, /) -> str:
         """Hand over what was missed in a channel, page by page; those that were read are not read again."""
         scale, after = self._marks.scale, self._ago(self._back_s)
         after = scale.later(after, begin_of(self._marks, channel))
         for number in range(1, MOST_PAGES + 1):
-            page = await self._rest.history(channel_of(channel), after=after, limit=PAGE)
+            page = await self._rest.history(channel_of(channel), after=after)
             for message in page:
                 await self._hear(message)
                 after = str(message.id)
-            if len(page) < PAGE:
+            if len(page) < MAX_PAGE:
                 after = scale.later(after, self.last.get(channel, NEVER))
                 break
-            if number == MOST_OLD // PAGE:
+            if number == MOST_OLD // MAX_PAGE:
                 after = self._skip(channel, after)
             self._marks.reached(channel, self._past(after))
         else:

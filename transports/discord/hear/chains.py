@@ -75,11 +75,10 @@ class Chains:
                 way.root = known
             if known or not previous:
                 return
+            if ours:  # what the bot answered was a question, also if it is deleted, or cannot be read now
+                way.root = previous
             before = await self._before(message, previous)
-            if before is None:  # deleted: what the bot answered was a question all the same
-                way.root = previous if ours else way.root
-                return
-            if not (ours or is_ours(before, self._me)):
+            if before is None or not (ours or is_ours(before, self._me)):
                 return
             way.root, message = str(before.id), before
 

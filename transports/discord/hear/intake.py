@@ -10,7 +10,7 @@ order: there the event is put into its channel's lane (`lanes.Lanes`).
 | a reply in a channel                 | its lane looks which conversation it continues                           |
 | too many wait                        | it was missed: the catch-up reads it when there is room                  |
 | the disk refuses                     | the same                                                                 |
-| a press, a slash command             | acknowledged first: Discord waits 3 s; then made durable                 |
+| a press, a slash command             | made durable, then acknowledged, in time: Discord waits 3 s              |
 """
 
 from __future__ import annotations
@@ -22,29 +22,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+import anyio
 import discord
 from anyio.abc import TaskGroup
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Author, Deleted, Incoming, Sink, ThreadId
+from threads.model import Deleted, Incoming, Sink, ThreadId
 from transports.bots import BotCap
 from transports.catch_up import CatchUp, Recent
 from transports.discord.hear.catch_up import History
 from transports.discord.hear.chains import Chains
-from transports.discord.hear.interactions import acknowledge, tell
+from transports.discord.hear.interactions import take_in
 from transports.discord.hear.lanes import Lanes
 from transports.discord.hear.marks import last_said, path
 from transports.discord.hear.message import parse_edit, parse_message
 from transports.discord.hear.press import EXPIRED, Pressed, parse_press
+from transports.discord.hear.roles import Roles
+from transports.discord.hear.words import is_ours
 from transports.discord.post.answers import Answers
 from transports.discord.post.places import Places
+from transports.discord.post.rewrite import disarm
 from transports.discord.wire.channels import Channels
 from transports.discord.wire.rest import Rest
 from transports.discord.wire.shapes import DIRECT, Me, Place
 from transports.discord.wire.snowflake import instant
 from transports.marks import Marks
-from transports.presses import Presses
+from transports.presses import ANSWERS, Presses
 
 log = logging.getLogger(__name__)
 
@@ -74,21 +78,24 @@ class Intake:
         answers: Answers,
         hearing: Hearing,
         *,
+        asks: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
+        """*asks* says whether the message of that id holds a question that is open."""
         self.presses: Presses[Pressed] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._places, self._answers = sink, places, answers
-        self._hearing, self._now = hearing, now
+        self._hearing, self._asks, self._now = hearing, asks, now
         self._lanes, self._chains, self._cap = Lanes(tasks), Chains(rest, me), BotCap(hearing.bots)
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=hearing.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         self._threads: OrderedDict[str, ThreadId] = OrderedDict()
-        self._roles: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+        self._roles = Roles(rest, hearing.roles)
 
     def began(self) -> None:
         """Note that a session began, and what was said before it may be missed: no mark passes that from now on."""
+        self._roles.forget()
         self._history.began()
         self._catch_up.missed()
 
@@ -107,7 +114,8 @@ class Intake:
         if message.flags.ephemeral:
             return  # our own answer to one person, of which Discord tells without its guild: no direct message
         place, channel, at = self._channels.see(message.channel), str(message.channel.id), str(message.id)
-        where = path(str(message.guild.id) if message.guild else DIRECT, channel)
+        guild = place.guild if place else str(getattr(message.channel, "guild_id", None) or DIRECT)
+        where = path(guild, channel)
         if place and not self._lanes.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
         elif not self._lanes.put(channel, partial(self._take, message, where)):
@@ -116,7 +124,7 @@ class Intake:
             self._close_gaps()
 
     def edited(self, event: discord.RawMessageUpdateEvent) -> None:
-        if str(event.message.author.id) != self._me.id:
+        if not is_ours(event.message, self._me):
             self._lanes.put(str(event.channel_id), partial(self._change, partial(self._edit, event)))
 
     def deleted(self, channel_id: str, message_ids: Collection[str]) -> None:
@@ -126,33 +134,44 @@ class Intake:
         """Take a press in; a slash command is taken by its own tree."""
         if interaction.type is not discord.InteractionType.component:
             return
-        await acknowledge(interaction, thinking=False)
+        await take_in(interaction, partial(self._press, interaction), thinking=False)
+
+    async def _press(self, interaction: discord.Interaction, acknowledged: anyio.Event) -> str:
         try:
             pressed = await self._pressed(interaction)
         except PostFailed as error:
             log.warning("discord: where a button was pressed is not known: %s", error)
-            pressed = None
+            return wording.friendly(error)
+        if pressed is None or (pressed.incoming.text.startswith(ANSWERS) and not self._asks(pressed.message)):
+            self._tasks.start_soon(self._disarm, interaction)
         if pressed is None:
-            await tell(interaction, EXPIRED)
-        else:
-            self.presses.pressed(pressed)
-            await self.command(pressed.incoming, interaction)
+            return EXPIRED
+        self.presses.pressed(pressed)
+        return await self.command(pressed.incoming, interaction, acknowledged)
 
-    async def command(self, incoming: Incoming, interaction: discord.Interaction) -> None:
-        """Make a press or a slash command durable, which was acknowledged; its answer goes to the *interaction*."""
-        self._answers.remember(incoming.id, interaction)
+    async def _disarm(self, interaction: discord.Interaction) -> None:
+        """Take the buttons away that do nothing any more; may be dropped."""
+        message = interaction.message
+        if message and not message.flags.ephemeral:
+            await disarm(self._rest, str(message.channel.id), str(message.id))
+
+    async def command(
+        self, incoming: Incoming, interaction: discord.Interaction, acknowledged: anyio.Event
+    ) -> str:
+        """Make a press or a slash command durable; its answer goes to the *interaction* (see `interactions.Take`)."""
+        self._answers.remember(incoming.id, interaction, acknowledged)
         try:
             await self._hand_over(incoming)
         except StoreUnavailable as error:
-            await tell(interaction, wording.friendly(error))
+            return wording.friendly(error)
+        return ""
 
     async def _take(self, message: discord.Message, where: str) -> None:
         try:
             with self._marks.taking(where, str(message.id)):
+                # Discord lists no direct messages: after a kill nobody would know of a new one.
                 if self._marks.unwritten and where.startswith(DIRECT):
-                    await (
-                        self._marks.save()
-                    )  # Discord lists no direct messages: after a kill nobody knew of it
+                    await self._marks.save()
                 await self._hear(message)
         except (PostFailed, StoreUnavailable) as error:
             log.warning("discord: what was said in %s cannot be taken in now: %s", where, error)
@@ -165,7 +184,7 @@ class Intake:
             log.warning("discord: an edit or a deletion was not taken in: %s", error)
 
     def _is_chatter(self, message: discord.Message, place: Place) -> bool:
-        if str(message.author.id) == self._me.id:
+        if is_ours(message, self._me):
             return True
         if place.kind == "channel" and message.reference is not None:
             return False
@@ -175,8 +194,14 @@ class Intake:
         return parse_message(message, place, self._me, root=root, bots=self._hearing.bots)
 
     async def _missed(self, message: discord.Message) -> None:
-        if str(message.author.id) != self._me.id:
+        if is_ours(message, self._me):
+            return
+        try:
             await self._hear(message, live=False)
+        except (PostFailed, StoreUnavailable):
+            raise
+        except Exception:  # the boundary of a transport: one odd message must not hide those after it
+            log.exception("discord: message %d was not taken in", message.id)
 
     async def _hear(self, message: discord.Message, *, live: bool = True) -> None:
         try:
@@ -189,7 +214,9 @@ class Intake:
             return
         if not live:
             old = (self._now() - instant(incoming.id)).total_seconds() > self._hearing.max_age_s
-            incoming = replace(incoming, author=await self._with_roles(incoming.author, place), stale=old)
+            incoming = replace(
+                incoming, author=await self._roles.asked_for(incoming.author, place), stale=old
+            )
         if place.kind == "thread":
             self._places.stands(incoming.thread)
         elif incoming.thread.root == incoming.id:
@@ -199,12 +226,10 @@ class Intake:
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._cap.admits(incoming):
             return
-        author = incoming.author
-        kept = tuple(role for role in author.roles if role in self._hearing.roles)
         self._threads[incoming.id] = incoming.thread
         if len(self._threads) > REMEMBERED:
             self._threads.popitem(last=False)
-        await self._sink(replace(incoming, author=replace(author, roles=kept)))
+        await self._sink(replace(incoming, author=self._roles.that_matter(incoming.author)))
 
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
         place = await self._channels.of(str(event.channel_id))
@@ -228,20 +253,6 @@ class Intake:
         message = interaction.message
         root = await self._chains.root_of(message, place) if message else ""
         return parse_press(interaction, place, root=root)
-
-    async def _with_roles(self, author: Author, place: Place) -> Author:
-        """Return the person with their roles, which Discord does not tell in its history."""
-        if not self._hearing.roles or place.kind == "direct":
-            return author
-        who = place.guild, author.id
-        if who not in self._roles:
-            try:
-                self._roles[who] = await self._rest.roles_of(*who)
-            except TransportRejected:  # who is no member any more
-                self._roles[who] = ()
-            if len(self._roles) > REMEMBERED:
-                self._roles.popitem(last=False)
-        return replace(author, roles=self._roles[who])
 
     def _close_gaps(self) -> None:
         self._tasks.start_soon(partial(self._catch_up.run, gap=False))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from anyio.abc import TaskGroup
+
+log = logging.getLogger(__name__)
 
 MOST_HELD = 10_000
 """Things that wait in all lanes together."""
@@ -14,8 +17,6 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Lanes:
-    """*Work* must not raise: it runs in *tasks*."""
-
     def __init__(self, tasks: TaskGroup, most: int = MOST_HELD) -> None:
         self._tasks, self._most = tasks, most
         self._lanes: dict[str, deque[Work]] = {}
@@ -41,7 +42,10 @@ class Lanes:
         lane = self._lanes[channel]
         try:
             while lane:
-                await lane[0]()
+                try:
+                    await lane[0]()
+                except Exception:  # the boundary of a transport: one was not taken in, and the next one is
+                    log.exception("discord: what came in %s was not taken in", channel)
                 lane.popleft()
                 self._held -= 1
         finally:

@@ -1,4 +1,4 @@
-"""How Discord's ids lie on the scale of `transports.marks`, what its marks are kept under, and what moved; pure.
+"""Discord's ids as a `Scale`, what its marks are kept under, and what moved; pure.
 
 The ids of messages hold the time and rise with it. A mark is kept under the path of its channel, as in Discord's own
 links: the guild's id, or "@me" for a direct message, a slash, and the channel's; a thread is a channel of its own.
@@ -14,7 +14,7 @@ import discord
 
 from transports.discord.wire.shapes import DIRECT
 from transports.discord.wire.snowflake import at, before, number
-from transports.marks import Scale
+from transports.scale import Scale
 
 _Spoken = discord.TextChannel | discord.VoiceChannel | discord.StageChannel
 

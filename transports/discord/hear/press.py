@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import discord
 
 from threads.model import Incoming
-from transports.discord.hear.interactions import author_of, digest, via_of
+from transports.discord.hear.interactions import author_of, digest
 from transports.discord.hear.message import sent_at
 from transports.discord.render.buttons import command_of
 from transports.discord.wire.shapes import Place
@@ -19,12 +19,10 @@ from transports.discord.wire.shapes import Place
 EXPIRED = "This button does not work any more. Say what you would like to do instead."
 """The answer to a press of a button that nobody knows; without one Discord says "This interaction failed"."""
 
-LONGEST_LABEL = 80
-
 
 @dataclass(frozen=True, slots=True)
 class Pressed:
-    """A choice that a person made: ``channel`` and ``message`` are where the button is, ``label`` what it said.
+    """A choice that a person made: ``channel`` and ``message`` are where the button is.
 
     An ``ephemeral`` message is one that only this person sees.
     """
@@ -32,7 +30,6 @@ class Pressed:
     incoming: Incoming
     channel: str
     message: str
-    label: str = ""
     ephemeral: bool = False
 
 
@@ -53,21 +50,12 @@ def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "
         author=author,
         text=command,
         sent_at=sent_at(str(interaction.id)),
-        via=via_of(place),
+        via="mention",  # to the bot alone: it is always answered
     )
-    return Pressed(incoming, place.id, id_, _label(message, custom_id), ephemeral)
+    return Pressed(incoming, place.id, id_, ephemeral)
 
 
 def _custom_id(interaction: discord.Interaction) -> str:
     data: object = interaction.data
     custom_id = data.get("custom_id") if isinstance(data, dict) else None
     return custom_id if isinstance(custom_id, str) else ""
-
-
-def _label(message: discord.Message, custom_id: str) -> str:
-    """Return what the button said; a partial message has no ``components`` at all."""
-    rows = [row for row in getattr(message, "components", ()) if isinstance(row, discord.ActionRow)]
-    for item in (item for row in rows for item in row.children):
-        if isinstance(item, discord.Button) and item.custom_id == custom_id:
-            return (item.label or "")[:LONGEST_LABEL]
-    return ""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 import discord
-from anyio.abc import TaskGroup
 
 from transports.discord.hear.intake import Intake
 from transports.discord.hear.published import Published
 from transports.discord.hear.slash import Slash
 from transports.discord.wire.channels import Channels
+from transports.jobs import Soon
 
 log = logging.getLogger(__name__)
 
@@ -27,18 +28,18 @@ NEEDED = discord.Permissions(
 
 
 class Session:
-    """``upload_limits`` are the bytes a file may have, by guild."""
+    """``models`` are what `/model` completes; ``upload_limits``, the bytes a file may have by guild, are learnt."""
 
     def __init__(
         self,
-        tasks: TaskGroup,
+        soon: Soon,
         intake: Intake,
         channels: Channels,
         published: Published,
-        models: Callable[[], Sequence[str]],
+        models: Sequence[str],
         upload_limits: dict[str, int],
     ) -> None:
-        self._tasks, self._intake, self._channels, self._published = tasks, intake, channels, published
+        self._soon, self._intake, self._channels, self._published = soon, intake, channels, published
         self._models, self._upload_limits = models, upload_limits
         self._slash: Slash | None = None
 
@@ -51,7 +52,7 @@ class Session:
     def on_ready(self, client: discord.Client) -> None:
         self._intake.ready(client)
         if self._slash:
-            self._tasks.start_soon(self._published.sync, self._slash)
+            self._soon(partial(self._published.sync, self._slash))
         if not client.guilds and client.application_id:
             link = discord.utils.oauth_url(
                 client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")

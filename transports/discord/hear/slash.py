@@ -1,21 +1,24 @@
 """Slash commands, as what the person says by them: ``/model x`` is the message "/model x", said there.
 
-In a channel, outside a thread, that is said to the channel itself. Discord is told first that the command was heard;
-then it is made durable like any message, and its answer is for the person alone.
+In a channel, outside a thread, that is said to the channel itself. It is made durable like any message, then Discord
+is told that it was heard, and its answer is for the person alone. Only ``/retry`` is what pressing its button is: the
+answer is for all.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import anyio
 import discord
 from discord import app_commands
 
 from threads import wording
 from threads.model import Incoming
-from transports.discord.hear.interactions import acknowledge, author_of, digest, tell, via_of
+from transports.discord.hear.interactions import author_of, digest, take_in, tell
 from transports.discord.hear.message import sent_at
 from transports.discord.wire.channels import Channels
 
@@ -36,6 +39,8 @@ PLAIN: Mapping[str, str] = {
 MODEL = "Which model answers here, or take another one"
 APPROVE = "Say yes to my question"
 
+RETRY = "/retry"
+
 MOST_CHOICES, LONGEST_CHOICE = 25, 100
 """What Discord shows while someone types, and the characters of one."""
 
@@ -44,16 +49,14 @@ LONGEST_WORDS = 500
 ELSEWHERE = "I cannot work in this kind of channel."
 OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."
 
-Take = Callable[[Incoming, discord.Interaction], Awaitable[None]]
-"""Makes a command durable; its answer goes to the interaction. Raises `threads.errors.StoreUnavailable`."""
+Take = Callable[[Incoming, discord.Interaction, anyio.Event], Awaitable[str]]
+"""Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
 
 
 class Slash(app_commands.CommandTree[discord.Client]):
-    """The commands of one client of the gateway. ``models`` gives the names that `/model` may take, at once."""
+    """The commands of one client of the gateway. ``models`` are the names that `/model` completes."""
 
-    def __init__(
-        self, client: discord.Client, channels: Channels, take: Take, models: Callable[[], Sequence[str]]
-    ) -> None:
+    def __init__(self, client: discord.Client, channels: Channels, take: Take, models: Sequence[str]) -> None:
         super().__init__(
             client,
             allowed_contexts=app_commands.AppCommandContext(
@@ -81,7 +84,7 @@ class Slash(app_commands.CommandTree[discord.Client]):
 
         @model.autocomplete("name")
         async def complete(_: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
-            found = matching(self._models(), typed)
+            found = matching(self._models, typed)
             return [app_commands.Choice(name=name, value=name) for name in found]
 
     def _add_approve(self) -> None:
@@ -91,20 +94,22 @@ class Slash(app_commands.CommandTree[discord.Client]):
             await self._heard(interaction, f"/approve {words}")
 
     async def _heard(self, interaction: discord.Interaction, text: str) -> None:
-        await acknowledge(interaction, thinking=True)
+        await take_in(interaction, partial(self._said, interaction, text), thinking=True)
+
+    async def _said(self, interaction: discord.Interaction, text: str, acknowledged: anyio.Event) -> str:
         place, author = self._channels.see(interaction.channel), author_of(interaction)
         if place is None or author is None:
-            await tell(interaction, ELSEWHERE)
-            return
+            return ELSEWHERE
+        kind = "press" if text == RETRY else "slash"
         incoming = Incoming(
-            id=f"slash-{digest(str(interaction.id))}",
+            id=f"{kind}-{digest(str(interaction.id))}",
             thread=place.thread(),
             author=author,
             text=" ".join(text.split())[:LONGEST_WORDS],
             sent_at=sent_at(str(interaction.id)),
-            via=via_of(place),
+            via="mention",  # it is always answered, also a stranger's second one of the day
         )
-        await self._take(incoming, interaction)
+        return await self._take(incoming, interaction, acknowledged)
 
     async def on_error(
         self, interaction: discord.Interaction, error: app_commands.AppCommandError, /

@@ -10,7 +10,8 @@
 | any        | `TurnSettled`          | eyes become the outcome's reaction, no typing, draft closed       | unknown |
 |            |                        | unless handed over                                                |         |
 
-What is withdrawn is gone, and has no sign. Only messages get reactions: a press or a slash command is none.
+Where an earlier process had a hand in it (``again``) its eyes may be there, and go too. What is withdrawn is gone,
+and has no sign. Only messages get reactions: a press or a slash command is none.
 
 Where a message is, is where its reaction goes. A direct message, one in a channel itself, and the one that a thread
 was opened from (it has the thread's id) are in the channel; any other is in the thread or, in place, in the channel,
@@ -25,13 +26,9 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
-
-import anyio
-from anyio.abc import TaskGroup
 
 from threads.model import (
     Outcome,
@@ -52,7 +49,8 @@ from transports.discord.live.typing_sign import Typing
 from transports.discord.post.places import Places
 from transports.discord.wire.rest import Rest
 from transports.discord.wire.shapes import DIRECT
-from transports.discord.wire.snowflake import is_snowflake, number
+from transports.discord.wire.snowflake import is_snowflake
+from transports.jobs import Jobs
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +85,6 @@ class _Live:
 
 
 class Presence:
-    """``since`` is the least id of this process's time: on older messages another may have left its sign."""
-
     def __init__(
         self,
         rest: Rest,
@@ -97,27 +93,18 @@ class Presence:
         streaming: Streaming = "edits",
         typing: bool = True,
         reactions: bool = True,
-        since: str = "0",
     ) -> None:
         self._rest, self._places, self._pace = rest, places, Pace()
-        self._streaming, self._since = streaming, number(since)
+        self._streaming = streaming
+        self._jobs = Jobs(MOST_JOBS)
+        self.soon = self._jobs.soon
         self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
         self._typing = Typing(rest, places, self._pace, self.soon) if typing else None
         self._lives: OrderedDict[Key, _Live] = OrderedDict()
-        self._tasks: TaskGroup | None = None
-        self._early: list[Callable[[], Awaitable[None]]] = []  # jobs from before `run`
-        self._jobs = 0
 
     async def run(self) -> None:
         """Make the calls, until cancelled."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                while self._early:
-                    tasks.start_soon(self._guarded, self._early.pop(0))
-                await anyio.sleep_forever()
-        finally:
-            self._tasks = None
+        await self._jobs.run()
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Note what goes on in the turn of a message. Never blocks, never raises."""
@@ -141,34 +128,14 @@ class Presence:
             live.posted = True
             self._quiet(thread, live)
 
-    def soon(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do *work* beside everything else; False, and nothing is done, if there is too much of that."""
-        if self._jobs >= MOST_JOBS:
-            log.info("too much to show at once")
-            return False
-        self._jobs += 1
-        if self._tasks is None:
-            self._early.append(work)
-        else:
-            self._tasks.start_soon(self._guarded, work)
-        return True
-
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
-            log.exception("not shown")
-        finally:
-            self._jobs -= 1
-
     def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if isinstance(event, TurnSettled):
-            self._settled(thread, message_id, event.outcome)
+            self._settled(thread, message_id, event)
             return
         live = self._live(thread, message_id)
         match event:
-            case Taken():
-                self._mark(thread, message_id, EYES)
+            case Taken(again=again):
+                self._mark(thread, message_id, EYES, again=again)
             case TurnStarted():
                 live.started = True
                 self._busy(thread, live)
@@ -196,10 +163,10 @@ class Presence:
         if live.draft:
             live.draft.feed(event)
 
-    def _mark(self, thread: ThreadId, message_id: str, emoji: str) -> None:
+    def _mark(self, thread: ThreadId, message_id: str, emoji: str, *, again: bool) -> None:
         if self._reactions and is_snowflake(message_id):
-            maybe = EYES if number(message_id) < self._since else ""
-            self._reactions.mark(message_id, emoji, self._places_of(thread, message_id), maybe=maybe)
+            places = self._places_of(thread, message_id)
+            self._reactions.mark(message_id, emoji, places, maybe=EYES if again else "")
 
     def _places_of(self, thread: ThreadId, message_id: str) -> list[str]:
         """Return the channels that the message may be in, the likeliest first."""
@@ -219,10 +186,10 @@ class Presence:
             self._forget(*next(iter(self._lives)), "failed")
         return self._lives[key]
 
-    def _settled(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
-        if reaction := OUTCOMES.get(outcome):
-            self._mark(thread, message_id, reaction)
-        self._forget(thread, message_id, outcome)
+    def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        if reaction := OUTCOMES.get(end.outcome):
+            self._mark(thread, message_id, reaction, again=end.again)
+        self._forget(thread, message_id, end.outcome)
 
     def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
         live = self._lives.pop((thread, message_id), None)

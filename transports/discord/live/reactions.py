@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,11 +26,9 @@ from threads.errors import PostFailed
 from transports.discord.live.pace import Pace
 from transports.discord.wire.refusals import DiscordRefused
 from transports.discord.wire.rest import Rest
+from transports.jobs import Soon
 
 log = logging.getLogger(__name__)
-
-Soon = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Does some work beside everything else; False if there is too much of that."""
 
 MOST_MARKED = 2_000
 """Messages whose reactions are known; beyond, the one that was marked first is forgotten."""

@@ -21,10 +21,10 @@ import anyio
 from threads.errors import PostFailed
 from threads.model import ThreadId
 from transports.discord.live.pace import Pace
-from transports.discord.live.reactions import Soon
 from transports.discord.post.places import Places
 from transports.discord.wire.refusals import DiscordRefused
 from transports.discord.wire.rest import Rest
+from transports.jobs import Soon
 
 log = logging.getLogger(__name__)
 

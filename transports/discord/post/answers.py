@@ -18,7 +18,6 @@ import anyio
 import discord
 
 from threads.errors import PostFailed
-from transports.discord.post.keys import is_slash
 from transports.discord.wire.refusals import FROM_OUTSIDE, DiscordRefused, explain
 from transports.discord.wire.rest import view_of
 from transports.discord.wire.shapes import Button
@@ -39,7 +38,10 @@ UNKNOWN = 10_062
 
 @dataclass(slots=True)
 class _Asked:
+    """``acknowledged``: Discord was told that it was heard, and takes answers, or it is too late for that."""
+
     interaction: discord.Interaction
+    acknowledged: anyio.Event
     until: float
     thinking: bool
 
@@ -50,12 +52,17 @@ class Answers:
     def __init__(self) -> None:
         self._asked: OrderedDict[str, _Asked] = OrderedDict()
 
-    def remember(self, message_id: str, interaction: discord.Interaction) -> None:
-        """Remember an interaction that was acknowledged: to a slash command the bot is thinking by that."""
+    def remember(self, message_id: str, interaction: discord.Interaction, acknowledged: anyio.Event) -> None:
+        """Remember an interaction, which can be answered once it is *acknowledged*.
+
+        To a slash command the bot is thinking by that.
+        """
         self._asked.pop(message_id, None)
-        until = anyio.current_time() + ANSWER_WITHIN_S
-        self._asked[message_id] = _Asked(interaction, until, is_slash(message_id))
-        while len(self._asked) > REMEMBERED:
+        now = anyio.current_time()
+        thinking = interaction.type is discord.InteractionType.application_command
+        self._asked[message_id] = _Asked(interaction, acknowledged, now + ANSWER_WITHIN_S, thinking)
+        # Each holds the client that heard it, with all that knew.
+        while len(self._asked) > REMEMBERED or next(iter(self._asked.values())).until <= now:
             self._asked.popitem(last=False)
 
     async def whisper(self, message_id: str, content: str, buttons: Sequence[Button] = ()) -> str:
@@ -66,6 +73,7 @@ class Answers:
         asked = self._asked.get(message_id)
         if asked is None or asked.until <= anyio.current_time():
             raise DiscordRefused("whisper", 404, UNKNOWN, "nobody waits for this answer any more")
+        await asked.acknowledged.wait()
         if asked.thinking:
             said = await _done(_write(asked.interaction, content, buttons))
             asked.thinking = False
@@ -77,6 +85,7 @@ class Answers:
         """Let a command whose answer went elsewhere, or that has none, think no longer. Never raises."""
         asked = self._asked.pop(message_id, None)
         if asked and asked.thinking and asked.until > anyio.current_time():
+            await asked.acknowledged.wait()
             try:
                 await _done(asked.interaction.delete_original_response())
             except PostFailed as error:

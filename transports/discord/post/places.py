@@ -93,6 +93,18 @@ class Places:
                 conversation.spot = await self._entered(thread, conversation)
             return conversation.spot
 
+    def barred(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
+        """Say whether the answer to the *question* that a thread was opened for goes in place, now it is refused there.
+
+        That is when the bot may open threads and not speak in them. The question itself was said in the channel.
+        """
+        spot = self.known(thread)
+        if refused.kind != "forbidden" or question != thread.root or spot != Spot(thread.root):
+            return False
+        self._bar(thread.channel, refused)
+        self._conversation(thread).spot = _in_place(thread)
+        return True
+
     async def seen(self, thread: ThreadId) -> Spot:
         """Return where it is as of now, and open nothing: in place until there is a thread. Raises `PostFailed`."""
         if spot := self.known(thread):

@@ -82,14 +82,15 @@ class Posting:
         """
         sent = self._known(outgoing.key)
         if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
-            spot = sent.spot = sent.spot or await self._spot(outgoing)
-            live = [message.id for message in draft if message.channel == spot.channel]
             try:
-                await self._publish(Showing(self._rest, self._now, outgoing, spot, live, sent))
+                await self._publish(outgoing, draft, sent)
             except DiscordRefused as refused:
                 if refused.kind == "locked":
                     await self._tell_locked(outgoing.thread)
-                raise
+                if sent.out or not self._places.barred(outgoing.thread, outgoing.reply_to, refused):
+                    raise
+                sent.spot = None
+                await self._publish(outgoing, draft, sent)
             await self._answers.release(outgoing.reply_to)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
@@ -140,6 +141,10 @@ class Posting:
         question = refers(spot, thread, question_of(key), part=1)
         await files.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
 
+    def asks(self, message_id: str) -> bool:
+        """Return whether that message holds a question which is open, as far as this process knows."""
+        return any(asked.id == message_id for asked in self._questions.values())
+
     async def close_question(self, key: str, decision: str) -> None:
         """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
         if asked := self._questions.pop(key, None):
@@ -170,9 +175,11 @@ class Posting:
             return False
         return True
 
-    async def _publish(self, way: Showing) -> None:
+    async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
         """Bring all of it out where everybody in the conversation sees it."""
-        outgoing, sent = way.outgoing, way.sent
+        spot = sent.spot = sent.spot or await self._spot(outgoing)
+        live = [message.id for message in draft if message.channel == spot.channel]
+        way = Showing(self._rest, self._now, outgoing, spot, live, sent)
         said = pages(outgoing)
         if len(said) <= MAX_PARTS or not await self._as_file(way, said):
             sent.begin(said)

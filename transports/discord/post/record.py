@@ -16,11 +16,11 @@ from transports.discord.post.keys import nonce_of
 from transports.discord.post.pages import Page
 from transports.discord.post.places import Spot
 from transports.discord.render.buttons import unfinished
-from transports.discord.wire.rest import Rest
+from transports.discord.wire.rest import MAX_PAGE, Rest
 from transports.discord.wire.snowflake import number
 
-PAGE, MOST_PAGES = 100, 10
-"""Messages that Discord shows in one call, and how many calls are made for one look."""
+MOST_PAGES = 10
+"""How many calls are made for one look."""
 
 ANEW = 100
 """Added to a part whose nonce belongs to a message that is gone: Discord could answer with that one."""
@@ -136,9 +136,9 @@ async def read(rest: Rest, spot: Spot, key: str, question: str) -> list[Seen]:
     """
     said, after = [], question
     for _ in range(MOST_PAGES if question else 1):
-        page = await rest.history(spot.channel, after=after, limit=PAGE)
+        page = await rest.history(spot.channel, after=after)
         said += [seen_of(message) for message in page if str(message.author.id) == rest.me.id]
-        if len(page) < PAGE:
+        if len(page) < MAX_PAGE:
             break
         after = str(page[-1].id)
     mark = nonce_of(key)

@@ -58,6 +58,12 @@ async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
     raise AssertionError  # the last try returned or raised
 
 
+async def disarm(rest: Rest, channel: str, message: str) -> None:
+    """Take the buttons off a message of ours; may be dropped."""
+    with suppress(PostFailed):
+        await rest.edit(channel, message, urgent=False)
+
+
 async def remove(rest: Rest, channel: str, message: str) -> bool:
     """Delete a message, and say whether it is gone; failing that, leave a dash. Never raises `PostFailed`."""
     for pause in (*PAUSES_S, None):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from threads.model import Outgoing, ThreadId
 from transports.discord.post.keys import nonce_of
@@ -16,6 +18,8 @@ from transports.discord.wire.refusals import DiscordRefused
 from transports.discord.wire.rest import Rest
 from transports.discord.wire.shapes import Upload
 from transports.discord.wire.snowflake import instant, is_snowflake, number
+
+log = logging.getLogger(__name__)
 
 OLD = timedelta(minutes=50)
 """After an hour Discord allows a few edits, and then makes an edit wait for long (30046)."""
@@ -70,14 +74,21 @@ class Showing:
         return None if above or not await take_over(self.rest, self.spot.channel, said.id, page) else said
 
     async def _send(self, page: Page, name: int, upload: Upload | None) -> Seen:
-        said = await self.rest.send(
+        send = partial(
+            self.rest.send,
             self.spot.channel,
             page.content,
             nonce=nonce_of(self.outgoing.key, name),
-            reply_to=refers(self.spot, self.outgoing.thread, self.outgoing.reply_to, page.part),
-            buttons=page.buttons,
             upload=upload,
         )
+        reply_to = refers(self.spot, self.outgoing.thread, self.outgoing.reply_to, page.part)
+        try:
+            said = await send(reply_to=reply_to, buttons=page.buttons)
+        except DiscordRefused as refused:
+            if refused.kind != "shape" or not (reply_to or page.buttons):
+                raise
+            log.warning("a post goes out without its reference and its buttons: %s", refused)
+            said = await send()
         return seen_of(said)
 
 

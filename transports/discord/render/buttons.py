@@ -19,10 +19,10 @@ from typing import Literal
 
 from threads.model import Choice
 from transports.discord.render.text import clean, inert, utf16_size
-from transports.discord.wire.shapes import Button
+from transports.discord.wire.shapes import MAX_BUTTONS, Button
 from transports.text import split
 
-MAX_BUTTONS, MAX_LABEL, MAX_ID = 25, 80, 100
+MAX_LABEL, MAX_ID = 80, 100
 
 _STOP = re.compile(r"stop:([A-Za-z0-9_-]{1,40})")
 _CHOICE = re.compile(r"choice:\d{1,2}:(/[A-Za-z][A-Za-z-]{0,20}(?: [^\s\x00-\x1f\x7f]{1,80})*)", re.ASCII)

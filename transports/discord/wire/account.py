@@ -91,10 +91,13 @@ class Account:
         urgent: bool = True,
         within: float | None = None,
         posts: bool = False,
+        opens: bool = False,
     ) -> T:
         self._admit(call, urgent=urgent)
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
-        return await self._calls.make(call, work, line=line, urgent=urgent, within=within, posts=posts)
+        return await self._calls.make(
+            call, work, line=line, urgent=urgent, within=within, posts=posts, opens=opens
+        )
 
     def _admit(self, call: str, *, urgent: bool) -> None:
         """Raise `TransportRateLimited` for a call that would do harm, or that there is no room for."""

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 URGENT_AT_ONCE, COSMETIC_AT_ONCE = 64, 32
 """How many calls may be under way. Discord takes 50 a second; more than these wait for a bucket, or hang."""
+OPENINGS_AT_ONCE = 32
+"""Threads that are opened at a time: Discord's limit on them is tight, and posts elsewhere must not wait for it."""
 
 Explain = Callable[[str, Exception, bool], PostFailed]
 """Makes our error of the library's; told the call, and whether a request of it went out."""
@@ -54,6 +56,7 @@ class Calls:
         self._tasks, self._explain = tasks, explain
         self._urgent = anyio.Semaphore(URGENT_AT_ONCE, fast_acquire=True)
         self._cosmetic = anyio.Semaphore(COSMETIC_AT_ONCE, fast_acquire=True)
+        self._openings = anyio.Semaphore(OPENINGS_AT_ONCE, fast_acquire=True)
         self._lines: dict[str, _Line] = {}
         self._open: set[_Call[Any]] = set()
 
@@ -70,6 +73,7 @@ class Calls:
         urgent: bool = True,
         within: float,
         posts: bool = False,
+        opens: bool = False,
     ) -> T:
         """Do *work* and return its result. Raises `PostFailed`, and nothing else.
 
@@ -77,7 +81,8 @@ class Calls:
         """
         late = TransportUnavailable(f"{name}: not done within {within:.0f} s", maybe_posted=posts)
         call = _Call(name, line, work, late)
-        self._tasks.start_soon(self._run, call, self._urgent if urgent else self._cosmetic)
+        room = self._openings if opens else self._urgent if urgent else self._cosmetic
+        self._tasks.start_soon(self._run, call, room)
         try:
             with anyio.move_on_after(within):
                 await call.done.wait()

@@ -33,8 +33,13 @@ class Channels:
         self._fetches: dict[str, _Fetch] = {}
 
     def see(self, channel: object) -> Place | None:
-        """Learn what a channel of the library's is; None if neither it nor what was learnt before tells. No I/O."""
+        """Learn what a channel of the library's is; None if neither it nor what was learnt before tells. No I/O.
+
+        What is told without its guild the library takes for a direct message: a channel of a guild stays one.
+        """
         place = place_of(channel)
+        if place is not None and place.kind == "direct":
+            place = self.known(place.id) or place
         if place is not None:
             self._learn(place)
             return place

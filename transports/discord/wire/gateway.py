@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Protocol
 
 import aiohttp
@@ -18,15 +19,17 @@ from anyio.abc import TaskGroup
 from discord.gateway import KeepAliveHandler
 from discord.http import HTTPClient
 
-from transports.discord.wire.library import Client
+from transports.discord.wire.library import Client, read_message
 from transports.discord.wire.standing import Standing
 from transports.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
 
 DRAIN_S, CLOSE_WITHIN_S, LAST_S = 1.5, 3.0, 0.5
-"""How long answers to interactions that are under way may take at the end, and then the close: 5 s in all."""
+"""How long answers to interactions that are under way may take at the end, and then the close: 5.5 s in all."""
 INTERACTIONS_AT_ONCE = 256
+VITAL = ("READY", "RESUMED")
+"""Events without which there is no session."""
 
 
 class Hooks(Protocol):
@@ -88,6 +91,9 @@ class Gateway(Client):
         self._plain = _plain(hooks)
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
         self.http.ws_connect = self._connect_to  # type: ignore[method-assign]  # for sockets nobody else closes
+        parsers = self._connection.parsers
+        for event in parsers.keys() - VITAL:
+            parsers[event] = partial(self._read, event, parsers[event])
         hooks.prepare(self)
 
     async def _connect_to(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
@@ -104,6 +110,16 @@ class Gateway(Client):
         if not initial:
             raise LinkDown("Discord has ended the session")
         self._begin()
+
+    def _read(self, event: str, parse: Callable[[Any], None], data: Any) -> None:
+        """Have the library read what came: what it cannot read would end the session, and come again in the next."""
+        if event == "MESSAGE_CREATE":
+            read_message(parse, data)
+            return
+        try:
+            parse(data)
+        except Exception:  # the boundary of a transport: one odd event, and the next one is read
+            log.exception("discord: what came cannot be read: %s", event)
 
     def dispatch(self, event: str, /, *args: Any, **more: Any) -> None:
         """Tell the hooks at once: the library's own way is a task for each event, in no order."""
@@ -173,16 +189,22 @@ class Gateway(Client):
                 for socket in self._sockets:  # one that was not handed over yet
                     await socket.close(code=1000)
             await self.http.close()  # which the library leaves open when its close takes too long
+            await self._still()
         if ready := self._connection._ready_task:  # noqa: SLF001  it waits for guilds, and is not waited for
             ready.cancel()
-        for thread in threading.enumerate():  # of such a socket
-            if isinstance(thread, KeepAliveHandler) and thread.ws._connection is self._connection:  # noqa: SLF001
-                thread.stop()
 
-
-def own_roles(client: discord.Client) -> frozenset[str]:
-    """Return the roles that Discord made for the bot alone, one in each guild: who mentions one means the bot."""
-    return frozenset(str(role.id) for guild in client.guilds if (role := guild.self_role))
+    async def _still(self) -> None:
+        """Let the threads of heartbeats end: one that is at it needs the loop once more."""
+        beating = [
+            thread
+            for thread in threading.enumerate()
+            if isinstance(thread, KeepAliveHandler) and thread.ws._connection is self._connection  # noqa: SLF001
+        ]
+        for thread in beating:  # of a socket that was not handed over, too
+            thread.stop()
+        with anyio.move_on_after(LAST_S):
+            while any(thread.is_alive() for thread in beating):  # noqa: ASYNC110  a thread has no event
+                await anyio.sleep(0.01)
 
 
 def _plain(hooks: Hooks) -> dict[str, Callable[..., None]]:

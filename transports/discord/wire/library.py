@@ -3,6 +3,20 @@
 What is set here and why: no cache of messages or members (we keep our own), no pings whatever a model writes, no
 voice. A request takes seconds, not the five minutes of aiohttp, and follows no redirect: what is said in a chat goes
 to the configured host and to no other. Every answer counts for how we stand with Discord.
+
+Of what the library does not document (2.7.1), this is used and no more: look here when it is updated.
+
+| what                                                   | where        | why                                       |
+|--------------------------------------------------------|--------------|-------------------------------------------|
+| `Route.BASE`, `DiscordWebSocket.DEFAULT_GATEWAY`       | rest, link   | there is no other way to another address  |
+| `HTTPClient.request`, replaced                         | library      | time limits, no redirects                 |
+| `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
+| `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
+| `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
+| `_connection.parsers`, replaced                        | gateway      | one odd event must not end the session    |
+| `_connection.create_message`, `HTTPClient.logs_from`   | rest         | one odd message must not hide the others  |
+| `HTTPClient.start_thread_with_message`, `get_member`   | rest         | by ids alone                              |
+| `Member._roles`                                        | hear/message | `roles` knows those of cached guilds only |
 """
 
 from __future__ import annotations
@@ -11,7 +25,7 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import anyio
@@ -25,6 +39,10 @@ REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
 UPLOAD = aiohttp.ClientTimeout(total=240.0, sock_connect=5.0)
 
 DISCORD = Route.BASE
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=None)
 """Called in the task of a call each time that one of its requests goes out."""
@@ -100,3 +118,33 @@ def _trace(standing: Standing) -> aiohttp.TraceConfig:
     trace.on_request_headers_sent.append(sent)
     trace.on_request_end.append(answered)
     return trace
+
+
+def read_message(read: Callable[[Any], T], data: Any) -> T | None:
+    """Have the library read a message; what it cannot read in full, without all but who says what; None if even so.
+
+    One odd field (of a poll, an embed, a sticker) must not hide what was said, nor what others say after it.
+    """
+    for fields in (data, _bare(data)):
+        try:
+            return read(fields)
+        except Exception:  # the boundary of a transport: one odd message, and the next one is read
+            log.exception("discord: a message cannot be read")
+    return None
+
+
+def _bare(data: Any) -> dict[str, Any]:
+    """Return what a message has at least, with names and files left out."""
+    given = data if isinstance(data, dict) else {}
+    author = given.get("author")
+    person = author if isinstance(author, dict) else {}
+    who = {"username": "", "discriminator": "0", "avatar": None} | {
+        name: person[name] for name in ("id", "username", "bot") if name in person
+    }
+    nothing: dict[str, Any] = {name: [] for name in ("mentions", "mention_roles", "attachments", "embeds")}
+    kept = ("id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id")
+    said = {name: given[name] for name in kept if name in given}
+    return {
+        "edited_timestamp": None, "tts": False, "mention_everyone": False, "pinned": False,
+        **nothing, **said, "author": who,
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -11,16 +12,19 @@ import anyio
 import discord
 from discord.http import Route
 
-from threads.errors import TransportRejected
+from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.wire.account import Account
-from transports.discord.wire.library import DISCORD
+from transports.discord.wire.library import DISCORD, read_message
 from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.shapes import Button, Upload
+from transports.discord.wire.shapes import MAX_BUTTONS, Button, Upload
+from transports.discord.wire.snowflake import number
+
+log = logging.getLogger(__name__)
 
 UPLOAD_WITHIN_S = 300.0
 MAX_NAME = 100
 MAX_PAGE = 100
-MAX_BUTTONS = 25
+"""Messages that Discord shows in one call."""
 ARCHIVE_AFTER_MIN: Literal[1440] = 1440
 
 STYLES = {
@@ -120,15 +124,17 @@ class Rest(Account):
         """Open a thread from a message, if there is none yet, and return its id: the message's."""
 
         async def start() -> None:
-            await self._library.http.start_thread_with_message(
+            opened: object = await self._library.http.start_thread_with_message(
                 int(channel),
                 int(message),
                 name=name[:MAX_NAME],
                 auto_archive_duration=ARCHIVE_AFTER_MIN,
             )
+            if not isinstance(opened, dict) or "id" not in opened:
+                raise TransportUnavailable("open_thread: the answer is no thread")
 
         try:
-            await self._ask("open_thread", start, line=f"thread {message}")
+            await self._ask("open_thread", start, line=f"thread {message}", opens=True)
         except DiscordRefused as refused:
             if refused.kind != "exists":
                 raise
@@ -137,17 +143,27 @@ class Rest(Account):
     async def history(
         self, channel: str, *, after: str = "", before: str = "", limit: int = MAX_PAGE
     ) -> list[discord.Message]:
-        """Return one page, oldest first: the first *limit* (at most 100) after an id, else the last before one."""
+        """Return one page, oldest first: the first *limit* (at most 100) after an id, else the last before one.
+
+        A message that the library cannot read is left out, and another one takes its place.
+        """
 
         async def read() -> list[discord.Message]:
-            pages = self._place(channel).history(
-                limit=min(limit, MAX_PAGE),
-                after=discord.Object(after) if after else None,
-                before=discord.Object(before) if before else None,
-                oldest_first=bool(after),
-            )
-            page = [message async for message in pages]
-            return page if after else page[::-1]
+            page: list[discord.Message] = []
+            edge = after or before
+            while (wanted := min(limit, MAX_PAGE) - len(page)) > 0:
+                way = {"after" if after else "before": int(edge)} if edge else {}
+                told = await self._library.http.logs_from(int(channel), wanted, **way)
+                if not _is_page(told):  # taken for an empty one, it would hide what was said
+                    raise TransportUnavailable("history: the answer is no list of messages")
+                page += filter(None, (self._read(channel, message) for message in told))
+                before_that = edge
+                edge = (max if after else min)(
+                    (str(message["id"]) for message in told), key=number, default=""
+                )
+                if len(told) < wanted or edge == before_that:
+                    break
+            return sorted(page, key=lambda message: message.id)
 
         return await self._ask("history", read)
 
@@ -161,17 +177,12 @@ class Rest(Account):
         self, channel: str
     ) -> discord.abc.GuildChannel | discord.Thread | discord.abc.PrivateChannel:
         async def fetch() -> discord.abc.GuildChannel | discord.Thread | discord.abc.PrivateChannel:
-            return await self._library.fetch_channel(int(channel))
+            try:
+                return await self._library.fetch_channel(int(channel))
+            except discord.InvalidData as error:
+                raise TransportRejected(f"channel {channel}: {error}") from None
 
         return await self._ask("channel", fetch)
-
-    async def active_threads(self, guild: str) -> list[discord.Thread]:
-        """Return the guild's threads that are not archived, as far as the bot may see them."""
-
-        async def read() -> list[discord.Thread]:
-            return await (await self._library.fetch_guild(int(guild), with_counts=False)).active_threads()
-
-        return await self._ask("active_threads", read)
 
     async def roles_of(self, guild: str, user: str) -> tuple[str, ...]:
         """Return the ids of the roles that a member has."""
@@ -189,6 +200,12 @@ class Rest(Account):
             await self._library.application_info()
 
         await self._ask("ping", ask)
+
+    def _read(self, channel: str, data: Any) -> discord.Message | None:
+        """Have the library read a message of the history; None for one that it cannot, and would hide the others."""
+        make, place = self._library._connection.create_message, self._place(channel)  # noqa: SLF001
+        message = read_message(lambda fields: make(channel=place, data=fields), data)
+        return message if hasattr(message, "author") else None
 
     def _place(self, channel: str) -> discord.PartialMessageable:
         return self._library.get_partial_messageable(int(channel))
@@ -214,6 +231,10 @@ async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
             tasks.cancel_scope.cancel()
     if failure:
         raise failure
+
+
+def _is_page(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(item, dict) and "id" in item for item in told)
 
 
 def view_of(buttons: Sequence[Button]) -> discord.ui.View:

@@ -22,9 +22,13 @@ class Me:
     roles: frozenset[str] = frozenset()
 
 
+MAX_BUTTONS = 25
+"""Of one message, in 5 rows of 5."""
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
-    """``label`` has at most 80 characters, ``custom_id`` 100; a message takes 5 rows of 5."""
+    """``label`` has at most 80 characters, ``custom_id`` 100."""
 
     label: str
     custom_id: str

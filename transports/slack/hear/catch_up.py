@@ -22,7 +22,8 @@ from pydantic import JsonValue
 from threads.errors import TransportRejected
 from threads.model import Incoming
 from transports.catch_up import Verdict, begin_of
-from transports.marks import NEVER, Marks
+from transports.marks import Marks
+from transports.scale import NEVER
 from transports.slack.hear.message import Me, parse_message
 from transports.slack.hear.reading import Reading
 from transports.slack.wire.refusals import SlackRefused

@@ -1,11 +1,11 @@
-"""How Slack's times lie on the scale of `transports.marks`: seconds since 1970, with six decimals."""
+"""Slack's times as a `Scale`: seconds since 1970, with six decimals."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
 
-from transports.marks import Scale
+from transports.scale import Scale
 from transports.slack.wire.shapes import instant, is_direct
 
 TICK = Decimal("0.000001")

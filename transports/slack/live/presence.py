@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
-from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.model import (
@@ -41,6 +40,7 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.jobs import Jobs
 from transports.running import Running
 from transports.slack.live.board import Board
 from transports.slack.live.draft import Draft, Seats
@@ -138,24 +138,17 @@ class Presence:
         self._beats: OrderedDict[ThreadId, float] = OrderedDict()
         self._beat = anyio.Event()
         self._renamed: OrderedDict[ThreadId, None] = OrderedDict()
-        self._tasks: TaskGroup | None = None
-        self._early: list[Callable[[], Awaitable[None]]] = []  # jobs from before `run`
-        self._jobs = 0
+        self._jobs = Jobs(MOST_JOBS)
+        self.soon = self._jobs.soon
 
     async def run(self) -> None:
         """Make the calls, until cancelled."""
         boards = (self._sessions, self._words, self._suggestions, *self._reactions.boards)
-        try:
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                for board in boards:
-                    tasks.start_soon(board.run)
-                tasks.start_soon(self._keep_beating)
-                for work in self._early:
-                    tasks.start_soon(self._guarded, work)
-                self._early.clear()
-        finally:
-            self._tasks = None
+        async with anyio.create_task_group() as tasks:
+            for board in boards:
+                tasks.start_soon(board.run)
+            tasks.start_soon(self._keep_beating)
+            tasks.start_soon(self._jobs.run)
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Note what goes on in the turn of a message. Never blocks, never raises."""
@@ -202,25 +195,6 @@ class Presence:
         if prompts:
             self._suggestions.want(channel, {"channel_id": channel, "prompts": prompts})
 
-    def soon(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do *work*, which may be dropped, beside everything else."""
-        if self._jobs >= MOST_JOBS:
-            log.info("too much to show at once")
-            return
-        self._jobs += 1
-        if self._tasks is None:
-            self._early.append(work)
-        else:
-            self._tasks.start_soon(self._guarded, work)
-
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
-            log.exception("not shown")
-        finally:
-            self._jobs -= 1
-
     def _live(self, thread: ThreadId, message_id: str) -> _Live:
         key = (thread, message_id)
         if key in self._lives:
@@ -234,7 +208,7 @@ class Presence:
 
     def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if isinstance(event, TurnSettled):
-            self._settled(thread, message_id, event.outcome)
+            self._settled(thread, message_id, event)
             return
         live = self._live(thread, message_id)
         match event:
@@ -322,12 +296,13 @@ class Presence:
         if live.draft:
             live.draft.feed(event)
 
-    def _settled(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+    def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         live = self._lives.get((thread, message_id))
-        reaction = OUTCOMES.get(outcome)
-        if reaction and is_stamp(message_id) and not (live and live.posted):
+        reaction = OUTCOMES.get(end.outcome)
+        known = live is not None or not end.again  # else an earlier process may have posted how it ended
+        if reaction and known and is_stamp(message_id) and not (live and live.posted):
             self._reactions.add(thread.channel, message_id, reaction)
-        self._forget(thread, message_id, outcome)
+        self._forget(thread, message_id, end.outcome)
 
     def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
         live = self._lives.pop((thread, message_id), None)

@@ -1,0 +1,55 @@
+"""Signs of life that are made beside everything else: many at once, none waited for, and none that can do harm."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+log = logging.getLogger(__name__)
+
+Job = Callable[[], Awaitable[None]]
+Soon = Callable[[Job], bool]
+"""Does a job beside everything else; False, and nothing is done, if there is too much of that."""
+
+
+class Jobs:
+    """At most *most* jobs are held, under way or waiting for `run`."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._tasks: TaskGroup | None = None
+        self._early: list[Job] = []  # from before `run`
+
+    async def run(self) -> None:
+        """Do the jobs, until cancelled."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                for job in self._early:
+                    self._tasks.start_soon(self._guarded, job)
+                self._early.clear()
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+
+    def soon(self, job: Job) -> bool:
+        """Do the job beside everything else; False, and nothing is done, if there is too much of that."""
+        if self._held >= self._most:
+            log.info("too much to show at once")
+            return False
+        self._held += 1
+        if self._tasks is None:
+            self._early.append(job)
+        else:
+            self._tasks.start_soon(self._guarded, job)
+        return True
+
+    async def _guarded(self, job: Job) -> None:
+        try:
+            await job()
+        except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
+            log.exception("not shown")
+        finally:
+            self._held -= 1
