@@ -94,7 +94,7 @@ class Places:
             return conversation.spot
 
     def barred(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
-        """Say whether the answer to the *question* that a thread was opened for goes in place, now it is refused there.
+        """Say whether the answer to the *question* that a thread was opened for goes in place, refused in the thread.
 
         That is when the bot may open threads and not speak in them. The question itself was said in the channel.
         """
