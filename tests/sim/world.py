@@ -98,7 +98,7 @@ class World:
         finally:
             self.fate.clock = lambda: self.fate.now
             loop.close()
-        if died and not self.fate.leaving:
+        if died:  # perhaps while it was being asked to stop
             self._after_death()
             return False
         self.record.violations += [f"left-over task {name}" for name in left]

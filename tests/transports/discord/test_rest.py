@@ -213,6 +213,16 @@ async def test_a_message_that_the_library_cannot_read_at_all_hides_no_other(disc
     assert [read_message(read, {"content": said}) for said in ("one", "odd", "two")] == ["one", None, "two"]
 
 
+async def test_an_odd_message_that_we_reply_to_fails_no_post_and_can_be_looked_up(discord, rest):
+    odd = await discord.say(U1, CHANNEL, "odd", embeds=[{"type": "rich", "timestamp": "not a time"}])
+    ours = await rest.send(CHANNEL, "yes?", nonce="n1", reply_to=odd.id)
+    await rest.edit(CHANNEL, str(ours.id), "yes!")
+    assert [message.content for message in discord.posts(CHANNEL)] == ["yes!"]
+    assert (await rest.message(CHANNEL, odd.id)).content == "odd"
+    again = await rest.message(CHANNEL, str(ours.id))
+    assert again.reference.message_id == int(odd.id)
+
+
 @pytest.mark.parametrize("told", [{}, [1], [{"content": "x"}], None])
 async def test_an_answer_that_is_no_page_is_not_taken_for_an_empty_one(discord, rest, monkeypatch, told):
     async def logs_from(*_, **__):
@@ -461,7 +471,7 @@ async def test_a_redirect_is_not_followed(discord, rest, monkeypatch):
         await rest.send(CHANNEL, "hi", nonce="n1")
     assert not discord.calls
     listener.close()
-    await server.shutdown()
+    await server.shutdown(0)
 
 
 async def test_no_error_and_no_log_shows_the_token(discord, rest, caplog):

@@ -9,12 +9,12 @@ Of what the library does not document (2.7.1), this is used and no more: look he
 | what                                                   | where        | why                                       |
 |--------------------------------------------------------|--------------|-------------------------------------------|
 | `Route.BASE`, `DiscordWebSocket.DEFAULT_GATEWAY`       | rest, link   | there is no other way to another address  |
-| `HTTPClient.request`, replaced                         | library      | time limits, no redirects                 |
+| `HTTPClient.request`, replaced                         | library      | time limits, no redirects, no quotes      |
 | `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
 | `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
 | `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
 | `_connection.parsers`, replaced                        | gateway      | one odd event must not end the session    |
-| `_connection.create_message`, `HTTPClient.logs_from`   | rest         | one odd message must not hide the others  |
+| `_connection.create_message`, `logs_from`, `get_message` | rest       | one odd message must not hide the others  |
 | `HTTPClient.start_thread_with_message`, `get_member`   | rest         | by ids alone                              |
 | `Member._roles`                                        | hear/message | `roles` knows those of cached guilds only |
 """
@@ -88,12 +88,17 @@ def _plainly(record: logging.LogRecord) -> bool:
 
 
 def _bound(http: HTTPClient) -> None:
-    """Give every request of *http* a time limit, and no way to another host."""
+    """Give every request of *http* a time limit, no way to another host, and nothing of others in its answer."""
     request = http.request
 
     async def bounded(route: Route, **arguments: Any) -> Any:
         timeout = UPLOAD if arguments.get("files") else REQUEST
-        return await request(route, timeout=timeout, allow_redirects=False, **arguments)
+        answer = await request(route, timeout=timeout, allow_redirects=False, **arguments)
+        if route.method in ("POST", "PATCH") and isinstance(answer, dict):
+            answer.pop(
+                "referenced_message", None
+            )  # somebody's, whose odd fields must not fail a post of ours
+        return answer
 
     http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
 
@@ -141,8 +146,12 @@ def _bare(data: Any) -> dict[str, Any]:
     who = {"username": "", "discriminator": "0", "avatar": None} | {
         name: person[name] for name in ("id", "username", "bot") if name in person
     }
-    nothing: dict[str, Any] = {name: [] for name in ("mentions", "mention_roles", "attachments", "embeds")}
-    kept = ("id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id")
+    lists = ("mentions", "mention_roles", "attachments", "embeds", "components")
+    nothing: dict[str, Any] = {name: [] for name in lists}
+    kept = (
+        "id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id",
+        "message_reference",
+    )  # fmt: skip
     said = {name: given[name] for name in kept if name in given}
     return {
         "edited_timestamp": None, "tts": False, "mention_everyone": False, "pinned": False,

@@ -169,7 +169,10 @@ class Rest(Account):
 
     async def message(self, channel: str, message: str) -> discord.Message:
         async def fetch() -> discord.Message:
-            return await self._message(channel, message).fetch()
+            data = await self._library.http.get_message(int(channel), int(message))
+            if found := self._read(channel, data):
+                return found
+            raise TransportRejected(f"message {message}: cannot be read")
 
         return await self._ask("message", fetch)
 
