@@ -52,7 +52,7 @@ async def test_a_command_in_a_thread_is_answered_once_and_is_no_direct_message(t
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         await until_settled(tmp_path, said.id)
         asked = await discord.slash(U1, said.id, "status", {})
-        await discord.until(lambda: asked.contents and "Idle" in asked.contents[0])
+        await discord.until(lambda: asked.contents and "Model: " in asked.contents[0])
         follow = await discord.say(U1, said.id, "and now?")
         told = message_view(discord, follow)
         discord.tell(
