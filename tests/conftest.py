@@ -1,4 +1,8 @@
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's business
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
