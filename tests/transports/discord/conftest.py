@@ -1,0 +1,11 @@
+from functools import partial
+
+import pytest
+
+from transports.discord.wire.link import Link
+
+
+@pytest.fixture(autouse=True)
+def _guilds_come_at_once(monkeypatch):
+    """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
+    monkeypatch.setattr("transports.discord.client.Link", partial(Link, guilds_s=0.1))
