@@ -106,7 +106,6 @@ class Slack:
     ) -> None:
         self._options, self._offload, self._now, self._recent = options, offload, now, recent
         self._marks = Marks(disk, data / "slack-marks.json", offload, now, STAMPS)
-        self._since = self._marks.clock()
         self._supervisor = Supervisor(self.name)
         self._room: _Room | None = None
         self._entered = anyio.Event()
@@ -171,16 +170,13 @@ class Slack:
             if isinstance(event, QuestionClosed):
                 room.presence.soon(partial(self._close, room, event))
             if isinstance(event, TurnSettled) and (
-                event.outcome == "undelivered" or (event.outcome == "stopped" and self._is_old(message_id))
+                event.outcome == "undelivered" or (event.outcome == "stopped" and event.again)
             ):
                 # What was handed over and not taken stands there as if it went on; and what a killed process began
                 # to show is not in the draft that was stopped now.
                 room.presence.soon(partial(self._sweep, thread, message_id))
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
-
-    def _is_old(self, message_id: str) -> bool:
-        return is_stamp(message_id) and instant(message_id) < instant(self._since)
 
     async def _close(self, room: _Room, event: QuestionClosed) -> None:
         who = await room.names.of(event.by) if event.by else ""
@@ -247,7 +243,6 @@ class Slack:
             allowed=options.links,
             prompts=options.prompts,
             stream_in_channels=options.stream_in_channels,
-            since=self._since,
         )
         tasks.start_soon(presence.run)
         posting, names = Posting(web, identity, feedback=options.feedback), Names(web)

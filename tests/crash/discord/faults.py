@@ -9,8 +9,9 @@ from typing import Any
 
 import anyio
 
-from tests.fakes.discord.faults import Cut, Fault, Gate, RateLimited, Script, Status
+from tests.fakes.discord.faults import Cut, Fault, Gate, RateLimited, Status
 from tests.fakes.discord.records import Call
+from tests.fakes.faults import Script
 
 SEND, EDIT, DELETE = (
     "POST /channels/{}/messages",
@@ -36,7 +37,7 @@ class Step(Gate):
         self.then()
 
 
-class Chance(Script):
+class Chance(Script[Fault, Call]):
     """Faults by chance; ``trip`` is told of each step, and says whether the bot has just died of it."""
 
     def __init__(self, fate: random.Random, late_s: float, note: Callable[[Call, str], None]) -> None:
@@ -45,11 +46,11 @@ class Chance(Script):
         self.calm = False
         self._fate, self._late_s, self._note = fate, late_s, note
 
-    def take(self, call: Call) -> Fault | None:
-        if self.trip(call.route):
+    def take(self, kind: str, call: Call, *, own: bool = False) -> Fault | None:
+        if self.trip(kind):
             return Cut(applied=self._fate.random() < 0.5)
-        if self.calm or (fault := self._draw(call.route)) is None:
-            return Step(applied=True, then=lambda: self.trip(f"{call.route} done"))
+        if self.calm or (fault := self._draw(kind)) is None:
+            return Step(applied=True, then=lambda: self.trip(f"{kind} done"))
         if not isinstance(fault, Step):
             self._note(call, f"{type(fault).__name__}{' applied' * fault.applied}")
         return fault

@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio
 
-from tests.fakes.slack.faults import Cut, Fault, Gate, Html, RateLimited, Script
+from tests.fakes.faults import Script
+from tests.fakes.slack.faults import Cut, Fault, Gate, Html, RateLimited
 from tests.fakes.slack.records import Json
 
 WRITES = frozenset(
@@ -32,7 +33,7 @@ class Step(Gate):
         self.then()
 
 
-class Chance(Script):
+class Chance(Script[Fault, Json]):
     """Faults by chance; ``trip`` is told of each step, and says whether the bot has just died of it."""
 
     def __init__(self, fate: random.Random, late_s: float, note: Callable[[str, Json, str], None]) -> None:
@@ -41,13 +42,13 @@ class Chance(Script):
         self.calm = False
         self._fate, self._late_s, self._note = fate, late_s, note
 
-    def take(self, method: str, args: Json) -> Fault | None:
-        if self.trip(method):
+    def take(self, kind: str, call: Json, *, own: bool = False) -> Fault | None:
+        if self.trip(kind):
             return Cut(applied=self._fate.random() < 0.5)
-        if self.calm or (fault := self._draw(method)) is None:
-            return self._passing(method)
+        if self.calm or (fault := self._draw(kind)) is None:
+            return self._passing(kind)
         if not isinstance(fault, Step):
-            self._note(method, args, f"{type(fault).__name__}{' applied' * fault.applied}")
+            self._note(kind, call, f"{type(fault).__name__}{' applied' * fault.applied}")
         return fault
 
     def _passing(self, method: str) -> Fault:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tests.fakes.discord.records import Call
+from tests.fakes.faults import Gate, Slow, Stall
+
+__all__ = ["Cut", "Fault", "Garbage", "Gate", "RateLimited", "Refused", "Slow", "Stall", "Status", "When"]
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,6 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Stall:
-    """No answer, ever."""
-
-    applied: bool = False
-
-
-@dataclass(frozen=True)
-class Slow:
-    """Answer as ever, *seconds* later."""
-
-    seconds: float
-    applied: bool = False
-
-
-@dataclass(frozen=True)
 class Garbage:
     """200, and a body that is no JSON though its header says so."""
 
@@ -73,63 +59,5 @@ class Garbage:
     body: str = '{"id": tr'
 
 
-@dataclass(eq=False)
-class Gate:
-    """Holds a call, before it is carried out or (``applied``) after, until ``open`` is called."""
-
-    applied: bool = False
-    held: int = 0
-    _reached: asyncio.Event = field(default_factory=asyncio.Event)
-    _open: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def reached(self, limit: float = 10.0) -> None:
-        async with asyncio.timeout(limit):
-            await self._reached.wait()
-
-    def open(self) -> None:
-        self._open.set()
-
-    async def hold(self) -> None:
-        self.held += 1
-        self._reached.set()
-        await self._open.wait()
-
-
 Fault = Status | RateLimited | Refused | Cut | Stall | Slow | Garbage | Gate
 When = Callable[[Call], Any]
-
-
-@dataclass
-class Entry:
-    faults: deque[Fault]
-    forever: bool
-    when: When | None
-
-
-class Script:
-    """Faults per route, "*" for every route of REST; each is used once and in order, unless it is forever."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, list[Entry]] = {}
-
-    def add(self, route: str, faults: tuple[Fault, ...], *, forever: bool, when: When | None) -> None:
-        self._entries.setdefault(route, []).append(Entry(deque(faults), forever, when))
-
-    def clear(self, route: str | None) -> None:
-        if route is None:
-            self._entries.clear()
-        else:
-            self._entries.pop(route, None)
-
-    def take(self, call: Call) -> Fault | None:
-        """The fault for this call, used up unless it is forever."""
-        general: Iterable[Entry] = (
-            () if call.route in ("GET /cdn", "GET /gateway") else self._entries.get("*", [])
-        )
-        for entry in (*self._entries.get(call.route, []), *general):
-            if entry.faults and (entry.when is None or entry.when(call)):
-                if not entry.forever:
-                    return entry.faults.popleft()
-                entry.faults.rotate(-1)
-                return entry.faults[-1]
-        return None

@@ -16,6 +16,7 @@ from tests.fakes.discord.session import MEMBERS, MESSAGE_CONTENT, PRESENCES, Ses
 from tests.fakes.discord.telling import Telling
 from tests.fakes.discord.views import guild_view
 from tests.fakes.discord.web import connection, cut, suffer
+from tests.fakes.faults import Script
 
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord
@@ -27,7 +28,7 @@ class Gateway(Telling):
     token = gateway_url = ""
     privileged = 0
     offline = revoked = False
-    script: faults.Script
+    script: Script[faults.Fault, Call]
 
     def __init__(self, *times: Any) -> None:
         super().__init__(*times)
@@ -58,7 +59,7 @@ class Gateway(Telling):
             self.refused += 1
             self.changed()
             return web.Response(status=503, text="upstream connect error", content_type="text/plain")
-        fault = self.script.take(call)
+        fault = self.script.take(call.route, call, own=True)
         if isinstance(fault, faults.Gate | faults.Slow):
             await (fault.hold() if isinstance(fault, faults.Gate) else asyncio.sleep(fault.seconds))
         elif fault:

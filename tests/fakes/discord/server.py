@@ -17,11 +17,12 @@ from tests.fakes.discord import posting as _posting
 from tests.fakes.discord import reading as _reading
 from tests.fakes.discord import threads as _threads
 from tests.fakes.discord import web as door
-from tests.fakes.discord.faults import Fault, Gate, Script, When
+from tests.fakes.discord.faults import Fault, When
 from tests.fakes.discord.limits import Buckets
 from tests.fakes.discord.pressing import Pressing
 from tests.fakes.discord.records import Call
 from tests.fakes.discord.session import MESSAGE_CONTENT
+from tests.fakes.faults import Gate, Script
 
 TOKEN = "fake-bot.token.of-discord"
 MIB = 1024 * 1024

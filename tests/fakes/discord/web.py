@@ -82,7 +82,7 @@ async def under_fault(
     discord: FakeDiscord, request: web.Request, call: Call, run: Callable[[], web.Response]
 ) -> web.StreamResponse:
     """Carry *run* out, before, after or not at all, as the script says."""
-    fault = discord.script.take(call)
+    fault = discord.script.take(call.route, call, own=call.route == "GET /cdn")
     return run() if fault is None else await suffer(discord, request, call, fault, run)
 
 

@@ -11,13 +11,14 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.fakes.faults import Gate, Script
 from tests.fakes.slack import agent as _agent
 from tests.fakes.slack import chat as _chat
 from tests.fakes.slack import reading as _reading
 from tests.fakes.slack import streams as _streams
 from tests.fakes.slack import uploads
 from tests.fakes.slack import web as door
-from tests.fakes.slack.faults import Fault, Gate, Script, When
+from tests.fakes.slack.faults import Fault, When
 from tests.fakes.slack.limits import Buckets
 from tests.fakes.slack.people import People
 from tests.fakes.slack.records import Call, File, Json, Session

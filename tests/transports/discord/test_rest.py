@@ -28,10 +28,10 @@ from tests.fakes.discord import (
     Status,
 )
 from threads.errors import TransportFatal, TransportRateLimited, TransportRejected, TransportUnavailable
-from transports.discord.wire import account, calls, library, standing
-from transports.discord.wire.library import read_message
+from transports.discord.wire import account, calls, sdk, standing
 from transports.discord.wire.refusals import Banned, DiscordRefused
 from transports.discord.wire.rest import open_rest
+from transports.discord.wire.sdk import read_message
 from transports.discord.wire.shapes import Button, Upload
 
 pytestmark = pytest.mark.anyio
@@ -286,7 +286,7 @@ async def test_a_post_that_was_never_sent_is_known_not_to_be_there(rest):
 
 
 async def test_a_call_without_an_answer_ends_soon_and_may_have_posted(discord, rest, monkeypatch):
-    monkeypatch.setattr(library, "REQUEST", aiohttp.ClientTimeout(total=0.1))
+    monkeypatch.setattr(sdk, "REQUEST", aiohttp.ClientTimeout(total=0.1))
     discord.fail(SEND, Stall(applied=True))
     with anyio.fail_after(5), pytest.raises(TransportUnavailable) as failed:
         await rest.send(CHANNEL, "hi", nonce="n1")

@@ -72,7 +72,7 @@ class VirtualRest(Rest):
         while True:
             call = Call(name, path, {}, body, discord.token, discord.clock())
             discord.calls.append(call)
-            fault = discord.script.take(call)
+            fault = discord.script.take(call.route, call)
             if isinstance(fault, Gate):
                 await fault.hold()
             await anyio.sleep(LATENCY_S)

@@ -1,7 +1,7 @@
 """What comes in, live or from a catch-up, on its way to the sink.
 
-discord.py calls back for each event in a task of its own, so what is done before the first wait is all that keeps the
-order: there the event is put into its channel's lane (`lanes.Lanes`).
+The gateway tells its events one after another from within its reading, so nothing here waits for one: it is put into
+its channel's lane (`lanes.Lanes`).
 
 | event                                | what becomes of it                                                       |
 |--------------------------------------|--------------------------------------------------------------------------|
@@ -125,10 +125,10 @@ class Intake:
 
     def edited(self, event: discord.RawMessageUpdateEvent) -> None:
         if not is_ours(event.message, self._me):
-            self._lanes.put(str(event.channel_id), partial(self._change, partial(self._edit, event)))
+            self._change(str(event.channel_id), partial(self._edit, event))
 
     def deleted(self, channel_id: str, message_ids: Collection[str]) -> None:
-        self._lanes.put(channel_id, partial(self._change, partial(self._delete, channel_id, message_ids)))
+        self._change(channel_id, partial(self._delete, channel_id, message_ids))
 
     async def interaction(self, interaction: discord.Interaction) -> None:
         """Take a press in; a slash command is taken by its own tree."""
@@ -177,11 +177,17 @@ class Intake:
             log.warning("discord: what was said in %s cannot be taken in now: %s", where, error)
             self._close_gaps()
 
-    async def _change(self, work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except (PostFailed, StoreUnavailable) as error:
-            log.warning("discord: an edit or a deletion was not taken in: %s", error)
+    def _change(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Take in an edit or a deletion, after the message that it is about."""
+
+        async def take() -> None:
+            try:
+                await work()
+            except (PostFailed, StoreUnavailable) as error:
+                log.warning("discord: an edit or a deletion was not taken in: %s", error)
+
+        if not self._lanes.put(channel, take):
+            log.warning("discord: an edit or a deletion in %s was not taken in: too much waits", channel)
 
     def _is_chatter(self, message: discord.Message, place: Place) -> bool:
         if is_ours(message, self._me):

@@ -8,6 +8,7 @@ What is known to be out is remembered, so that a post that is tried again goes o
     has a live message, or one that was left  an edit of that
     has none, or its live message is gone     a message, the first of them as a reply to the question
     is for one person                         an answer to their press or command; if refused, as the others
+    is forbidden in the thread opened for it  a message in place of the thread
     is the sixth                              a file with the whole text; if refused, as the others
 
 What no other form would mend (the place, the token, a permission) is raised as it is: an answer in another place than

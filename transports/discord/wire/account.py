@@ -19,8 +19,8 @@ from discord.http import Route
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from transports.discord.wire.calls import Calls
-from transports.discord.wire.library import Client
 from transports.discord.wire.refusals import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
+from transports.discord.wire.sdk import Client
 from transports.discord.wire.shapes import Me
 from transports.discord.wire.standing import Standing
 

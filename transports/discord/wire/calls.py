@@ -19,7 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.discord.wire.library import on_sent
+from transports.discord.wire.sdk import on_sent
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from discord.gateway import KeepAliveHandler
 from discord.http import HTTPClient
 
-from transports.discord.wire.library import Client, read_message
+from transports.discord.wire.sdk import Client, read_message
 from transports.discord.wire.standing import Standing
 from transports.supervisor import LinkDown
 

@@ -14,8 +14,8 @@ from discord.http import Route
 
 from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.wire.account import Account
-from transports.discord.wire.library import DISCORD, read_message
 from transports.discord.wire.refusals import DiscordRefused
+from transports.discord.wire.sdk import DISCORD, read_message
 from transports.discord.wire.shapes import MAX_BUTTONS, Button, Upload
 from transports.discord.wire.snowflake import number
 

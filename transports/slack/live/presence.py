@@ -125,14 +125,13 @@ class Presence:
         allowed: frozenset[str] = frozenset(),
         prompts: Sequence[tuple[str, str]] = (),
         stream_in_channels: bool = False,
-        since: str = "0",
     ) -> None:
         self._allowed, self._prompts = allowed, prompts
         self._seats = Seats(web, team=team, in_channels=stream_in_channels)
         self._sessions: Board[ThreadId] = Board(web, SESSION)
         self._words: Board[ThreadId] = Board(web, WORDS)
         self._suggestions: Board[str] = Board(web, PROMPTS)
-        self._reactions = Reactions(web, since)
+        self._reactions = Reactions(web)
         self._lives: OrderedDict[Key, _Live] = OrderedDict()
         self._running: dict[ThreadId, str] = {}
         self._beats: OrderedDict[ThreadId, float] = OrderedDict()
@@ -203,7 +202,7 @@ class Presence:
             self._lives[key] = _Live(thread)
         live = self._lives[key]
         if len(self._lives) > MOST_LIVE:
-            self._forget(*next(iter(self._lives)), "failed")
+            self._forget(*next(iter(self._lives)), TurnSettled("failed"))
         return live
 
     def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
@@ -302,13 +301,13 @@ class Presence:
         known = live is not None or not end.again  # else an earlier process may have posted how it ended
         if reaction and known and is_stamp(message_id) and not (live and live.posted):
             self._reactions.add(thread.channel, message_id, reaction)
-        self._forget(thread, message_id, end.outcome)
+        self._forget(thread, message_id, end)
 
-    def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
+    def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         live = self._lives.pop((thread, message_id), None)
-        self._reactions.remove(thread.channel, message_id, EYES)
+        self._reactions.remove(thread.channel, message_id, EYES, maybe=end.again)
         if self._running.get(thread) == message_id:
             del self._running[thread]
             self._show_status(thread, IDLE)
         if live and live.draft:
-            self.soon(partial(live.draft.close, outcome))
+            self.soon(partial(live.draft.close, end.outcome))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from transports.slack.live.board import Arguments, Board
-from transports.slack.wire.shapes import instant, is_stamp
+from transports.slack.wire.shapes import is_stamp
 from transports.slack.wire.web import Web
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
@@ -27,10 +27,7 @@ Key = tuple[str, str, str]
 
 
 class Reactions:
-    """``since`` is when this process began, as Slack writes a time: on older messages another may have left some."""
-
-    def __init__(self, web: Web, since: str = "0") -> None:
-        self._since = instant(since)
+    def __init__(self, web: Web) -> None:
         self._adding: Board[Key] = Board(web, ADD, self._added)
         self._removing: Board[Key] = Board(web, REMOVE)
         self._there: OrderedDict[Key, None] = OrderedDict()
@@ -45,12 +42,13 @@ class Reactions:
         if is_stamp(ts):
             self._adding.want((channel, ts, name), _arguments((channel, ts, name)))
 
-    def remove(self, channel: str, ts: str, name: str) -> None:
+    def remove(self, channel: str, ts: str, name: str, *, maybe: bool = False) -> None:
+        """Take it off; *maybe*: an earlier process may have put it on."""
         key = (channel, ts, name)
-        unsent = self._adding.forget(key)
+        self._adding.forget(key)
         if self._adding.busy(key):
             self._unwanted.add(key)
-        elif key in self._there or (unsent and instant(ts) < self._since):
+        elif key in self._there or (maybe and is_stamp(ts)):
             self._there.pop(key, None)
             self._removing.want(key, _arguments(key))
 

@@ -9,7 +9,7 @@ Of what the library does not document (2.7.1), this is used and no more: look he
 | what                                                   | where        | why                                       |
 |--------------------------------------------------------|--------------|-------------------------------------------|
 | `Route.BASE`, `DiscordWebSocket.DEFAULT_GATEWAY`       | rest, link   | there is no other way to another address  |
-| `HTTPClient.request`, replaced                         | library      | time limits, no redirects, no quotes      |
+| `HTTPClient.request`, replaced                         | sdk          | time limits, no redirects, no quotes      |
 | `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
 | `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
 | `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
@@ -95,9 +95,8 @@ def _bound(http: HTTPClient) -> None:
         timeout = UPLOAD if arguments.get("files") else REQUEST
         answer = await request(route, timeout=timeout, allow_redirects=False, **arguments)
         if route.method in ("POST", "PATCH") and isinstance(answer, dict):
-            answer.pop(
-                "referenced_message", None
-            )  # somebody's, whose odd fields must not fail a post of ours
+            # It is somebody's, and its odd fields must not fail a post of ours.
+            answer.pop("referenced_message", None)
         return answer
 
     http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
@@ -139,7 +138,7 @@ def read_message(read: Callable[[Any], T], data: Any) -> T | None:
 
 
 def _bare(data: Any) -> dict[str, Any]:
-    """Return what a message has at least, with names and files left out."""
+    """Return who says what, and nothing else of a message: no files, no mentions, no embeds."""
     given = data if isinstance(data, dict) else {}
     author = given.get("author")
     person = author if isinstance(author, dict) else {}
