@@ -18,8 +18,8 @@ from bot.agent import Agent
 from bot.app import Core, open_core, utc_now
 from bot.llm.model import Completion, Request, Usage
 from bot.prompt.system import system_prompt
-from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from tests.one_model import OneModel
 from threads.disk import Disk, Offload, PosixDisk
 from threads.model import (

@@ -14,12 +14,14 @@ from pathlib import Path
 
 from bot.asking import Asking
 from bot.errors import OutputInvalid, StepLimit
+from bot.guards.injection import tainted
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
 from bot.prompt.compaction import Compaction, Spill
 from bot.prompt.heard import heard
-from bot.tools.base import Place, Toolbox
+from bot.tools.base import Place
+from bot.tools.gate import Toolbox
 from threads import wording
 from threads.model import Message, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
 
@@ -143,7 +145,18 @@ class Agent:
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
         refusals = [done.loops.refusal(call) for call in calls]
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        place = Place(self.workspace(turn.incoming.thread), turn.attach)
+        incoming = turn.incoming
+        place = Place(
+            self.workspace(incoming.thread),
+            incoming.thread,
+            incoming.author,
+            incoming.id,
+            turn.attach,
+            turn.note,
+            turn.ask,
+            self.spill(incoming.thread),
+            tainted(turn.messages),
+        )
         results = iter(await self.tools.run(fresh, place, turn.tell))
         return [refusal or next(results) for refusal in refusals]
 

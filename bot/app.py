@@ -34,8 +34,9 @@ from bot.prompt.compaction import Spill
 from bot.prompt.system import system_prompt
 from bot.settings_model import Settings
 from bot.tools.attach import Attach
-from bot.tools.base import Tool, Toolbox
+from bot.tools.base import Tool
 from bot.tools.files import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from threads.attachments import Shelf
 from threads.beside import Beside
 from threads.context import ContextFile, begun

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.llm.model import Usage
 from threads.errors import BotError, Code
@@ -164,13 +164,25 @@ class PriceUnknown(BudgetExceeded):
 
 
 class ToolError(BotError):
-    """A tool call failed in a way the model should read about; ``suggestion`` tells it what to do next."""
+    """A tool call failed in a way the model should read about; ``suggestion`` tells it what to do next.
+
+    ``partial`` is what there was until then; ``origin`` names where text in it or in the message came from, if that
+    was outside (see `bot.tools.base.Returned`).
+    """
 
     code: Code = "tool_failed"
 
-    def __init__(self, message: str = "", *, tool: str = "", suggestion: str = "") -> None:
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        tool: str = "",
+        suggestion: str = "",
+        partial: JsonValue = None,
+        origin: str = "",
+    ) -> None:
         super().__init__(message, tool=tool or None)
-        self.suggestion = suggestion
+        self.suggestion, self.partial, self.origin = suggestion, partial, origin
 
 
 class ToolTimeout(ToolError):
@@ -188,6 +200,24 @@ class ToolInvalidInput(ToolError):
 
 class ToolNotFound(ToolError):
     code = "tool_not_found"
+
+
+class ToolRateLimited(ToolError):
+    code = "tool_rate_limited"
+    retryable = True
+
+
+class SandboxFailed(ToolError):
+    """The walls around a command could not be put up, so it was not run."""
+
+    code = "sandbox_error"
+
+
+class McpUnavailable(ToolError):
+    """An MCP server does not answer; others do."""
+
+    code = "mcp_unavailable"
+    retryable = True
 
 
 class StepLimit(BotError):

@@ -11,8 +11,9 @@ import pytest
 from bot.agent import CONTINUATIONS, EMPTY_TRIES, FINISH, Agent
 from bot.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.llm.model import Completion, Usage
-from bot.tools.base import Toolbox, nowhere
+from bot.tools.base import nobody, nowhere
 from bot.tools.files import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from tests.one_model import unspilled
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
@@ -51,6 +52,7 @@ class FakeTurn:
         return []
 
     attach = staticmethod(nowhere)
+    ask = staticmethod(nobody)
 
     def note(self, text):
         self.did.append(f"note {text}")

@@ -16,8 +16,9 @@ import anyio.lowlevel
 from bot.agent import Agent
 from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
-from bot.tools.base import Tool, Toolbox
+from bot.tools.base import Tool
 from bot.tools.files import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from tests.one_model import OneModel
 from threads.disk import Disk, File, PosixDisk
 from threads.errors import PostFailed

@@ -198,8 +198,11 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """``outside``: it was not typed by anybody who may give orders here."""
+
     text: str
     type: Literal["text"] = "text"
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +228,16 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back. ``content`` is the JSON result as text, exactly as the model reads it."""
+    """What a tool gave back. ``content`` is the JSON result as text, exactly as the model reads it.
+
+    ``outside``: it holds text from the web, a file that came, or another program.
+    """
 
     call_id: str
     content: str
     is_error: bool = False
     type: Literal["tool_result"] = "tool_result"
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +399,9 @@ class Option:
 class Question:
     """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
 
-    ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open.
+    ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open. ``same``
+    is what makes it the same question after a restart; without it, its text and its place among the turn's questions
+    do. It stays open for ``within_s`` seconds.
     """
 
     text: str
@@ -400,11 +409,16 @@ class Question:
     may_answer: Callable[[str], bool]
     about: str = "your decision"
     fault: Callable[[str], str] = lambda _: ""
+    same: str = ""
+    within_s: float = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person decided. ``words`` are what they added, or the option's own."""
+    """What a person decided. ``words`` are what they added, or the option's own.
+
+    A no ``by`` nobody: the question was open for as long as it may be.
+    """
 
     approved: bool
     by: str
@@ -441,7 +455,7 @@ class Turn(Protocol):
     async def ask(self, question: Question) -> Answer | None:
         """Ask the people of the thread. Waits without a slot and with the turn's clock stopped.
 
-        None when nobody can be asked here, or nobody answered in time.
+        None when nobody can be asked here.
         """
         ...
 

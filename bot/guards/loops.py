@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from bot.errors import LoopDetected
-from bot.tools.base import failed
+from bot.tools.results import failed
 from threads.model import ToolCall, ToolResult
 
 SAME_CALL = 3

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput
 from threads.attachments import safe_name
 from threads.disk import Offload
 from threads.errors import PostFailed, TransportRejected
 
-from .base import Place
+from .base import Arguments, Place
 from .files import beneath, regular
 
 MAX_ATTACHED = 50_000_000
 """Bytes of a file that is posted."""
 
 
-class AttachArguments(BaseModel):
+class AttachArguments(Arguments):
     path: str = Field(description="File to post, relative to the workspace")
     name: str = Field(default="", description="What people see it called; its own name if left out")
 
@@ -35,9 +35,9 @@ class Attach:
         "Post a file of this thread's workspace to this thread, for people to download."
     )
     risk: ClassVar[Literal["write"]] = "write"
-    arguments: ClassVar[type[BaseModel]] = AttachArguments
+    arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(arguments.name or arguments.path)
         with ExitStack() as opened:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
 from threads.disk import Offload
 
-from .base import Place
+from .base import Arguments, Place
 
 MAX_READ = 20_000
 """Bytes of one read; the answer says where to go on."""
@@ -27,12 +27,12 @@ MAX_READ = 20_000
 MAX_ENTRIES = 500
 
 
-class ReadArguments(BaseModel):
+class ReadArguments(Arguments):
     path: str = Field(description="File to read, relative to the workspace")
     offset: int = Field(default=0, ge=0, description="Byte to start at")
 
 
-class ListArguments(BaseModel):
+class ListArguments(Arguments):
     path: str = Field(default=".", description="Folder to list, relative to the workspace")
 
 
@@ -44,9 +44,9 @@ class ReadFile:
         f"Read a text file in this thread's workspace, up to {MAX_READ} bytes at a time."
     )
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: ClassVar[type[BaseModel]] = ReadArguments
+    arguments: ClassVar[type[Arguments]] = ReadArguments
 
-    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         assert isinstance(arguments, ReadArguments)
         return await self.offload(_read, place.workspace, arguments.path, arguments.offset)
 
@@ -57,9 +57,9 @@ class ListFiles:
     name: ClassVar[str] = "list_files"
     description: ClassVar[str] = "List a folder in this thread's workspace."
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: ClassVar[type[BaseModel]] = ListArguments
+    arguments: ClassVar[type[Arguments]] = ListArguments
 
-    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         assert isinstance(arguments, ListArguments)
         return await self.offload(_list, place.workspace, arguments.path)
 

@@ -28,8 +28,8 @@ from bot.agent import Agent
 from bot.app import open_core, utc_now
 from bot.errors import BadRequest, ModelUnavailable
 from bot.llm.model import Completion, Request, Usage
-from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles
+from bot.tools.gate import Toolbox
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
 from threads import delivery, journal

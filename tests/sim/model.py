@@ -7,11 +7,11 @@ the wrong message, or from a history that lost something, is visible in the post
 from __future__ import annotations
 
 import anyio
-from pydantic import BaseModel, JsonValue
+from pydantic import JsonValue
 
 from bot.errors import BadRequest, ContentPolicy, ModelUnavailable, ProviderError, RateLimited
 from bot.llm.model import Completion, Request, Stop, Usage
-from bot.tools.base import Place
+from bot.tools.base import Arguments, Place
 from tests.one_model import OneModel
 from threads.errors import BotError
 from threads.model import Message, OnEvent, Resumed, Text, TextDelta, ToolCall, Waiting
@@ -145,7 +145,7 @@ def open_marks(request: Request) -> list[str]:
     return found
 
 
-class PeekArguments(BaseModel):
+class PeekArguments(Arguments):
     n: int
 
 
@@ -155,12 +155,12 @@ class Peek:
     name = "peek"
     description = "Look at something."
     risk = "read"
-    arguments: type[BaseModel] = PeekArguments
+    arguments: type[Arguments] = PeekArguments
 
     def __init__(self, fate: Fate) -> None:
         self._fate = fate
 
-    async def __call__(self, arguments: BaseModel, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         rng = self._fate.rng
         if self._fate.step("tool"):
             self._fate.die()

@@ -23,7 +23,7 @@ from bot.app import Core, open_core
 from bot.chosen import ChosenModels
 from bot.errors import ProviderError
 from bot.ledger import Ledger
-from bot.tools.base import Toolbox
+from bot.tools.gate import Toolbox
 from threads.errors import BotError
 from threads.model import Outgoing
 

@@ -15,8 +15,8 @@ import anyio.to_thread
 from bot.agent import Agent
 from bot.app import open_core, utc_now
 from bot.tools.attach import Attach
-from bot.tools.base import Toolbox
 from bot.tools.files import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from threads.disk import PosixDisk
 from threads.model import Limits
 from threads.workspace import recent_threads

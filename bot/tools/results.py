@@ -1,0 +1,114 @@
+"""Results as the model reads them: JSON with one shape for all, masked, fenced, and never too long."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+
+from pydantic import JsonValue
+
+from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
+from bot.guards.injection import fenced
+from bot.tools.base import ErrorType, Place, Returned
+from threads.errors import StoreUnavailable
+from threads.lines import scrub
+from threads.model import ToolCall, ToolResult
+
+MAX_RESULT = 50_000
+"""Characters of one result; of a longer one its two ends are returned, and a file has it whole."""
+
+HEAD, TAIL = 20_000, 8_000
+
+_TYPES: dict[type[ToolError], ErrorType] = {
+    ToolTimeout: "timeout",
+    ToolDenied: "permission",
+    ToolNotFound: "not_found",
+    ToolInvalidInput: "validation",
+    ToolRateLimited: "rate_limit",
+}
+_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class Results:
+    """Writes results; *mask* takes secrets out of a text."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        self._mask = mask
+
+    async def succeeded(self, call: ToolCall, value: JsonValue | Returned, place: Place) -> ToolResult:
+        returned = value if isinstance(value, Returned) else Returned(value)
+        result: dict[str, JsonValue] = {"success": True, "result": returned.result}
+        if returned.errors:
+            result["errors"] = [asdict(error) for error in returned.errors]
+        return await self._told(call, result, returned.origin, place)
+
+    async def failed(self, call: ToolCall, error: ToolError, place: Place) -> ToolResult:
+        kind = _TYPES.get(type(error), "unknown")
+        told = _error(
+            kind, str(error), recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
+        )
+        if error.partial is not None:
+            told["partial"] = error.partial
+        return await self._told(call, told, error.origin, place, is_error=True)
+
+    async def _told(
+        self,
+        call: ToolCall,
+        result: dict[str, JsonValue],
+        origin: str,
+        place: Place,
+        *,
+        is_error: bool = False,
+    ) -> ToolResult:
+        text = self._mask(_dumped(result))
+        if len(text) > MAX_RESULT:
+            result = await self._cut(call, result, place)
+        if origin:
+            result = {name: fenced(value, origin, call.id) for name, value in result.items()}
+        if origin or len(text) > MAX_RESULT:
+            text = self._mask(_dumped(result))
+        return ToolResult(call.id, scrub(text), is_error, outside=bool(origin))
+
+    async def _cut(self, call: ToolCall, result: dict[str, JsonValue], place: Place) -> dict[str, JsonValue]:
+        """Return the result's two ends, with the path of the file that has it whole."""
+        value = result.get("result", result.get("error"))
+        whole = self._mask(
+            value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
+        )
+        cut: dict[str, JsonValue] = {
+            "head": whole[:HEAD],
+            "left_out": max(0, len(whole) - HEAD - TAIL),
+            "tail": whole[HEAD:][-TAIL:],
+        }
+        try:
+            cut["file"] = await place.spill(f"{_PLAIN.sub('-', call.id)[:60]}.txt", scrub(whole))
+            cut["next"] = "read_file reads the whole of it, in parts."
+        except StoreUnavailable:
+            cut["next"] = "The whole could not be kept: ask for a part of it."
+        if not result["success"]:
+            return _error("unknown", "The tool failed with much to say.", recoverable=True) | {"partial": cut}
+        return {"success": True, "result": cut}
+
+
+def failed(
+    call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
+) -> ToolResult:
+    """Return the result of a call that did not work, in words of our own."""
+    told = _error(kind, message, recoverable=recoverable, suggestion=suggestion)
+    return ToolResult(call.id, scrub(_dumped(told)), is_error=True)
+
+
+def _error(kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = "") -> dict[str, JsonValue]:
+    error: dict[str, JsonValue] = {
+        "type": kind,
+        "message": message,
+        "recoverable": recoverable,
+        "suggestion": suggestion,
+    }
+    return {"success": False, "error": error}
+
+
+def _dumped(result: dict[str, JsonValue]) -> str:
+    return json.dumps(result, ensure_ascii=False)
