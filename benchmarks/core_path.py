@@ -38,7 +38,7 @@ CORE = (
     "threads/turn.py",
     "bot/agent.py",
     "bot/asking.py",
-    "bot/tools/base.py",
+    "bot/tools/gate.py",
     "threads/context.py",
     "threads/delivery.py",
     "transports/outbox.py",

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from bot.asking import Asking
 from bot.errors import OutputInvalid, StepLimit
-from bot.guards.injection import tainted
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
@@ -23,7 +22,7 @@ from bot.prompt.heard import heard
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
-from threads.model import Message, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
+from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -59,7 +58,8 @@ class _Progress:
 class Agent:
     """Answers turns. ``system`` must be byte-stable; ``workspace`` gives a thread's own folder.
 
-    ``spill`` keeps a text of the thread in a file; with ``footer`` an answer ends with what it used.
+    ``spill`` keeps a text of the thread in a file; with ``footer`` an answer ends with what it used; ``veil`` puts a
+    listener that masks secrets before the turn's own.
     """
 
     models: Models
@@ -72,6 +72,7 @@ class Agent:
     temperature: float | None = None
     room: Room = Room()
     footer: bool = False
+    veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
@@ -90,8 +91,11 @@ class Agent:
             given = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
         parts = _said(turn, _continued(turn.messages[mine[0] :]), model.name) if mine else []
-        if (last := turn.messages[-1]).role == "assistant" and not last.calls:
-            turn.add(AGAIN)
+        if (last := turn.messages[-1]).role == "assistant":
+            if last.calls:
+                await self._resume(turn, last.calls)
+            else:
+                turn.add(AGAIN)
         done = _Progress(self._asking(turn, model, self.room.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
             answer = await self._step(turn, await done.asking.ask(), done)
@@ -105,7 +109,7 @@ class Agent:
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
-        return Asking(turn, model, compaction, empty, self.room.threshold)
+        return Asking(turn, model, compaction, empty, self.room.threshold, self.veil(turn.tell))
 
     async def _step(self, turn: Turn, completion: Completion, done: _Progress) -> str | None:
         """Take in one completion; return the whole answer when it is one."""
@@ -123,7 +127,7 @@ class Agent:
             return None
         if not message.text.strip():
             done.empty += 1
-            await turn.tell(TextReset())
+            await done.asking.tell(TextReset())
             if done.empty == EMPTY_TRIES:
                 return await self._finish(turn, done, OutputInvalid("empty answers"))
             return None
@@ -145,20 +149,20 @@ class Agent:
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
         refusals = [done.loops.refusal(call) for call in calls]
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        incoming = turn.incoming
-        place = Place(
-            self.workspace(incoming.thread),
-            incoming.thread,
-            incoming.author,
-            incoming.id,
-            turn.attach,
-            turn.note,
-            turn.ask,
-            self.spill(incoming.thread),
-            tainted(turn.messages),
-        )
-        results = iter(await self.tools.run(fresh, place, turn.tell))
+        results = iter(await self.tools.run(fresh, self._place(turn), done.asking.tell))
         return [refusal or next(results) for refusal in refusals]
+
+    async def _resume(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
+        """Take up the calls that waited for a person when the process ended; the rest is said to be interrupted."""
+        place = self._place(turn)
+        waiting = [call for call in calls if self.tools.waits(call, place)]
+        if waiting:
+            turn.add(Message("user", tuple(await self.tools.run(waiting, place, turn.tell))))
+            await turn.checkpoint()
+
+    def _place(self, turn: Turn) -> Place:
+        thread = turn.incoming.thread
+        return Place.of(turn, self.workspace(thread), self.spill(thread))
 
 
 async def _whole(turn: Turn, message: Message, done: _Progress) -> str:

@@ -24,6 +24,7 @@ from bot.commands import Brain, Controls
 from bot.errors import ConfigInvalid, report
 from bot.escalation import Escalation
 from bot.guards.access import allowed
+from bot.guards.rates import Rates
 from bot.ledger import Ledger
 from bot.lineup import Lineup, candidates, offered
 from bot.llm.build import is_local
@@ -83,6 +84,8 @@ async def open_core(
     now: Callable[[], datetime],
     allowed: Allowed = lambda _: True,
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
+    mask: Callable[[str], str] = str,
+    messages_per_minute: int | None = None,
     max_age_s: float = 600,
     resume: bool = True,
 ) -> Core:
@@ -99,7 +102,7 @@ async def open_core(
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
-    delivery = Delivery(journal, history, outlet=outboxes.__getitem__, folder=folder, now=now)
+    delivery = Delivery(journal, history, outlet=outboxes.__getitem__, folder=folder, now=now, mask=mask)
 
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
@@ -129,6 +132,7 @@ async def open_core(
         registry=registry,
         delivery=delivery,
         admission=Admission(allowed, joined, now),
+        rates=Rates(messages_per_minute),
         controls=Controls(registry, shared.questions, brain, partial(_troubles, transports)),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )

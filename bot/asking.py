@@ -20,7 +20,7 @@ from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_larg
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size
 from threads import wording
-from threads.model import Turn
+from threads.model import OnEvent, Turn
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,17 @@ CUT_BY = 2000
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """``empty`` is the request without its messages; ``threshold`` the share of the window that may be used."""
+    """``empty`` is the request without its messages; ``threshold`` the share of the window that may be used.
+
+    ``tell`` listens to what goes on.
+    """
 
     turn: Turn
     model: TurnModel
     compaction: Compaction
     empty: Request
     threshold: float
+    tell: OnEvent
 
     async def ask(self, tool_choice: Literal["auto", "none"] = "auto") -> Completion:
         """Return the model's answer to the conversation. Raises `threads.errors.BotError`s."""
@@ -67,7 +71,7 @@ class Asking:
         return replace(self.empty, messages=tuple(self.turn.messages), tool_choice=tool_choice)
 
     async def _complete(self, request: Request) -> Completion:
-        completion = await self.model.complete(request, self.turn.tell)
+        completion = await self.model.complete(request, self.tell)
         usage = completion.usage
         if usage.prompt and (size := request_size(request)) > 2 * usage.prompt + CUT_BY:
             self.turn.note(wording.cut_by_the_model(usage.prompt, size))

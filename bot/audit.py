@@ -5,7 +5,7 @@ Lines are checksummed as all others. A damaged end is put aside before the first
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 from threads.disk import Disk, Offload, write_all
 from threads.errors import StoreUnavailable
 from threads.lines import SCHEMA_VERSION, encode, mend_tail
-from threads.model import Feedback
+from threads.model import Feedback, ThreadId
 
-AuditKind = Literal["feedback"]
+AuditKind = Literal["feedback", "approval", "skill"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +51,21 @@ class Audit:
 
     async def judged(self, feedback: Feedback) -> None:
         """Note what a person thinks of a post. Raises `StoreUnavailable`."""
+        details = {"verdict": feedback.verdict, "id": feedback.id}
+        await self.note("feedback", feedback.thread, feedback.post_id, feedback.author.id, details)
+
+    async def note(
+        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Mapping[str, str]
+    ) -> None:
+        """Write one line. Raises `StoreUnavailable`."""
         now = self._now()
         record = AuditRecord(
             at=now.isoformat(timespec="milliseconds"),
-            kind="feedback",
-            thread_id=str(feedback.thread),
-            message_id=feedback.post_id,
-            author=feedback.author.id,
-            details={"verdict": feedback.verdict, "id": feedback.id},
+            kind=kind,
+            thread_id=str(thread),
+            message_id=message_id,
+            author=author,
+            details=dict(details),
         )
         async with self._writing:
             try:

@@ -36,7 +36,7 @@ ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny"})
 """What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
 
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
-_QUESTION = re.compile(r"q[0-9a-f]{4}")
+_QUESTION = re.compile(r"q[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,14 @@ async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
 async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
-    answer = Answer(command.name == "approve", owed.incoming.author.id, words)
-    return controls.questions.decide(owed.incoming.thread, question_id, answer)
+    answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
+    if (
+        question_id
+        and controls.registry.recovering(thread)
+        and controls.questions.keep(thread, question_id, answer)
+    ):
+        return wording.NOT_YET_BACK
+    return controls.questions.decide(thread, question_id, answer)
 
 
 async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from bot.admission import Admission
 from bot.commands import Command, Controls, obey, parse
+from bot.guards.rates import Rates
 from threads import wording
 from threads.delivery import Delivery, Ending, patiently
 from threads.errors import MailboxFull
@@ -37,6 +38,10 @@ def _full(count: int) -> Ending:
     return Ending("refused", wording.refused(count), "notice")
 
 
+def _too_fast(count: int) -> Ending:
+    return Ending("refused", wording.too_fast(count), "notice")
+
+
 def _too_old(count: int) -> Ending:
     return Ending("failed", wording.stale(count), "notice")
 
@@ -50,11 +55,13 @@ class Orchestrator:
         registry: Registry,
         delivery: Delivery,
         admission: Admission,
+        rates: Rates,
         controls: Controls,
         on_feedback: Callable[[Feedback], Awaitable[None]],
     ) -> None:
         self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
-        self._admission, self._controls, self._on_feedback = admission, controls, on_feedback
+        self._admission, self._rates = admission, rates
+        self._controls, self._on_feedback = controls, on_feedback
         self._sharing: dict[tuple[ThreadId, Shared], list[Owed]] = {}
 
     async def receive(self, event: Inbound) -> None:
@@ -82,6 +89,8 @@ class Orchestrator:
             self._share(owed, _too_old)
         elif (command := parse(incoming.text)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, owed)
+        elif not recovered and not self._rates.take(incoming.author.id):
+            self._share(owed, _too_fast)
         elif command and command.name == "retry" and not self._take_up(owed, command.words):
             self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))
         else:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from bot.guards.secrets import mask
+from bot.tools.policy import RULE, Verdict
 
 WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
@@ -59,7 +60,7 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Verdict = Literal["allow", "ask", "deny"]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
 class Section(BaseModel):
@@ -190,8 +191,12 @@ class Limits(Section):
     max_running_turns: Count = Field(default=256, description="Turns running at once.")
     max_running_turns_per_user: Count = Field(default=4, description="Turns of one user running at once.")
     turn_timeout_s: Seconds = Field(default=900, description="Longest turn, seconds.")
+    messages_per_minute_per_user: Count | None = Field(
+        default=30, description="Messages of one person answered in a minute; null is no limit."
+    )
     max_steps: Count = Field(default=50, description="Model calls in one turn.")
     idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")
+    workspace_mb: Count = Field(default=500, description="Files of one thread in all, MB.")
     attachment_mb: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=20, description="Largest file that is taken with a message, MB."
     )
@@ -223,18 +228,35 @@ def _timeouts(given: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+def _rules(given: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+    for key in given:
+        if not RULE.fullmatch(key):
+            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
+    return given
+
+
 def _policy(given: Mapping[str, Verdict] = MappingProxyType({})) -> dict[str, Verdict]:
-    return {"shell": "ask", **given}
+    return {"shell": "ask", **_rules(given)}
 
 
 class Tools(Section):
-    enabled: Names = Field(default=("files", "shell", "web_fetch"), description="Tools the model is given.")
+    enabled: tuple[ToolName, ...] = Field(
+        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+    )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
         default_factory=_timeouts, description="Longest call of one tool, ms; adds to the defaults."
     )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
         default_factory=_policy, description='By tool or "tool(argument pattern)"; adds to the defaults.'
+    )
+    after_outside_text: Verdict = Field(
+        default="ask",
+        description="What writes, runs or sends, once text from outside was read: the least that is done about it.",
+    )
+    approval_expires_s: Seconds = Field(default=3600, description="Until a question is answered with no.")
+    private_hosts: Names = Field(
+        default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
     )
     sandbox: Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"] = Field(
         default="auto", description="Where shell runs; off is no shell, unsafe-host no protection at all."

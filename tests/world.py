@@ -18,7 +18,7 @@ from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
 from bot.tools.base import Tool
 from bot.tools.files import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
+from bot.tools.gate import Permits, Toolbox
 from tests.one_model import OneModel
 from threads.disk import Disk, File, PosixDisk
 from threads.errors import PostFailed
@@ -213,10 +213,13 @@ async def running(
     disk: Disk | None = None,
     clock: Clock | None = None,
     tools: Sequence[Tool] = (),
+    permits: Permits | None = None,
     **settings: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
-    toolbox = Toolbox([ReadFile(inline), ListFiles(inline), *tools], timeout_s={}, default_timeout_s=5)
+    toolbox = Toolbox(
+        [ReadFile(inline), ListFiles(inline), *tools], timeout_s={}, default_timeout_s=5, permits=permits
+    )
     async with anyio.create_task_group() as tasks:
         core = await open_core(
             tasks,

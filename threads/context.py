@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import takewhile
 from operator import is_
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -20,6 +20,8 @@ from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 from .errors import StoreUnavailable
 from .lines import SCHEMA_VERSION, encode, read_line, scan
 from .model import Message
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,7 @@ class ContextFile:
         self._lines: list[bytes] = []
 
     async def load(self) -> Loaded:
-        try:
-            found = await self._offload(self._read)
-        except OSError as error:
-            raise StoreUnavailable(f"context: {error}") from error
+        found = await self._do(self._read)
         self._messages = list(found.messages)
         self._lines = [_encode(message) for message in found.messages]
         return found
@@ -103,10 +102,7 @@ class ContextFile:
         same = sum(1 for _ in takewhile(bool, map(is_, self._messages, messages)))
         self._lines[same:] = map(_encode, messages[same:])
         self._messages[same:] = messages[same:]
-        try:
-            await self._offload(replace_file, self._disk, self._path, b"".join(self._lines))
-        except OSError as error:
-            raise StoreUnavailable(f"context: {error}") from error
+        await self._do(partial(replace_file, self._disk, self._path, b"".join(self._lines)))
 
     async def keep_aside(self) -> None:
         await self._do(self._keep_aside)
@@ -114,9 +110,9 @@ class ContextFile:
     async def archive(self) -> None:
         await self._do(self._archive)
 
-    async def _do(self, work: Callable[[], None]) -> None:
+    async def _do(self, work: Callable[[], T]) -> T:
         try:
-            await self._offload(work)
+            return await self._offload(work)
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 

@@ -81,8 +81,9 @@ class Delivery:
         outlet: Callable[[str], Outlet],
         folder: Callable[[ThreadId], Path],
         now: Callable[[], datetime],
+        mask: Callable[[str], str] = str,
     ) -> None:
-        self._journal, self._history, self._now = journal, history, now
+        self._journal, self._history, self._now, self._mask = journal, history, now, mask
         self._outlet, self._folder = outlet, folder
         self._look_from = anyio.current_time() + LATE_POST_S
 
@@ -127,7 +128,7 @@ class Delivery:
         if not outlet.asks:
             return False
         ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id}
-        question = Outgoing(thread, key, scrub(text), "notice", choices=choices, **ids)
+        question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
             if not (owed.recovered and outlet.finds and await outlet.find(thread, key)):
                 await outlet.post(question)
@@ -142,11 +143,11 @@ class Delivery:
 
     def _intent(self, owed: Owed, ending: Ending) -> Intent:
         missed = tuple(self._journal.ledger.undelivered.get(owed.received.thread_id, ()))
-        text = scrub(f"{wording.undelivered(len(missed))}\n\n{ending.text}" if missed else ending.text)
+        text = f"{wording.undelivered(len(missed))}\n\n{ending.text}" if missed else ending.text
         return Intent(
             thread_id=owed.received.thread_id,
             message_id=owed.received.message_id,
-            text=text,
+            text=self._mask(scrub(text)),
             post=ending.post,
             outcome=ending.outcome,
             code=ending.code,
@@ -169,12 +170,10 @@ class Delivery:
         await self._conclude(owed, end)
 
     async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
-        incoming = owed.incoming
-        text = f"{intent.text}\n\n{mark}" if mark else intent.text
-        choices = wording.choices(intent.code, incoming.id)
-        to = incoming.author.id
-        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices, to)
-        return await self._outlet(incoming.thread.transport).post(outgoing)
+        asked, text = owed.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
+        choices = wording.choices(intent.code, asked.id)
+        outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, asked.author.id)
+        return await self._outlet(asked.thread.transport).post(outgoing)
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:
         outlet = self._outlet(owed.incoming.thread.transport)

@@ -1,7 +1,7 @@
 """Questions that only a person may decide: one waits, another answers, and the first answer counts.
 
 Kept in memory only. A turn that is cut asks again after the restart, under the same id, so that an old button still
-finds its question.
+finds its question; what is pressed before that can be kept until then.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import anyio
 from . import wording
 from .model import Answer, Question, ThreadId
 
-ANSWER_WITHIN_S = 3600.0
-"""A question that nobody answers for an hour is answered with no."""
+MOST_EARLY = 100
+"""Answers that are kept for questions that are not asked again yet."""
 
 
 @dataclass(slots=True)
@@ -27,11 +27,22 @@ class OpenQuestion:
     answer: Answer | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
 
-    async def wait(self) -> Answer | None:
-        """Return the answer; None when nobody gave one in time."""
-        with anyio.move_on_after(ANSWER_WITHIN_S):
+    async def wait(self) -> Answer:
+        """Return the answer: a no by nobody when none came in time."""
+        with anyio.move_on_after(self.question.within_s):
             await self.decided.wait()
+        self.answer = self.answer or Answer(approved=False, by="")
         return self.answer
+
+    def take(self, answer: Answer) -> str:
+        """Take the answer if it counts; return what to tell who gave it."""
+        if not self.question.may_answer(answer.by):
+            return wording.NOT_YOURS
+        if answer.approved and (fault := self.question.fault(answer.words)):
+            return fault
+        self.answer = answer
+        self.decided.set()
+        return wording.APPROVED if answer.approved else wording.DENIED
 
 
 class Questions:
@@ -39,6 +50,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._open: dict[ThreadId, dict[str, OpenQuestion]] = {}
+        self._early: dict[tuple[ThreadId, str], list[Answer]] = {}
 
     @contextmanager
     def open(self, thread: ThreadId, question_id: str, question: Question) -> Iterator[OpenQuestion]:
@@ -46,6 +58,9 @@ class Questions:
         asked = OpenQuestion(question)
         of_thread = self._open.setdefault(thread, {})
         of_thread[question_id] = asked
+        for answer in self._early.pop((thread, question_id), ()):
+            if asked.answer is None:
+                asked.take(answer)
         try:
             yield asked
         finally:
@@ -57,12 +72,11 @@ class Questions:
         """Answer a question of the thread, and return what to tell who did; a blank id means the oldest open one."""
         of_thread = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
         asked = of_thread.get(question_id or next(iter(of_thread), ""))
-        if asked is None:
-            return wording.NO_QUESTION
-        if not asked.question.may_answer(answer.by):
-            return wording.NOT_YOURS
-        if answer.approved and (fault := asked.question.fault(answer.words)):
-            return fault
-        asked.answer = answer
-        asked.decided.set()
-        return wording.APPROVED if answer.approved else wording.DENIED
+        return asked.take(answer) if asked else wording.NO_QUESTION
+
+    def keep(self, thread: ThreadId, question_id: str, answer: Answer) -> bool:
+        """Keep an answer to a question that a recovered turn may be about to ask again; False if that is open."""
+        if question_id in self._open.get(thread, {}) or len(self._early) >= MOST_EARLY:
+            return False
+        self._early.setdefault((thread, question_id), []).append(answer)
+        return True

@@ -72,6 +72,13 @@ class Registry:
         """Return whether the thread has an actor in memory."""
         return thread in self._actors
 
+    def recovering(self, thread: ThreadId) -> bool:
+        """Return whether what the last process left in the thread is being served, or about to be."""
+        actor = self._actors.get(thread)
+        if actor is None:
+            return False
+        return actor.current.recovered if actor.current else len(actor.mailbox) > 0
+
     async def forget(self, thread: ThreadId) -> bool:
         """Put the thread's conversation aside; False when a turn is running or messages wait."""
         if any(self.status(thread)):

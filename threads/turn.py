@@ -73,14 +73,12 @@ class ActorTurn:
         self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
     ) -> None:
         self.incoming = owed.incoming
-        self.notes: list[str] = []
-        self.saved = True
+        self.notes, self.saved = list[str](), True
         self._owed, self._messages = owed, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
-        self._holds_slot = False
-        self._shown = ""
-        self._asked = 0
+        self._holds_slot, self._shown = False, ""
+        self._asked, self._asking = 0, anyio.Lock()
 
     @property
     def messages(self) -> list[Message]:
@@ -106,10 +104,14 @@ class ActorTurn:
             self.notes.append(text)
 
     async def ask(self, question: Question) -> Answer | None:
+        async with self._asking:  # one at a time: the clock stands still for one, and starts again after it
+            return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Answer | None:
         self._asked += 1
-        asked = f"{self.incoming.key} {question.text} {question.options}"
+        what = question.same or f"{question.text} {question.options} {self._asked}"
         # The same after a restart, if all is the same.
-        question_id = f"q{correlation_id(asked, self._asked)[:4]}"
+        question_id = f"q{correlation_id(f'{self.incoming.key} {what}', 0)}"
         choices = tuple(
             Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
             for o in question.options
@@ -123,10 +125,7 @@ class ActorTurn:
                 answer = await open_question.wait()
             finally:
                 self.clock.deadline = anyio.current_time() + left
-        key = f"{self.incoming.key}?{question_id}"
-        await self.tell(
-            QuestionClosed(key, answer is not None and answer.approved, answer.by if answer else "")
-        )
+        await self.tell(QuestionClosed(f"{self.incoming.key}?{question_id}", answer.approved, answer.by))
         await self.tell(Resumed())
         return answer
 
@@ -180,8 +179,6 @@ class ActorTurn:
                 self.release()
             case Resumed():
                 self._retake()
-            case _:
-                pass
         self._shared.delivery.show(self._owed, event)
 
     async def acquire(self) -> None:

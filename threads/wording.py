@@ -142,6 +142,12 @@ DAMAGED = (
     "Part of what I had stored was damaged, and a message of yours with it. "
     "Please send it again if you still need an answer."
 )
+NOT_YET_BACK = "I am not back at that question yet. I take your answer as soon as I am."
+ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it in this thread."
+OUTSIDE_READ = (
+    "I ask because I have read text from outside (a file, a page, another program), "
+    "and it may have talked me into this."
+)
 APPROVED = "Thank you, I go on."
 DENIED = "All right, I leave it."
 NO_QUESTION = "There is no question of mine open here, or it was answered already."
@@ -193,6 +199,20 @@ def picture_refused(model: str) -> str:
     return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
 
 
+def may_i(tool: str, arguments: str, why: str, always: str) -> str:
+    """Ask whether a tool may be used with exactly these arguments, and say what *always here* would allow."""
+    parts = [f"May I use `{tool}`?", arguments, why, f"*Always here* would allow:\n{always}"]
+    return "\n\n".join(filter(None, parts))
+
+
+def nobody_to_ask(tool: str) -> str:
+    return f"(I did not use {tool}: it needs somebody's permission, and nobody can be asked here.)"
+
+
+def not_decided(tool: str) -> str:
+    return f"(I did not use {tool}: nobody allowed it in time.)"
+
+
 def dead_letter(attempts: int, correlation_id: str) -> str:
     return (
         f"I started on this message {attempts} times and was interrupted each time, so I put it aside. "
@@ -208,6 +228,12 @@ def refused(count: int) -> str:
         f"I still have earlier messages to answer here, so I did not take your last {count} messages. "
         "Please send them again later."
     )
+
+
+def too_fast(count: int) -> str:
+    """Say that *count* messages were not taken because one person sent more than a minute may hold."""
+    which = "this message" if count == 1 else f"your last {count} messages"
+    return f"That was faster than I may answer one person, so I did not take {which}. Please try again in a minute."
 
 
 def stale(count: int) -> str:

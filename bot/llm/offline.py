@@ -25,9 +25,9 @@ CONNECT = (
 )
 HELP = f"""{WHAT} I understand:
 
-- `list [PATH]` and `read PATH`
-- `write PATH TEXT`
-- `run COMMAND`
+- `list [PATH]`, `read PATH` and `search TEXT`
+- `write PATH TEXT`, `edit PATH OLD => NEW` and `attach PATH`
+- `run COMMAND` and `fetch ADDRESS`
 - `remember TEXT` and `recall TEXT`
 - `summarise`
 
@@ -39,13 +39,17 @@ INTENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "read": ("read_file", ("path",)),
     "cat": ("read_file", ("path",)),
     "write": ("write_file", ("path", "content")),
+    "edit": ("edit_file", ("path", "old", "new")),
+    "attach": ("attach", ("path",)),
+    "search": ("search_files", ("text",)),
+    "fetch": ("web_fetch", ("url",)),
     "run": ("shell", ("command",)),
     "remember": ("remember", ("text",)),
     "recall": ("recall", ("query",)),
 }
 """First word to a tool and the arguments that the rest of the line fills, the last one with all that is left."""
 
-ONE_PATH = frozenset({"list", "ls", "read", "cat"})
+ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
 PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
 """More words than that are a sentence ("list three rivers"), unless in quotes."""
 FILES = frozenset({"", "files", "the files", "all files", "my files"})
@@ -112,8 +116,13 @@ def _use(intent: str, rest: str, request: Request) -> Text | ToolCall:
     if intent in ONE_PATH or tool == "shell":
         rest = _unquoted(rest)
     values = rest.split(maxsplit=len(names) - 1) if len(names) > 1 else [rest]
+    if tool == "edit_file":
+        path, _, change = rest.partition(" ")
+        old, _, new = change.partition(" => ")
+        values = [path, old, new] if old and new else []
     if len(values) < len(names) or not all(values):
-        return Text(f"Tell me more: `{intent} {' '.join(name.upper() for name in names)}`.")
+        form = "PATH OLD => NEW" if tool == "edit_file" else " ".join(name.upper() for name in names)
+        return Text(f"Tell me more: `{intent} {form}`.")
     arguments: dict[str, JsonValue] = dict(zip(_parameters(spec, names), values, strict=False))
     return ToolCall(f"offline-{len(request.messages)}", tool, arguments)
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from bot.errors import ToolInvalidInput
+from bot.guards.injection import tainted
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Answer, Author, Image, Question, ThreadId
+from threads.model import Answer, Author, Image, Question, ThreadId, ToolCall, Turn
 
 Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
@@ -63,6 +65,22 @@ class Place:
     tainted: bool = False
     call_id: str = ""
     deadline: float = math.inf
+
+    @classmethod
+    def of(cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]]) -> Place:
+        """Return the place of a turn's calls."""
+        incoming = turn.incoming
+        return cls(
+            workspace,
+            incoming.thread,
+            incoming.author,
+            incoming.id,
+            turn.attach,
+            turn.note,
+            turn.ask,
+            spill,
+            tainted(turn.messages),
+        )
 
 
 class Arguments(BaseModel):
@@ -120,3 +138,16 @@ class Tool(Protocol):
     async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
         """Return what the model should read; raises `bot.errors.ToolError`."""
         ...
+
+
+def arguments_of(tool: Tool, call: ToolCall) -> Arguments:
+    """Return a call's arguments, validated. Raises `ToolInvalidInput`."""
+    if call.malformed:
+        raise ToolInvalidInput("The arguments were not a JSON object.", suggestion="Send valid JSON.")
+    try:
+        return tool.arguments.model_validate(call.arguments)
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors()
+        )
+        raise ToolInvalidInput(faults, suggestion="Mend the arguments and call again.") from error

@@ -16,15 +16,16 @@ results come back in the order asked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolTimeout
+from bot.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.llm.model import ToolSpec
-from bot.tools.base import Arguments, Place, Returned, Tool
+from bot.tools.base import Arguments, Place, Returned, Tool, arguments_of
 from bot.tools.results import Results, failed
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 
@@ -37,12 +38,26 @@ MAX_PARALLEL = 8
 """Calls of one step that run at once."""
 
 
-Permit = Callable[[Tool, ToolCall, Arguments, Place], Awaitable[None]]
-"""Returns when the call may run; raises `ToolDenied`."""
+class Permits(Protocol):
+    """Who may do what; see `bot.approvals.Approvals`."""
+
+    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+        """Return when the call may run. Raises `ToolDenied`."""
+        ...
+
+    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+        """Return whether the call waited for a person when the last process ended, and so has not run."""
+        ...
 
 
-async def freely(_tool: Tool, _call: ToolCall, _arguments: Arguments, _place: Place) -> None:
-    """Permit everything."""
+class Freely:
+    """Everything is permitted."""
+
+    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+        """Return at once."""
+
+    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:  # noqa: ARG002 - nothing does
+        return False
 
 
 class Toolbox:
@@ -57,13 +72,13 @@ class Toolbox:
         *,
         timeout_s: Mapping[str, float],
         default_timeout_s: float,
-        permit: Permit = freely,
+        permits: Permits | None = None,
         mask: Callable[[str], str] = str,
         off: Mapping[str, str] | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._timeout_s, self._default_timeout_s = timeout_s, default_timeout_s
-        self._permit, self._mask, self._off = permit, mask, off or {}
+        self._permits, self._mask, self._off = permits or Freely(), mask, off or {}
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
@@ -83,6 +98,14 @@ class Toolbox:
                 tasks.start_soon(one, index, call)
         return [results[index] for index in range(len(calls))]
 
+    def waits(self, call: ToolCall, place: Place) -> bool:
+        """Return whether the call waited for a person when the last process ended, and so has not run."""
+        try:
+            tool, arguments = self._understood(call)
+        except ToolError:
+            return False
+        return self._permits.waits(tool, arguments, place)
+
     async def _call(self, call: ToolCall, place: Place) -> ToolResult:
         try:
             return await self._results.succeeded(call, await self._invoke(call, place), place)
@@ -93,20 +116,18 @@ class Toolbox:
             return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(self, call: ToolCall, place: Place) -> JsonValue | Returned:
+        tool, arguments = self._understood(call)
+        await self._permits.permit(tool, arguments, place)
+        return await self._in_time(tool, arguments, place)
+
+    def _understood(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools)
             raise ToolNotFound(f"There is no tool named {call.name[:80]!r}.", suggestion=f"Use: {known}")
         if why := self._off.get(call.name):
             raise ToolDenied(why, suggestion="Go on without it, and say so.")
-        if call.malformed:
-            raise ToolInvalidInput("The arguments were not a JSON object.", suggestion="Send valid JSON.")
-        try:
-            arguments = tool.arguments.model_validate(call.arguments)
-        except ValidationError as error:
-            raise ToolInvalidInput(_faults(error), suggestion="Mend the arguments and call again.") from error
-        await self._permit(tool, call, arguments, place)
-        return await self._in_time(tool, arguments, place)
+        return tool, arguments_of(tool, call)
 
     async def _in_time(self, tool: Tool, arguments: Arguments, place: Place) -> JsonValue | Returned:
         timeout_s = self._timeout_s.get(tool.name, self._default_timeout_s)
@@ -119,10 +140,6 @@ class Toolbox:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema(), tool.risk)
-
-
-def _faults(error: ValidationError) -> str:
-    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors())
 
 
 def _summary(call: ToolCall) -> str:

@@ -74,7 +74,7 @@ def _ungranted(record: Record, grants: dict[tuple[str, str], int]) -> Iterator[s
 
 def _amount(command: str) -> int:
     """Return the most that an approval can stand for: without an amount it is what was offered, one dollar here."""
-    found = re.fullmatch(r"/approve(?: q[0-9a-f]{4})? \$?([\d.]+)", command)
+    found = re.fullmatch(r"/approve(?: q[0-9a-f]{8})? \$?([\d.]+)", command)
     return round(float(found[1]) * 1_000_000) if found else 1_000_000
 
 
@@ -83,7 +83,7 @@ def _decision(record: Record, sent: Sent) -> Iterator[str]:
     told = next((post.text for post in record.posts if post.key == sent.key), "")
     if not told.startswith(TAKEN) or sent.author in record.admins:
         return
-    named = re.search(r"q[0-9a-f]{4}", sent.command)
+    named = re.search(r"q[0-9a-f]{8}", sent.command)
     asked = [
         post
         for post in record.posts

@@ -1,0 +1,272 @@
+"""Calls that a person decides about: asked in the thread, bound to their exact arguments, kept on disk.
+
+| an approval is | event                                      | then                                             |
+|----------------|--------------------------------------------|--------------------------------------------------|
+| none           | the policy says "ask"                      | open, on disk; then the question is posted       |
+| open           | *allow once* or *always here* is pressed   | used, on disk; then the call runs                |
+| open           | *deny* is pressed, or its time is over     | denied, on disk; not asked again for the message |
+| open           | a restart                                  | open: it has not run; asked again, the buttons the same |
+| used           | the same call again, or a replayed press   | asked anew: one press is one call                |
+
+Only who asked, or an admin, may press. No model can: what it writes is no command, and the thread's other people are
+refused. Changed arguments are another call. *Always here* is for this thread and for what its pattern matches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from bot.audit import AuditKind
+from bot.errors import ToolDenied
+from bot.kept import Kept, KeptFile
+from bot.tools.base import Arguments, Place, Tool
+from bot.tools.policy import Policy
+from threads import wording
+from threads.disk import Disk, Offload
+from threads.errors import PostFailed, StoreUnavailable
+from threads.model import Answer, Option, Question, ThreadId
+
+log = logging.getLogger(__name__)
+
+MOST_SHOWN = 1_500
+"""Characters of the arguments that are shown in the question itself; longer ones are posted as a file."""
+
+MOST_GRANTS = 1_000
+KEPT_FOR = timedelta(days=1)
+"""How long a decision is remembered, so that a denied call of a turn is not asked about again."""
+
+OPTIONS = (
+    Option("Allow once", approve=True, words="once"),
+    Option("Always here", approve=True, words="always"),
+    Option("Deny", approve=False),
+)
+
+Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
+
+
+class _Asked(BaseModel):
+    """One approval. ``expires_at`` is UTC, ISO 8601."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: Literal["open", "used", "denied"]
+    thread_id: str
+    message_id: str
+    tool: str
+    expires_at: str
+
+
+class _Grant(BaseModel):
+    """What was allowed for good in a thread, and by whom."""
+
+    model_config = ConfigDict(frozen=True)
+
+    thread_id: str
+    tool: str
+    pattern: str
+    by: str
+    at: str
+
+
+class _File(KeptFile):
+    asked: dict[str, _Asked] = Field(default_factory=dict)
+    grants: list[_Grant] = Field(default_factory=list)
+
+
+class Approvals:
+    """The permissions of one bot; ``permit`` and ``waits`` are what the gate asks.
+
+    *note* writes an audit line, *expires_s* is how long a question stays open, *is_admin* judges an author's id.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        disk: Disk,
+        path: Path,
+        *,
+        offload: Offload,
+        now: Callable[[], datetime],
+        is_admin: Callable[[str], bool],
+        note: Note,
+        mask: Callable[[str], str],
+        expires_s: float,
+    ) -> None:
+        self._policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
+        self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
+        self._kept = Kept(disk, path, offload, _File())
+        self.open = self._kept.open
+
+    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+        """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
+        subject = arguments.subject()
+        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=place.tainted)
+        if verdict == "deny":
+            raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
+        if verdict == "ask" and not self._granted(place.thread, tool.name, subject):
+            await self._ask(tool, arguments, place)
+
+    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+        """Return whether the call was still being asked about when the last process ended: it has not run."""
+        asked = self._kept.value.asked.get(_key(tool, arguments, place))
+        return asked is not None and asked.state == "open"
+
+    def _granted(self, thread: ThreadId, tool: str, subject: str) -> bool:
+        return any(
+            grant.thread_id == str(thread) and grant.tool == tool and fnmatchcase(subject, grant.pattern)
+            for grant in self._kept.value.grants
+        )
+
+    async def _ask(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+        key = _key(tool, arguments, place)
+        before = self._kept.value.asked.get(key)
+        if before and before.state == "denied":
+            raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
+        now = self._now()
+        expires_at = (
+            datetime.fromisoformat(before.expires_at)
+            if before and before.state == "open"
+            else now + self._expires
+        )
+        asked = _Asked(
+            state="open",
+            thread_id=str(place.thread),
+            message_id=place.message_id,
+            tool=tool.name,
+            expires_at=expires_at.isoformat(),
+        )
+        await self._record(key, asked)
+        left_s = (expires_at - now).total_seconds()
+        answer: Answer | None = Answer(approved=False, by="")
+        if left_s > 0:
+            answer = await self._answer(tool, arguments, place, key, left_s)
+        approved = answer is not None and answer.approved
+        grant = None
+        if answer and approved and answer.words.strip().lower() == "always":
+            grant = _Grant(
+                thread_id=str(place.thread),
+                tool=tool.name,
+                pattern=arguments.always(),
+                by=answer.by,
+                at=self._now().isoformat(timespec="seconds"),
+            )
+        await self._record(key, asked.model_copy(update={"state": "used" if approved else "denied"}), grant)
+        await self._audit(tool, key, place, answer, grant)
+        if answer is None:
+            place.note(wording.nobody_to_ask(tool.name))
+            raise ToolDenied("Nobody can be asked for permission here.", suggestion=DO_WITHOUT)
+        if not approved:
+            if not answer.by:
+                place.note(wording.not_decided(tool.name))
+            words = "A person denied this." if answer.by else "Nobody allowed this in time."
+            raise ToolDenied(words, suggestion=DO_WITHOUT)
+
+    async def _answer(
+        self, tool: Tool, arguments: Arguments, place: Place, key: str, within_s: float
+    ) -> Answer | None:
+        asker = place.asker.id
+        question = Question(
+            await self._text(tool, arguments, place),
+            OPTIONS,
+            lambda who: who == asker or self._is_admin(who),
+            about="a decision on what I may do",
+            fault=lambda words: (
+                "" if words.strip().lower() in {"", "once", "always"} else wording.ONCE_OR_ALWAYS
+            ),
+            same=key,
+            within_s=within_s,
+        )
+        return await place.ask(question)
+
+    async def _text(self, tool: Tool, arguments: Arguments, place: Place) -> str:
+        """Return the question, with the exact arguments: nothing in them is hidden, and nothing left out."""
+        given = arguments.model_dump(mode="json", exclude_defaults=True)
+        shown = self._mask(exact(given))
+        why = wording.OUTSIDE_READ if place.tainted else ""
+        if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
+            shown = f"{shown[:MOST_SHOWN]}\n… (the file above has all of it)"
+        always = visible(f"{tool.name}({arguments.always()})")
+        always = always if len(always) <= MOST_SHOWN else f"{tool.name}, with exactly this"
+        return wording.may_i(tool.name, _block(shown), why, _block(always))
+
+    async def _posted(self, tool: Tool, shown: str, place: Place) -> bool:
+        try:
+            with NamedTemporaryFile(suffix=".txt") as file:
+                path = Path(file.name)
+                await self._offload(path.write_bytes, shown.encode("utf-8", "replace"))
+                await place.attach(f"{place.call_id}?", path, f"{tool.name}.txt")
+        except (PostFailed, OSError) as error:
+            log.info("arguments shown in the question, not as a file: %s", error)
+            return False
+        return True
+
+    async def _record(self, key: str, asked: _Asked, grant: _Grant | None = None) -> None:
+        """Make it durable. Raises `ToolDenied` when it cannot be: what is not on disk is not allowed."""
+        oldest = (self._now() - KEPT_FOR).isoformat()
+        async with self._kept.changing:
+            value = self._kept.value
+            kept = {id_: old for id_, old in value.asked.items() if old.expires_at > oldest and id_ != key}
+            grants = [*value.grants, grant][-MOST_GRANTS:] if grant else value.grants
+            try:
+                await self._kept.replace(_File(asked={**kept, key: asked}, grants=grants))
+            except StoreUnavailable as error:
+                raise ToolDenied(
+                    "The permission for this could not be kept on disk.", suggestion="Try again later."
+                ) from error
+
+    async def _audit(
+        self, tool: Tool, key: str, place: Place, answer: Answer | None, grant: _Grant | None
+    ) -> None:
+        verdict = "allowed" if answer and answer.approved else "denied"
+        details = {"tool": tool.name, "verdict": verdict, "call": key}
+        if grant:
+            details["always"] = grant.pattern
+        if answer is None or not answer.by:
+            details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
+        try:
+            await self._note("approval", place.thread, place.message_id, answer.by if answer else "", details)
+        except StoreUnavailable as error:
+            log.error("audit line lost: %s", error, extra=details)  # noqa: TRY400 - the disk says why
+
+
+DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."
+
+
+def exact(given: Mapping[str, JsonValue]) -> str:
+    """Return arguments as people read them, each character visible: one text as it is, else JSON."""
+    if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
+        return visible(only)
+    return visible(json.dumps(given, indent=2, ensure_ascii=False))
+
+
+def visible(text: str) -> str:
+    """Return *text* with what would not be seen, or would change what is, written as its code point."""
+    return "".join(
+        char
+        if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
+        else f"\\u{{{ord(char):x}}}"
+        for char in text
+    )
+
+
+def _block(text: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _key(tool: Tool, arguments: Arguments, place: Place) -> str:
+    """Return what makes a call this one: its thread, its message, its tool, its exact arguments."""
+    whole = [str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:32]
