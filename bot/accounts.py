@@ -29,6 +29,7 @@ WHOSE = {
     "turn": "this message",
     "thread": "this thread",
     "user_day": "you today",
+    "schedule_day": "scheduled messages today",
     "day": "everyone today",
     "month": "everyone this month",
 }
@@ -48,6 +49,12 @@ class Accounts:
     def account(self, thread_id: str, user: str, turn: str) -> Account:
         """Return the account of one turn; the same *turn* goes on where it stopped, also after a restart."""
         return Account(self.ledger, self.policy, thread_id, user, turn)
+
+    def may_schedule(self) -> bool:
+        """Return whether scheduled messages have anything left to spend today; a soft budget refuses nothing."""
+        key: Key = ("schedule_day", self.ledger.today)
+        limit = self.ledger.budgets.limit(key, self.policy)
+        return not self.policy.hard or limit is None or self.ledger.budgets.total(key).used < limit
 
     def overview(self, thread_id: str, user: str) -> str:
         """Tell what was spent, of what: this thread, this person today, everyone today and this month."""

@@ -18,11 +18,12 @@ from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
 from bot.prompt.compaction import Compaction, Spill
-from bot.prompt.heard import heard
+from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
-from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
+from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, Turn
+from threads.scheduled import heading
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -59,7 +60,7 @@ class Agent:
     """Answers turns. ``system`` must be byte-stable; ``workspace`` gives a thread's own folder.
 
     ``spill`` keeps a text of the thread in a file; with ``footer`` an answer ends with what it used; ``veil`` puts a
-    listener that masks secrets before the turn's own.
+    listener that masks secrets before the turn's own; ``remembered`` is what a new conversation begins with.
     """
 
     models: Models
@@ -73,9 +74,12 @@ class Agent:
     room: Room = Room()
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
+    remembered: Remembered = nothing
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
+        if word := heading(turn.incoming):
+            turn.note(word)
         model = Sighted(await self.models.for_turn(turn), turn)
         if turn.incoming.control:
             done = await self._asking(turn, model, keep=0).compact()
@@ -86,7 +90,7 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(await heard(turn, turn.incoming))
+            turn.add(await heard(turn, turn.incoming, self.remembered))
         elif turn.messages[mine[-1]].role == "assistant":
             given = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
@@ -117,9 +121,9 @@ class Agent:
         if message.calls and completion.stop == "tool_calls":
             turn.add(message)
             await turn.checkpoint()
-            turn.add(Message("user", tuple(await self._use_tools(turn, message.calls, done))))
+            turn.add(*await self._use_tools(turn, message.calls, done))
             await turn.checkpoint()
-            await turn.steer(partial(heard, turn))
+            await turn.steer(partial(heard, turn, remembered=self.remembered))
             return None
         if completion.stop == "pause":
             turn.add(message)
@@ -146,11 +150,13 @@ class Agent:
             raise error
         return await _whole(turn, completion.message, done)
 
-    async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[ToolResult]:
+    async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[Message]:
         refusals = [done.loops.refusal(call) for call in calls]
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        results = iter(await self.tools.run(fresh, self._place(turn), done.asking.tell))
-        return [refusal or next(results) for refusal in refusals]
+        place = self._place(turn)
+        results = iter(await self.tools.run(fresh, place, done.asking.tell))
+        told = [Message("user", tuple(refusal or next(results) for refusal in refusals))]
+        return [*told, Message("user", tuple(place.images))] if place.images else told
 
     async def _resume(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
         """Take up the calls that waited for a person when the process ended; the rest is said to be interrupted."""

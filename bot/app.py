@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -20,11 +21,13 @@ from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
 from bot.chosen import ChosenModels
-from bot.commands import Brain, Controls
+from bot.commands import Brain, Controls, Notes, Timetable
 from bot.errors import ConfigInvalid, report
 from bot.escalation import Escalation
 from bot.guards.access import allowed
 from bot.guards.rates import Rates
+from bot.guards.secrets import Masker
+from bot.guards.veiled import Veiled, suspicion
 from bot.ledger import Ledger
 from bot.lineup import Lineup, candidates, offered
 from bot.llm.build import is_local
@@ -32,14 +35,13 @@ from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
 from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
+from bot.prompt.heard import nothing
 from bot.prompt.system import system_prompt
+from bot.settings import secrets_of
 from bot.settings_model import Settings
-from bot.tools.attach import Attach
-from bot.tools.base import Tool
-from bot.tools.files import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
+from bot.workbench import Means, open_workbench
 from threads.attachments import Shelf
-from threads.beside import Beside
+from threads.beside import Beside, Reader
 from threads.context import ContextFile, begun
 from threads.delivery import Delivery
 from threads.disk import Disk, Offload, PosixDisk, replace_file
@@ -55,6 +57,9 @@ from threads.wording import first_cause
 from threads.workspace import sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
+
+if TYPE_CHECKING:
+    from bot.schedules.kept import Schedules
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +90,10 @@ async def open_core(
     allowed: Allowed = lambda _: True,
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     mask: Callable[[str], str] = str,
+    reader: Reader | None = None,
+    notes: Notes | None = None,
+    timetable: Timetable | None = None,
+    trouble: Callable[[], str] = str,
     messages_per_minute: int | None = None,
     max_age_s: float = 600,
     resume: bool = True,
@@ -115,7 +124,7 @@ async def open_core(
         limits=limits,
         run=answers.run,
         context=lambda thread: ContextFile(disk, folder(thread), offload),
-        beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder),
+        beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader),
         on_error=partial(_record, now),
     )
     registry = Registry(tasks, shared)
@@ -133,7 +142,9 @@ async def open_core(
         delivery=delivery,
         admission=Admission(allowed, joined, now),
         rates=Rates(messages_per_minute),
-        controls=Controls(registry, shared.questions, brain, partial(_troubles, transports)),
+        controls=Controls(
+            registry, shared.questions, brain, partial(_troubles, transports, trouble), notes, timetable
+        ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
     tasks.start_soon(journal.run, orchestrator.route)
@@ -148,7 +159,8 @@ async def serve(
 ) -> None:
     """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
     data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
-    toolbox = toolbox_of(settings, offload, attach=any(t.capabilities.files for t in transports))
+    secrets = await offload(secrets_of, settings, environ)
+    means = Means(disk, offload, utc_now, Masker(secrets))
     catalog = catalog_of(settings)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
@@ -161,16 +173,22 @@ async def serve(
                     "usage: %d damaged lines put aside; what they counted is not known any more", damaged
                 )
             await offload(chosen.open)
-            system = system_prompt(settings.name, _text(data / "IDENTITY.md"), _text(data / "MEMORY.md"))
-            async with ledger.writing(), anyio.create_task_group() as tasks:
+            accounts = Accounts.of(ledger, settings.budget)
+            takes_files = any(transport.capabilities.files for transport in transports)
+            async with (
+                open_workbench(settings, environ, means, attach=takes_files) as bench,
+                ledger.writing(),
+                anyio.create_task_group() as tasks,
+            ):
+                identity = await offload(_text, data / "IDENTITY.md")
                 lineup = Lineup(
                     model,
                     settings,
                     environ,
-                    tools=toolbox.specs,
+                    tools=bench.toolbox.specs,
                     http=http,
                     catalog=catalog,
-                    accounts=Accounts.of(ledger, settings.budget),
+                    accounts=accounts,
                     chosen=chosen,
                     random=random.random,
                     now=utc_now,
@@ -184,13 +202,15 @@ async def serve(
                     agent=partial(
                         Agent,
                         lineup,
-                        toolbox,
-                        system,
+                        bench.toolbox,
+                        system_prompt(settings.name, identity, bench.skills),
                         max_steps=settings.limits.max_steps,
                         max_tokens=settings.max_tokens,
                         temperature=settings.temperature,
                         room=Room(**settings.compaction.model_dump()),
                         footer=settings.budget.footer,
+                        remembered=bench.memory.read if bench.memory else nothing,
+                        veil=partial(Veiled, mask=means.mask, suspicious=suspicion(secrets)),
                     ),
                     brain=lineup,
                     transports=transports,
@@ -199,9 +219,18 @@ async def serve(
                     offload=offload,
                     now=utc_now,
                     allowed=partial(allowed, settings.access),
+                    on_feedback=bench.audit.judged,
+                    mask=means.mask,
+                    reader=bench.documents,
+                    notes=bench.memory,
+                    timetable=bench.schedules,
+                    trouble=lambda: bench.troubles,
+                    messages_per_minute=settings.limits.messages_per_minute_per_user,
                     max_age_s=settings.recovery.max_age_s,
                     resume=settings.recovery.resume,
                 )
+                if bench.schedules:
+                    _fire(tasks, bench.schedules, core, accounts, settings, transports)
                 ended: list[str] = []
                 async with anyio.create_task_group() as edges:
                     for transport in transports:
@@ -221,19 +250,35 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         ended.append(fault)
 
 
-def _troubles(transports: Sequence[Transport]) -> str:
-    """Return a sentence on the transports that are not connected, or in other trouble, or nothing."""
+def _troubles(transports: Sequence[Transport], trouble: Callable[[], str]) -> str:
+    """Return a sentence on the transports that are not connected, on other *trouble*, or nothing."""
     down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
-    return ", ".join([*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)])
+    told = [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble), trouble()]
+    return ", ".join(filter(None, told))
 
 
-def toolbox_of(settings: Settings, offload: Offload, *, attach: bool) -> Toolbox:
-    """Return the tools that the settings enable; *attach* is whether a transport takes files."""
-    tools: list[Tool] = []
-    if "files" in settings.tools.enabled:
-        tools += [ReadFile(offload), ListFiles(offload), *([Attach(offload)] if attach else [])]
-    timeouts_s = {name: ms / 1000 for name, ms in settings.tools.per_tool.items()}
-    return Toolbox(tools, timeout_s=timeouts_s, default_timeout_s=settings.tools.default_timeout_ms / 1000)
+def _fire(
+    tasks: TaskGroup,
+    schedules: Schedules,
+    core: Core,
+    accounts: Accounts,
+    settings: Settings,
+    transports: Sequence[Transport],
+) -> None:
+    """Have what is scheduled handed over when it is due."""
+    from bot.schedules.firing import Firing  # noqa: PLC0415 - off by default
+
+    firing = Firing(
+        schedules,
+        core.orchestrator.receive,
+        core.journal.knows,
+        partial(allowed, settings.access),
+        accounts.may_schedule,
+        _posting(transports),
+        {transport.name for transport in transports},
+        settings.recovery.max_age_s,
+    )
+    tasks.start_soon(firing.run)
 
 
 def catalog_of(settings: Settings) -> Catalog:

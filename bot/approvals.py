@@ -5,7 +5,7 @@
 | none           | the policy says "ask"                      | open, on disk; then the question is posted       |
 | open           | *allow once* or *always here* is pressed   | used, on disk; then the call runs                |
 | open           | *deny* is pressed, or its time is over     | denied, on disk; not asked again for the message |
-| open           | a restart                                  | open: it has not run; asked again, the buttons the same |
+| open           | a restart                                  | open: it has not run; asked again, same buttons  |
 | used           | the same call again, or a replayed press   | asked anew: one press is one call                |
 
 Only who asked, or an admin, may press. No model can: what it writes is no command, and the thread's other people are

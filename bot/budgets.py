@@ -1,7 +1,8 @@
 """What may be spent: the records of the ledger, what they add up to, and whether one more call fits.
 
 Amounts are whole micro-dollars, costs rounded up and limits down, so that sums never drift and never flatter. A limit
-holds for one key of a scope: one turn, one thread, one person's day, one day, one month. Days are UTC days, and a
+holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, one day, one
+month. Days are UTC days, and a
 call belongs to the day on which it began.
 
 | from             | event                                               | to                                    |
@@ -22,7 +23,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Literal, assert_never, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -30,8 +31,9 @@ from bot.errors import BudgetExceeded
 from bot.llm.model import Usage
 from bot.settings_model import Budget
 from threads.lines import SCHEMA_VERSION
+from threads.scheduled import due_of
 
-Scope = Literal["turn", "thread", "user_day", "day", "month"]
+Scope = Literal["turn", "thread", "user_day", "schedule_day", "day", "month"]
 Key = tuple[Scope, str]
 Level = Literal["", "warning", "passed"]
 LEVELS: tuple[Level, ...] = ("", "warning", "passed")
@@ -81,10 +83,12 @@ class Call:
     @property
     def keys(self) -> tuple[Key, ...]:
         """Every limit it counts against."""
+        scheduled: tuple[Key, ...] = (("schedule_day", self.day),) if due_of(_message_id(self.turn)) else ()
         return (
             ("turn", self.turn),
             ("thread", self.thread_id),
             ("user_day", f"{self.day} {self.user}"),
+            *scheduled,
             ("day", self.day),
             ("month", self.day[:7]),
         )
@@ -209,6 +213,7 @@ class Policy:
             "turn": given.turn,
             "thread": given.thread,
             "user_day": given.user_day,
+            "schedule_day": given.schedule_day,
             "day": given.day,
             "month": given.month,
         }
@@ -333,7 +338,7 @@ class Budgets:
 
     def forget(self) -> dict[Key, Total]:
         """Forget what is long past, and return it."""
-        names: dict[Scope, list[str]] = {"turn": [], "thread": [], "user_day": [], "day": [], "month": []}
+        names: dict[Scope, list[str]] = {scope: [] for scope in get_args(Scope)}
         for scope, name in self.totals:
             names[scope].append(name)
         days, user_days = {"", *names["day"][-KEPT_DAYS:]}, set(names["day"][-KEPT_USER_DAYS:])
@@ -341,6 +346,7 @@ class Budgets:
             "turn": set(names["turn"][-KEPT_TURNS:]),
             "thread": {name for name in names["thread"] if self.totals["thread", name].day in days},
             "user_day": {name for name in names["user_day"] if name[:10] in user_days},
+            "schedule_day": user_days,
             "day": days,
             "month": set(names["month"][-KEPT_MONTHS:]),
         }
@@ -390,6 +396,11 @@ class Budgets:
         """Put a key's account in place, as the last in the order."""
         self.totals.pop(key, None)
         self.totals[key] = total
+
+
+def _message_id(turn: str) -> str:
+    """Return the id of the message that a turn, named by the message's key, is about."""
+    return turn.rpartition(":")[2]
 
 
 def _row(key: Key, total: Total) -> Row:

@@ -10,11 +10,10 @@ from typing import TextIO
 
 from bot.app import serve
 from bot.commands import MEANINGS
-from bot.errors import ConfigInvalid
 from bot.lineup import offered
 from bot.llm.choose import choose
 from bot.observe import configure_logging
-from bot.settings import resolve_secret
+from bot.settings import secrets_of
 from bot.settings_model import Settings
 from transports.console import CONSOLE_USER, Console
 
@@ -33,6 +32,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
         history_file=settings.data / "console-history",
         commands=MEANINGS,
         completions=completions,
+        attached=settings.data / "attached",
     )
     print(
         f"Model: {model} ({reason}). Data: {settings.data}",
@@ -74,15 +74,3 @@ def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
     path.touch(mode=0o600)
     with path.open("a", encoding="utf-8") as stream:
         yield stream
-
-
-def secrets_of(settings: Settings, environ: Mapping[str, str], *, transports: bool = False) -> Iterator[str]:
-    """Return the secrets in use, for masking; one that cannot be read is told where it is needed."""
-    references = [
-        provider.api_key for provider in settings.providers.values() if provider.api_key is not None
-    ]
-    if transports and (slack := settings.transports.slack):
-        references += [slack.bot_token, slack.app_token]
-    for reference in references:
-        with suppress(ConfigInvalid):
-            yield resolve_secret(reference, environ)

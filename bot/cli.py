@@ -116,6 +116,16 @@ def check(settings_file: Path | None) -> None:
 
 
 @main.command()
+@_settings_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def doctor(settings_file: Path | None, as_json: bool) -> None:
+    """Look over what the tools stand on: the sandbox, each MCP server."""
+    from bot.doctor import run_doctor
+
+    sys.exit(run_doctor(_load(settings_file, None).settings, os.environ, json=as_json))
+
+
+@main.command()
 def schema() -> None:
     """Print the JSON Schema of settings.json."""
     import json

@@ -17,7 +17,9 @@ from threads.questions import Questions
 from threads.records import Owed
 from threads.registry import Registry
 
-Name = Literal["stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "help"]
+Name = Literal[
+    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "help"
+]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
     "/stop": "end what I am doing here and drop what waits",
@@ -26,13 +28,15 @@ MEANINGS: Mapping[str, str] = {
     "/model [NAME]": "which model answers here, or take another one; `default` is the usual one",
     "/usage": "what was used and spent",
     "/compact": "summarise the earlier part of this conversation to make room",
-    "/approve [AMOUNT]": "say yes to my question",
+    "/memory [forget ID]": "what I remember here, or take a note of it back",
+    "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
+    "/approve [always | AMOUNT]": "say yes to my question",
     "/deny": "say no to it",
     "/retry": "try the last message that failed once more",
 }
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
 
-ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny"})
+ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
 """What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
 
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
@@ -64,14 +68,34 @@ class Brain(Protocol):
     def describe_usage(self, thread: ThreadId, user: str) -> str: ...
 
 
+class Notes(Protocol):
+    """What is remembered; see `bot.prompt.memory.Memory`."""
+
+    async def describe(self, thread: ThreadId) -> str: ...
+
+    async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
+        """Take a note back, and say so. Raises `StoreUnavailable`."""
+        ...
+
+
+class Timetable(Protocol):
+    """What is scheduled; see `bot.schedules.kept.Schedules`."""
+
+    async def command(self, thread: ThreadId, words: str) -> str:
+        """List what is scheduled in the thread, or cancel one of it. Raises `StoreUnavailable`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``troubles`` names the transports that are not connected, if any."""
+    """What commands act on. ``troubles`` says what does not work now, if anything."""
 
     registry: Registry
     questions: Questions
     brain: Brain
     troubles: Callable[[], str] = str
+    notes: Notes | None = None
+    timetable: Timetable | None = None
 
 
 def parse(text: str) -> Command | None:
@@ -127,6 +151,25 @@ async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
     return controls.brain.describe_usage(owed.incoming.thread, owed.incoming.author.id)
 
 
+async def _memory(command: Command, owed: Owed, controls: Controls) -> str:
+    if controls.notes is None:
+        return "I have no memory here: `tools.enabled` in my settings does not name it."
+    thread = owed.incoming.thread
+    match command.words.split():
+        case []:
+            return await controls.notes.describe(thread)
+        case ["forget", note_id]:
+            return await controls.notes.forget(thread, note_id, owed.incoming.author.id)
+        case _:
+            return "Say /memory, or /memory forget and the id of a note."
+
+
+async def _schedule(command: Command, owed: Owed, controls: Controls) -> str:
+    if controls.timetable is None:
+        return "Nothing can be scheduled here: `tools.enabled` in my settings does not name it."
+    return await controls.timetable.command(owed.incoming.thread, command.words)
+
+
 async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
@@ -152,5 +195,7 @@ _ACTIONS: Mapping[str, Callable[[Command, Owed, Controls], Awaitable[str]]] = {
     "usage": _usage,
     "approve": _decide,
     "deny": _decide,
+    "memory": _memory,
+    "schedule": _schedule,
     "help": _help,
 }

@@ -36,6 +36,10 @@ TALKATIVE = ("aiohttp", "discord", "slack_bolt", "slack_sdk")
 """What logs whole payloads when it may debug: what people say, and tickets."""
 
 
+SILENT = ("client", "httpcore2", "httpx2", "mcp")
+"""What tells addresses and sessions at info already, and payloads when it may debug."""
+
+
 def configure_logging(
     level: str, form: Literal["json", "text"], stream: TextIO, *, secrets: Iterable[str] = ()
 ) -> None:
@@ -50,6 +54,8 @@ def configure_logging(
     root.setLevel(level.upper())
     for talkative in TALKATIVE:
         logging.getLogger(talkative).setLevel(max(logging.INFO, root.level))
+    for silent in SILENT:
+        logging.getLogger(silent).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(capture=True)
 
 

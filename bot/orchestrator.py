@@ -26,8 +26,14 @@ from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
 from threads.records import Owed
 from threads.recovery import plan
 from threads.registry import Registry
+from threads.scheduled import due_of
 
 log = logging.getLogger(__name__)
+
+
+def _command(incoming: Incoming) -> Command | None:
+    """Return the command that a message is; what was scheduled is none, or a model could write one."""
+    return None if due_of(incoming.id) else parse(incoming.text)
 
 
 Shared = Callable[[int], Ending]
@@ -87,7 +93,7 @@ class Orchestrator:
             self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(owed, _too_old)
-        elif (command := parse(incoming.text)) and not (command.is_turn and incoming.thread.root):
+        elif (command := _command(incoming)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, owed)
         elif not recovered and not self._rates.take(incoming.author.id):
             self._share(owed, _too_fast)

@@ -12,11 +12,11 @@ import anyio
 import anyio.to_thread
 
 from bot.app import serve, utc_now
-from bot.chat import secrets_of, with_model
+from bot.chat import with_model
 from bot.errors import ConfigInvalid
 from bot.lineup import offered
 from bot.observe import configure_logging
-from bot.settings import check_used, resolve_secret
+from bot.settings import check_used, resolve_secret, secrets_of
 from bot.settings_model import Discord, Settings, Slack
 from threads.disk import PosixDisk
 from threads.model import ThreadId
@@ -39,9 +39,7 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
-    configure_logging(
-        given.log_level, given.log_format, sys.stderr, secrets=secrets_of(settings, environ, transports=True)
-    )
+    configure_logging(given.log_level, given.log_format, sys.stderr, secrets=secrets_of(settings, environ))
     transports = list(_transports(settings, environ, model))
     if not transports:
         raise ConfigInvalid(NOTHING_NAMED)

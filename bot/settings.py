@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -79,6 +80,25 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
     if not secret:
         raise ConfigInvalid(f"{reference}: is empty; put the secret there and start again")
     return secret
+
+
+def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Return all secrets that can be read, for masking; one that cannot be is told where it is needed."""
+    given = settings.transports
+    slack = [given.slack.bot_token, given.slack.app_token] if given.slack else []
+    discord = [given.discord.token] if given.discord else []
+    providers = [entry.api_key for entry in settings.providers.values() if entry.api_key]
+    servers = [
+        value
+        for server in settings.mcp_servers.values()
+        for value in (*server.env.values(), *server.headers.values())
+        if REFERENCE.fullmatch(value)
+    ]
+    secrets = []
+    for reference in (*providers, *slack, *discord, *servers):
+        with suppress(ConfigInvalid):
+            secrets.append(resolve_secret(reference, environ))
+    return secrets
 
 
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:

@@ -172,6 +172,9 @@ class BudgetLimits(Section):
     turn: Usd | None = Field(default=1.0, description="USD per turn; null is no limit.")
     thread: Usd | None = Field(default=5.0, description="USD per thread; null is no limit.")
     user_day: Usd | None = Field(default=10.0, description="USD per user and day; null is no limit.")
+    schedule_day: Usd | None = Field(
+        default=1.0, description="USD per day for all scheduled messages; null is no limit."
+    )
     day: Usd | None = Field(default=50.0, description="USD per day; null is no limit.")
     month: Usd | None = Field(default=None, description="USD per month; null is no limit.")
 
@@ -196,7 +199,8 @@ class Limits(Section):
     )
     max_steps: Count = Field(default=50, description="Model calls in one turn.")
     idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")
-    workspace_mb: Count = Field(default=500, description="Files of one thread in all, MB.")
+    workspace_mb: Count = Field(default=500, description="Largest workspace of a thread, MB.")
+    workspace_files: Count = Field(default=20_000, description="Most files in a thread's workspace.")
     attachment_mb: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=20, description="Largest file that is taken with a message, MB."
     )
@@ -277,6 +281,16 @@ class McpServer(Section):
     )
     url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
+
+
+class Schedule(Section):
+    """Messages to come; only with `schedule` in `tools.enabled`."""
+
+    max_per_thread: Count = Field(default=20, description="Schedules of one thread.")
+    max_per_user: Count = Field(default=10, description="Schedules of one person.")
+    min_interval_minutes: Count = Field(
+        default=15, description="Least time between two occurrences, minutes."
+    )
 
 
 class Degradation(Section):
@@ -386,6 +400,7 @@ class Settings(Section):
     links: Links = Field(default_factory=Links, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")
     skills: Names = Field(default=(), description="Skills that are offered; empty is all that are found.")
+    schedule: Schedule = Field(default_factory=Schedule, description="Scheduled messages.")
     degradation: Degradation = Field(default_factory=Degradation, description="Going on with less.")
     transports: Transports = Field(default_factory=Transports, description="Chat platforms.")
     observe: Observe = Field(default_factory=Observe, description="Logs and metrics.")

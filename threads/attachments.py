@@ -15,8 +15,8 @@ from pathlib import Path
 
 import anyio
 
-from . import wording
-from .disk import Disk, File, Offload, write_all
+from . import model, wording
+from .disk import Disk, File, Offload, write_all, write_new
 from .errors import FileUnavailable
 from .lines import scrub
 from .pictures import HEAD
@@ -24,6 +24,9 @@ from .workspace import plain
 
 FOLDER = "attachments"
 """Where they are, in the workspace of their thread."""
+
+TEXTS, PICTURES = f"{FOLDER}/.text", f"{FOLDER}/.shown"
+"""Where the texts of documents are, and pictures as they are shown to models; each is named after its file."""
 
 MAX_NAME = 120
 """Bytes of a name; the id of its message comes before it, and file systems take 255."""
@@ -63,6 +66,42 @@ class Kept:
 
     size: int
     head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What there is to read in a file, as Markdown or plain text.
+
+    Without a text, ``problem`` is a sentence that says why; with one, it says what is missing from it. ``as_is``: the
+    file itself is this text, in UTF-8.
+    """
+
+    text: str
+    title: str = ""
+    problem: str = ""
+    as_is: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A picture as models take it, or a ``problem``, a sentence, and no bytes."""
+
+    data: bytes
+    media_type: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(model.File):
+    """A file with what of it can be put before a model: its ``text``, or the picture ``shown``.
+
+    All of the text is in the file ``text_path`` of the workspace; ``missing`` is a sentence on what it lacks.
+    """
+
+    text: str = ""
+    text_path: str = ""
+    missing: str = ""
+    shown: model.Image | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +152,22 @@ class Shelf:
                 await self.offload(file.close)
         return Kept(size, head)
 
+    async def put(self, workspace: Path, path: str, data: bytes) -> None:
+        """Write *data* to *path*, all or nothing. Raises OSError."""
+        temporary = workspace.parent / "attachment.tmp"
+        try:
+            await self.offload(write_new, self.disk, temporary, data)
+            await self.offload(self._move, temporary, workspace, path)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.offload(self._drop, temporary)
+            raise
+
+    def place(self, workspace: Path, path: str) -> Path:
+        """Return where a file of the workspace is. Raises OSError when a link is in its way. Blocking."""
+        _follow_no_link(workspace, path)
+        return workspace / path
+
     def _create(self, temporary: Path) -> File:
         self.disk.mkdir(temporary.parent)
         return self.disk.create(temporary)
@@ -120,7 +175,7 @@ class Shelf:
     def _move(self, temporary: Path, workspace: Path, path: str) -> None:
         target = workspace / path
         _follow_no_link(workspace, path)
-        for folder in (workspace, target.parent):
+        for folder in (workspace, workspace / FOLDER, target.parent):
             self.disk.mkdir(folder)
         self.disk.rename(temporary, target)
         self.disk.fsync_folder(target.parent)
@@ -139,6 +194,7 @@ def unavailable(why: str) -> FileUnavailable:
 
 def _follow_no_link(workspace: Path, path: str) -> None:
     """Refuse a link that a tool has put in the way; no tool runs while files are kept, or looked at."""
-    for place in (workspace, (workspace / path).parent, workspace / path):
+    target = workspace / path
+    for place in (target, *(parent for parent in target.parents if parent.is_relative_to(workspace))):
         if place.is_symlink():
             raise OSError(errno.ELOOP, "a link in the workspace", str(place))

@@ -13,7 +13,18 @@ from typing import Protocol
 import anyio
 
 from . import wording
-from .attachments import Kept, Shelf, paths, safe_name, unavailable
+from .attachments import (
+    PICTURES,
+    TEXTS,
+    Extracted,
+    Kept,
+    Opened,
+    Shelf,
+    Shown,
+    paths,
+    safe_name,
+    unavailable,
+)
 from .context import put_aside
 from .errors import FileUnavailable, PostFailed
 from .model import Attachment, File, Image, Incoming, Spoken, ThreadId
@@ -27,8 +38,13 @@ MAX_FILES = 10
 WITHIN_S = 120.0
 """How long one file may take to arrive."""
 
+OPENED_WITHIN_S = 60.0
+"""How long it may take to read all files of one message, once they are there."""
+
 EARLIER_WITHIN_S = 8.0
 """How long an answer may wait for what was said before."""
+
+TOO_SLOW, SHUT = "it took too long to read.", "my disk does not give it back."
 
 
 class Source(Protocol):
@@ -45,22 +61,40 @@ class Source(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """Takes files from outside apart, where that can do no harm. Both raise OSError when a file cannot be opened."""
+
+    async def text_of(self, data: Path, media_type: str, name: str = "") -> Extracted:
+        """Return what there is to read in a file."""
+        ...
+
+    async def picture_of(self, data: Path) -> Shown:
+        """Return a picture as small as models need it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """One for all threads. ``source`` gives a transport by its name, ``folder`` where a thread's files are."""
+    """One for all threads. ``source`` gives a transport by its name, ``folder`` where a thread's files are.
+
+    Without a ``reader`` files are kept and named, and only pictures that models take as they are are shown.
+    """
 
     shelf: Shelf
     source: Callable[[str], Source]
     folder: Callable[[ThreadId], Path]
+    reader: Reader | None = None
 
     async def files(self, incoming: Incoming) -> list[File]:
-        """Return the message's files, each of them on disk and whole, or with what is wrong with it."""
+        """Return the message's files, each of them on disk, whole and read, or with what is wrong with it."""
         attachments = incoming.files[:MAX_FILES]
         places = paths(incoming.id, [attachment.name for attachment in attachments])
         files = [
             await self._file(incoming.thread, attachment, path)
             for attachment, path in zip(attachments, places, strict=True)
         ]
+        until = anyio.current_time() + OPENED_WITHIN_S
+        files = [await self._opened(incoming.thread, file, until) if file.path else file for file in files]
         if (more := len(incoming.files) - MAX_FILES) > 0:
             files.append(File(wording.more_files(more), problem=wording.too_many_files(MAX_FILES)))
         return files
@@ -111,8 +145,52 @@ class Beside:
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
         seen = look(kept.head)
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
-        shown = seen is not None and seen.fits and kept.size <= MAX_BYTES
-        return File(name, path, seen.media_type if seen else claimed, kept.size, picture=shown)
+        takes = kept.size <= MAX_BYTES and seen is not None and (seen.small if self.reader else seen.fits)
+        return File(name, path, seen.media_type if seen else claimed, kept.size, picture=takes)
+
+    async def _opened(self, thread: ThreadId, file: File, until: float) -> File:
+        """Return the file with what of it a model can be shown; what cannot be is told in it."""
+        if self.reader is None or file.picture:
+            return file
+        opened = self._shown if file.media_type.startswith("image/") else self._read
+        try:
+            with anyio.fail_after(until - anyio.current_time()):
+                return await opened(self.reader, thread, file)
+        except TimeoutError:
+            return replace(file, problem=TOO_SLOW)
+        except OSError as error:
+            log.warning("file not opened: %s", error, extra={"thread_id": str(thread)})
+            return replace(file, problem=SHUT)
+
+    async def _read(self, reader: Reader, thread: ThreadId, file: File) -> File:
+        workspace = self._workspace(thread)
+        place = await self.shelf.offload(self.shelf.place, workspace, file.path)
+        found = await reader.text_of(place, file.media_type, file.name)
+        if not found.text:
+            return replace(file, problem=found.problem)
+        if not found.as_is:
+            text_path = f"{TEXTS}/{place.name}.txt"
+            await self.shelf.put(workspace, text_path, found.text.encode())
+        return Opened(
+            file.name,
+            file.path,
+            file.media_type,
+            file.size,
+            text=found.text,
+            text_path=file.path if found.as_is else text_path,
+            missing=found.problem,
+        )
+
+    async def _shown(self, reader: Reader, thread: ThreadId, file: File) -> File:
+        workspace = self._workspace(thread)
+        place = await self.shelf.offload(self.shelf.place, workspace, file.path)
+        found = await reader.picture_of(place)
+        if found.problem:
+            return replace(file, problem=found.problem)
+        path = f"{PICTURES}/{place.name}.{found.media_type.removeprefix('image/')}"
+        await self.shelf.put(workspace, path, found.data)
+        shown = Image(path, found.media_type)
+        return Opened(file.name, file.path, file.media_type, file.size, shown=shown)
 
     async def _kept(self, thread: ThreadId, attachment: Attachment, path: str) -> Kept:
         workspace = self._workspace(thread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -14,6 +15,25 @@ MAX_BYTES = 3_750_000
 MAX_SIDE = 8_000
 """The longest side, in pixels, that every provider takes."""
 
+LONG_SIDE = 1_568
+"""The longest side, in pixels, that is of use: Anthropic makes larger pictures smaller itself (its vision guide)."""
+
+TAKEN = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The kinds that every provider takes."""
+
+
+_STARTS = (
+    ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
+    ("image/gif", re.compile(rb"GIF8[79]a")),
+    ("image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL)),
+    ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
+    ("image/bmp", re.compile(rb"BM.{4}\0{4}", re.DOTALL)),
+    ("image/tiff", re.compile(rb"II\*\0|MM\0\*")),
+    ("image/heic", re.compile(rb".{4}ftyp(?:hei[cx]|mif1|msf1)", re.DOTALL)),
+    ("image/avif", re.compile(rb".{4}ftypavif", re.DOTALL)),
+)
+"""How the kinds that people send begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -25,20 +45,32 @@ class Picture:
 
     @property
     def fits(self) -> bool:
-        return 0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE
+        """Whether every provider takes a picture of this kind and these sides."""
+        return self._within(MAX_SIDE)
+
+    @property
+    def small(self) -> bool:
+        """Whether it fits, and nothing is gained by making it smaller."""
+        return self._within(LONG_SIDE)
+
+    def _within(self, side: int) -> bool:
+        return self.media_type in TAKEN and 0 < self.width <= side and 0 < self.height <= side
 
 
 def look(head: bytes) -> Picture | None:
-    """Return what picture begins with these bytes; None when it is none of the kinds that models take."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return Picture("image/png", *_numbers(">II", head, 16))
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return Picture("image/gif", *_numbers("<HH", head, 6))
-    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return Picture("image/webp", *_webp(head))
-    if head.startswith(b"\xff\xd8\xff"):
-        return Picture("image/jpeg", *_jpeg(head))
-    return None
+    """Return what picture begins with these bytes; None when it is none of the kinds that people send."""
+    kind = next((kind for kind, start in _STARTS if start.match(head)), "")
+    match kind:
+        case "image/png":
+            return Picture(kind, *_numbers(">II", head, 16))
+        case "image/gif":
+            return Picture(kind, *_numbers("<HH", head, 6))
+        case "image/webp":
+            return Picture(kind, *_webp(head))
+        case "image/jpeg":
+            return Picture(kind, *_jpeg(head))
+        case _:
+            return Picture(kind) if kind else None
 
 
 def _numbers(form: str, data: bytes, at: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@
 | a picture is gone from the disk                | words stand in its place                                    |
 | there are more than providers take             | the newest are shown, words stand in place of the others    |
 | no candidate sees, and the message has one     | asked with words in their place; the answer says so         |
+| a request is too long                          | words in place of all but the newest message's, for good    |
 | the provider refuses a request with pictures   | the same; if that is answered, the words stay in their place |
 """
 
@@ -55,6 +56,10 @@ class Sighted:
         try:
             return await self.model.complete(replace(request, messages=messages), on_event)
         except BotError as error:
+            if error.code == "context_overflow" and (fewer := _newest(request.messages)):
+                self.turn.mend(_newest(self.turn.messages) or self.turn.messages)
+                await on_event(TextReset())
+                return await self.complete(replace(request, messages=fewer), on_event)
             if error.code not in ("missing_vision", "bad_request") or isinstance(error, ThinkingRejected):
                 raise
             refused = error
@@ -90,6 +95,14 @@ class Sighted:
 
 def _has_pictures(messages: Iterable[Message]) -> bool:
     return any(isinstance(block, Image) for message in messages for block in message.blocks)
+
+
+def _newest(messages: Sequence[Message]) -> list[Message] | None:
+    """Return the conversation with the pictures of its newest message that has any; None if only that has some."""
+    places = [place for place, message in enumerate(messages) if _has_pictures([message])]
+    if len(places) < 2:
+        return None
+    return [*_blind(messages[: places[-1]]), *messages[places[-1] :]]
 
 
 def _blind(messages: Sequence[Message]) -> list[Message]:

@@ -24,6 +24,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from bot.errors import ContextOverflow, ProviderError
+from bot.guards.injection import tainted
 from bot.llm.model import Request, TurnModel
 from bot.prompt.tokens import request_size, size_of
 from threads.errors import StoreUnavailable
@@ -183,6 +184,7 @@ class Compaction:
     ) -> list[Message] | None:
         whole = strip_thinking(turn.messages)
         before = _length(request, whole)
+        messages = request.messages
         keep = min(self.keep_recent_tokens, size_of("", whole, ()) / 3)
         cut = where_to_cut(turn.messages, turn.incoming.id, keep)
         tail = strip_thinking(turn.messages[cut:])
@@ -192,11 +194,11 @@ class Compaction:
         while self._attempts < ATTEMPTS:
             self._attempts += 1
             try:
-                summary = await writer.summary(request.messages[:cut])
+                summary = await writer.summary(messages[:cut])
             except ProviderError as error:
                 log.warning("compaction: no summary: %s: %s", error.code, error, extra=_ids(turn))
                 return None
-            shorter = [_entry(summary), *tail]
+            shorter = [_entry(summary, messages[:cut]), *tail]
             if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
                 return shorter
             log.warning("compaction: a summary of %d characters is no use", len(summary), extra=_ids(turn))
@@ -208,7 +210,7 @@ class Compaction:
         messages = strip_thinking(turn.messages)
         before = size = _length(request, messages)
         last = _last_step(messages, turn.incoming.id)
-        for kinds in ((ToolResult, Image), (ToolCall,)):
+        for kinds in ((ToolResult, Image, Text), (ToolCall,)):
             for place in range(last):
                 if size <= before * SHORT_ENOUGH:
                     break
@@ -228,6 +230,8 @@ class Compaction:
                 return replace(
                     block, arguments={k: await self._shorter_value(v) for k, v in arguments.items()}
                 )
+            case Text(text) if block.outside and len(text) > SPILL_OVER:
+                return replace(block, text=await self._moved(text))
             case Image(file):
                 return Text(f"(the picture {file} was here)")
             case _:
@@ -272,7 +276,7 @@ class _Writer:
                 continue
             if not text or end == len(messages):
                 return text
-            messages = [_entry(text), *strip_thinking(messages[end:])]
+            messages = [_entry(text, part), *strip_thinking(messages[end:])]
         raise ContextOverflow(f"no summary in {PARTS} parts of at most {room} tokens")
 
     def _fitting(self, messages: Sequence[Message], room: float, least: int) -> int:
@@ -304,8 +308,9 @@ class _Writer:
             await self.turn.tell(event)
 
 
-def _entry(summary: str) -> Message:
-    return Message("user", (Text(f"{OPENING}\n\n{summary}"),))
+def _entry(summary: str, of: Sequence[Message]) -> Message:
+    """Return what stands in the place of messages: what they held from outside may speak through it."""
+    return Message("user", (Text(f"{OPENING}\n\n{summary}", outside=tainted(of)),))
 
 
 def _length(request: Request, messages: Sequence[Message]) -> int:

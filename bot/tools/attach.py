@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,22 @@ from threads.disk import Offload
 from threads.errors import PostFailed, TransportRejected
 
 from .base import Arguments, Place
-from .files import beneath, regular
+from .beneath import FILE, beneath, regular
+from .files import PathArguments
 
 MAX_ATTACHED = 50_000_000
 """Bytes of a file that is posted."""
 
 
-class AttachArguments(Arguments):
-    path: str = Field(description="File to post, relative to the workspace")
-    name: str = Field(default="", description="What people see it called; its own name if left out")
+class AttachArguments(PathArguments):
+    path: str = Field(max_length=4096, description="File to post, relative to the workspace")
+    name: str = Field(
+        default="", max_length=1_000, description="What people see it called; its own name if left out"
+    )
+
+    def always(self) -> str:
+        """Return that every file is meant: whoever is here may see what lies in this thread's workspace."""
+        return "*"
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Attach:
 
 def _open(opened: ExitStack, workspace: Path, path: str) -> tuple[int, int]:
     """Open the file until *opened* is closed; return its descriptor and its size."""
-    fd = opened.enter_context(beneath(workspace, path, os.O_RDONLY | os.O_NONBLOCK))
+    fd = opened.enter_context(beneath(workspace, path, FILE))
     size = regular(fd, "posted").st_size
     if size > MAX_ATTACHED:
         limit = MAX_ATTACHED // 1_000_000

@@ -9,7 +9,7 @@ import glob
 import json
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -51,7 +51,8 @@ class Place:
     call's id, the file, its name; raises `threads.errors.PostFailed`. ``note`` has something said once above the
     answer, ``ask`` asks the people of the thread, ``spill`` keeps a long text under a name and returns its path in
     the workspace (raises `StoreUnavailable`). ``tainted``: the model has read text from outside. ``deadline`` is on
-    anyio's clock: a tool that can give back a part ends by itself before it.
+    anyio's clock: a tool that can give back a part ends by itself before it. ``images`` collects what the model is to
+    be shown besides the results.
     """
 
     workspace: Path
@@ -65,6 +66,7 @@ class Place:
     tainted: bool = False
     call_id: str = ""
     deadline: float = math.inf
+    images: list[Image] = field(default_factory=list)
 
     @classmethod
     def of(cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]]) -> Place:

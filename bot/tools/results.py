@@ -40,6 +40,7 @@ class Results:
     async def succeeded(self, call: ToolCall, value: JsonValue | Returned, place: Place) -> ToolResult:
         returned = value if isinstance(value, Returned) else Returned(value)
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
+        place.images.extend(returned.images)
         if returned.errors:
             result["errors"] = [asdict(error) for error in returned.errors]
         return await self._told(call, result, returned.origin, place)

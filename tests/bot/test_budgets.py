@@ -272,8 +272,14 @@ def test_an_amount_that_is_none_is_not_guessed(words):
 
 def test_limits_come_from_the_settings_and_a_missing_one_is_none():
     rules = Policy.of(Budget(mode="hard", limit_usd=BudgetLimits(turn=0.1, thread=None, month=3)))
-    assert rules.limits == {"turn": 100_000, "user_day": 10_000_000, "day": 50_000_000, "month": 3_000_000}
-    none = BudgetLimits(turn=None, thread=None, user_day=None, day=None, month=None)
+    assert rules.limits == {
+        "turn": 100_000,
+        "user_day": 10_000_000,
+        "schedule_day": 1_000_000,
+        "day": 50_000_000,
+        "month": 3_000_000,
+    }
+    none = BudgetLimits(turn=None, thread=None, user_day=None, schedule_day=None, day=None, month=None)
     assert not Policy.of(Budget(limit_usd=none)).binding
 
 

@@ -22,6 +22,7 @@ from threads.model import Author, Message, QuestionClosed, ToolCall
 
 pytestmark = pytest.mark.anyio
 
+
 @pytest.fixture
 def anyio_backend():
     return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}

@@ -83,9 +83,9 @@ def test_a_session_never_uses_an_id_twice():
 
 def test_help_names_every_command_with_its_meaning():
     text = help_text(BOT_COMMANDS)
-    for command in ("/thread NAME", "/help", "/quit", "/stop", "/status", "/new"):
+    for command in ("/thread NAME", "/attach PATH", "/help", "/quit", "/stop", "/status", "/new"):
         assert command in text
-    assert len(text.splitlines()) == 6
+    assert len(text.splitlines()) == 7
 
 
 def test_no_control_character_is_left_but_newline_and_tab():

@@ -9,9 +9,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from threads.errors import FileUnavailable, TransportRejected
+import anyio.to_thread
+
+from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 from transports.base import Capabilities, LinkState
+from transports.console import files
 from transports.console.parse import BOT_COMMANDS, Seat
 from transports.console.pipe import Pipe
 
@@ -29,6 +32,7 @@ class Console:
     ``session`` must differ between any two runs over the same data folder: message ids begin with it.
     ``history_file`` keeps what was typed, mode 0600; None keeps nothing. ``commands`` are those of the bot,
     with their meanings, for ``/help`` and completion; ``completions`` are more that may be typed.
+    ``attached`` is the folder that files from the bot are put into; None takes none.
     ``interactive`` overrides the look at the streams.
     """
 
@@ -42,6 +46,7 @@ class Console:
         author: str = "",
         commands: Mapping[str, str] = BOT_COMMANDS,
         completions: Sequence[str] = (),
+        attached: Path | None = None,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -51,7 +56,8 @@ class Console:
         self._posts = 0
         streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
         self.interactive = _is_terminal(*streams[:2]) if interactive is None else interactive
-        self.capabilities = Capabilities(lands_late=False, asks=self.interactive)
+        self._attached = attached
+        self.capabilities = Capabilities(lands_late=False, asks=self.interactive, files=attached is not None)
         seat = Seat(session, Author(CONSOLE_USER, author))
         self._face: Pipe | Terminal
         if self.interactive:
@@ -93,12 +99,19 @@ class Console:
         return ()
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Raise `FileUnavailable`: nothing comes with a line."""
-        raise FileUnavailable(f"a console has no files: {attachment.name}")
+        """Open a file that the person gave. Raises `threads.errors.FileUnavailable`."""
+        return files.opened(attachment)
 
-    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:  # noqa: ARG002
-        """Raise `TransportRejected`: a screen shows no files."""
-        raise TransportRejected(f"a console takes no files: {name}")
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        """Copy the file to where the person finds it, and say where. Raises `threads.errors.PostFailed`."""
+        if self._attached is None:
+            raise TransportRejected(f"no folder to put files into: {name}")
+        try:
+            path, size = await anyio.to_thread.run_sync(files.keep, self._attached, file, name)
+        except OSError as error:
+            raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
+        text = f"File {name} ({files.size_of(size)}): {path}"
+        await self._face.post(Outgoing(thread, key, text, "notice"))
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Draw it soon; at a pipe only the outcome counts."""

@@ -6,16 +6,17 @@ Input is split on the newline byte and on nothing else, and no line is held beyo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from threads.model import Author, Incoming, ThreadId
+from threads.model import Attachment, Author, Incoming, ThreadId
 
 MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 OWN_COMMANDS: Mapping[str, str] = {
     "/thread NAME": "go to another conversation, or start it; without a name, list them",
+    "/attach PATH": "send a file with your next message (at a terminal); without a path, send none",
     "/help": "this list",
     "/quit": "leave (also Ctrl-D)",
 }
@@ -37,10 +38,17 @@ class Seat:
     session: str
     author: Author
     said: int = 0
+    given: int = 0
 
-    def says(self, text: str, thread: str) -> Incoming:
+    def says(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
         self.said += 1
-        return Incoming(f"{self.session}-{self.said}", thread_id(thread), self.author, text)
+        message_id = f"{self.session}-{self.said}"
+        return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
+
+    def gives(self) -> str:
+        """Return an id for one more file."""
+        self.given += 1
+        return f"{self.session}-file-{self.given}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,13 @@ class ListThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class Attach:
+    """A file for the next message; a blank path takes back those that wait for it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShowHelp:
     pass
 
@@ -77,7 +92,7 @@ class Refuse:
     why: str
 
 
-Action = Say | GoTo | ListThreads | ShowHelp | Leave | Refuse
+Action = Say | GoTo | ListThreads | Attach | ShowHelp | Leave | Refuse
 
 
 def thread_id(name: str) -> ThreadId:
@@ -91,6 +106,8 @@ def action(line: str) -> Action | None:
             return None
         case ["/thread", *name]:
             return _thread(*name)
+        case ["/attach", *path]:
+            return Attach("".join(path).strip())
         case ["/help"]:
             return ShowHelp()
         case ["/quit"]:

@@ -85,6 +85,9 @@ class Pipe:
                 self._thread = name
             case parse.ListThreads():
                 await self._answer(f"This is thread {self._thread}.")
+            case parse.Attach():
+                # A line may come from anywhere; which of their files is read is the word of a person.
+                await self._fault(f"line {number}: files can only be attached at a terminal")
             case parse.ShowHelp():
                 await self._answer(parse.help_text(self._commands))
             case parse.Refuse(why):

@@ -30,8 +30,8 @@ from prompt_toolkit.output import ColorDepth, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
-from transports.console import parse, render, view
+from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from transports.console import files, parse, render, view
 
 REDRAW_S = 0.05
 TICK_S = 0.5
@@ -59,6 +59,7 @@ class Terminal:
         self._seat, self._commands, self._more = seat, commands, completions
         self._view = view.went(view.View(parse.FIRST_THREAD), parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
+        self._given: list[Attachment] = []
         self._interrupted_at = -TWICE_S
         self._printing = anyio.Lock()
         stdin, stdout = streams
@@ -127,6 +128,8 @@ class Terminal:
                 self._view = view.went(self._view, name)
             case parse.ListThreads():
                 await self._note(view.listing(self._view))
+            case parse.Attach(path):
+                await self._attach(path)
             case parse.ShowHelp():
                 await self._note(parse.help_text(self._commands))
             case parse.Refuse(why):
@@ -137,8 +140,24 @@ class Terminal:
                 assert_never(other)
         return True
 
+    async def _attach(self, path: str) -> None:
+        if not path:
+            self._given.clear()
+            await self._note("Nothing goes with your next message.")
+            return
+        try:
+            given = await anyio.to_thread.run_sync(files.offered, path, self._seat.gives())
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "no such path"
+            await self._error(f"Not attached ({why}): {path}")
+            return
+        self._given.append(given)
+        await self._note(f"{given.name} ({files.size_of(given.size)}) goes with your next message.")
+
     def _say(self, text: str) -> None:
-        message = self._seat.says(text, self._view.current)
+        given = [] if text.startswith("/") else self._given
+        message = self._seat.says(text, self._view.current, given)
+        given.clear()
         self._view = view.said(self._view, message.id)
         self._unsent.send_nowait(message)
 

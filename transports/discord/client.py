@@ -43,6 +43,7 @@ from transports.discord.hear.published import Published
 from transports.discord.hear.session import Session
 from transports.discord.live.presence import Presence
 from transports.discord.post.answers import Answers
+from transports.discord.post.keys import since_of
 from transports.discord.post.places import Places
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import disarm
@@ -194,9 +195,10 @@ class Discord:
         await room.answers.release(message_id)
         # What was handed over and not taken stands there as if it went on; and what a killed process began to show
         # is not in the draft that was stopped now.
-        old = end.again and is_snowflake(message_id)
+        key = message_key(thread, message_id)
+        old = end.again and since_of(key)
         if end.outcome == "undelivered" or (end.outcome == "stopped" and old):
-            await self._sweep(room, thread, message_key(thread, message_id))
+            await self._sweep(room, thread, key)
 
     async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:
         with suppress(PostFailed):

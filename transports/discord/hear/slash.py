@@ -36,8 +36,14 @@ PLAIN: Mapping[str, str] = {
 }
 """The commands that take no words; a description has 100 characters at most."""
 
+WORDED: Mapping[str, tuple[str, str]] = {
+    "approve": ("Say yes to my question", "An amount, `always`, or whatever else the question asks for"),
+    "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
+    "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
+}
+"""The commands that may take words, with what those are."""
+
 MODEL = "Which model answers here, or take another one"
-APPROVE = "Say yes to my question"
 
 RETRY = "/retry"
 
@@ -68,7 +74,8 @@ class Slash(app_commands.CommandTree[discord.Client]):
         for name, meaning in PLAIN.items():
             self.add_command(app_commands.Command(name=name, description=meaning, callback=self._plain(name)))
         self._add_model()
-        self._add_approve()
+        for name, (meaning, words) in WORDED.items():
+            self._add_worded(name, meaning, words)
 
     def _plain(self, name: str) -> Callable[[discord.Interaction], Coroutine[Any, Any, None]]:
         async def said(interaction: discord.Interaction) -> None:
@@ -87,11 +94,11 @@ class Slash(app_commands.CommandTree[discord.Client]):
             found = matching(self._models, typed)
             return [app_commands.Choice(name=name, value=name) for name in found]
 
-    def _add_approve(self) -> None:
-        @self.command(name="approve", description=APPROVE)
-        @app_commands.describe(words="An amount, or whatever else the question asks for")
-        async def approve(interaction: discord.Interaction, words: str = "") -> None:
-            await self._heard(interaction, f"/approve {words}")
+    def _add_worded(self, name: str, meaning: str, about: str) -> None:
+        @self.command(name=name, description=meaning)
+        @app_commands.describe(words=about)
+        async def said(interaction: discord.Interaction, words: str = "") -> None:
+            await self._heard(interaction, f"/{name} {words}")
 
     async def _heard(self, interaction: discord.Interaction, text: str) -> None:
         await take_in(interaction, partial(self._said, interaction, text), thinking=True)

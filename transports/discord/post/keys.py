@@ -10,10 +10,14 @@ import re
 from base64 import b32encode
 from hashlib import sha256
 
-from transports.discord.wire.snowflake import is_snowflake
+from threads.scheduled import due_of
+from transports.discord.wire.snowflake import at, before, is_snowflake
 
 MAX_NONCE = 25
 """Characters, as Discord documents it (resources/message#create-message)."""
+
+CLOCKS_S = 60
+"""How far our clock may be ahead of Discord's."""
 
 
 def nonce_of(key: str, part: int = 0) -> str:
@@ -23,8 +27,14 @@ def nonce_of(key: str, part: int = 0) -> str:
 
 def question_of(key: str) -> str:
     """Return the id of the message that a post's *key* names, "" if that is a press, a command or nothing said."""
-    named = re.split(r"[?+]", key, maxsplit=1)[0].rpartition(":")[2]
+    named = _named(key)
     return named if is_snowflake(named) else ""
+
+
+def since_of(key: str) -> str:
+    """Return an id after which the post *key* must be: of the message it names, or of when that was scheduled for."""
+    due = due_of(_named(key))
+    return before(at(due), CLOCKS_S) if due else question_of(key)
 
 
 def file_name(key: str) -> str:
@@ -38,6 +48,10 @@ def is_slash(message_id: str) -> bool:
 
 def is_press(message_id: str) -> bool:
     return message_id.startswith("press-")
+
+
+def _named(key: str) -> str:
+    return re.split(r"[?+]", key, maxsplit=1)[0].rpartition(":")[2]
 
 
 def _digest(text: str) -> bytes:

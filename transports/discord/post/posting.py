@@ -29,7 +29,7 @@ from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
 from transports.discord.post import files
 from transports.discord.post.answers import Answers
-from transports.discord.post.keys import is_press, is_slash, nonce_of, question_of
+from transports.discord.post.keys import is_press, is_slash, nonce_of, question_of, since_of
 from transports.discord.post.pages import MAX_PARTS, Page, ended, pages, with_file
 from transports.discord.post.places import Places, Spot
 from transports.discord.post.record import Sent, read
@@ -107,7 +107,7 @@ class Posting:
         sent = self._known(key)
         try:
             spot = sent.spot or await self._places.seen(thread)
-            seen = await read(self._rest, spot, key, question_of(key))
+            seen = await read(self._rest, spot, key, since_of(key))
         except DiscordRefused as refused:
             if refused.kind == "gone":
                 return None

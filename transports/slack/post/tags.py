@@ -12,9 +12,13 @@ from hashlib import sha256
 
 from pydantic import JsonValue
 
+from threads.scheduled import due_of
 from transports.slack.wire.shapes import Shape, count, instant, is_stamp, part, parts, stamp, string
 
 EVENT_TYPE = "threadfast"
+
+CLOCKS_S = 60
+"""How far our clock may be ahead of Slack's: the answer to a scheduled message is looked for from so long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,12 @@ def orphans(messages: Iterable[Shape], ours: Collection[str], since: str, live: 
 def since_of(key: str) -> str:
     """Return the ts of the message that a post's *key* names, "" if the key ends in something else.
 
-    A question's key goes on after that, with ``?`` and the id of the question.
+    A question's key goes on after that, with ``?`` and the id of the question. A scheduled message is none of
+    Slack's, but tells when it was due.
     """
     ts = key.partition("?")[0].rpartition(":")[2]
+    if due := due_of(ts):
+        return f"{max(0, int(due.timestamp()) - CLOCKS_S)}.000000"
     return ts if is_stamp(ts) and "." in ts else ""
 
 

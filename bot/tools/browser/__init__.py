@@ -1,0 +1,1 @@
+"""Pages that need JavaScript: `tool` is what a model calls, `chromium` the browser, `proxy` its only way out."""

@@ -1,0 +1,64 @@
+"""The wire to a server that has an address: streamable HTTP, with no body read without a bound.
+
+The SDK follows a redirect only within the address's own origin. What is compressed is not read: we ask for none, and
+a few bytes may be a bomb. Environment proxies are honoured, loopback never goes through one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+
+from bot.tools.mcp.lines import MAX_MESSAGE
+
+LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+READ_S = 300.0
+"""Longest silence of one answer, seconds; each call's own deadline is shorter."""
+
+
+@asynccontextmanager
+async def http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a session with the server at *url*. Raises httpx2's errors, maybe within a group."""
+    client = httpx2.AsyncClient(
+        headers={**headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(30, connect=5, read=READ_S),
+        event_hooks={"response": [_bound]},
+        mounts=dict.fromkeys(LOOPBACK),
+    )
+    async with (
+        client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Put a bound on a body before it is read; a hook of the client."""
+    stream = response.stream
+    if not isinstance(stream, httpx2.AsyncByteStream):
+        return
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        await stream.aclose()
+        raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+    if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+        response.stream = _Bounded(stream)  # of an event stream, the SDK bounds each event
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MAX_MESSAGE:
+                raise httpx2.StreamError(f"the answer is larger than {MAX_MESSAGE} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -1,0 +1,130 @@
+"""What a server's tool returned, as the gate takes it: capped before it goes anywhere, and named as from outside."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from bot.errors import ToolError
+from bot.tools.base import ItemError, Returned
+from bot.tools.mcp.listing import cut
+from threads.model import Image
+from threads.pictures import HEAD, MAX_BYTES, look
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, ContentBlock
+
+MAX_TEXT = 1_000_000
+"""Characters of one result that are kept."""
+MAX_ERROR = 20_000
+"""Characters of a failure that are kept."""
+MAX_PARTS = 200
+"""Parts of one result that are kept."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many characters may still be kept."""
+
+    left: int
+
+    def take(self, text: str) -> str:
+        taken = text[: self.left]
+        self.left -= len(taken)
+        return taken
+
+
+def returned(result: CallToolResult, origin: str, shown: Mapping[int, Image]) -> Returned:
+    """Return what the model should read; *shown* are the pictures that it can see, by their place in the result.
+
+    Raises `ToolError` with the server's own words when it says it failed.
+    """
+    room = _Room(MAX_ERROR if result.is_error else MAX_TEXT)
+    whole = sum(map(_length, result.content))
+    parts: list[JsonValue | ItemError] = [
+        {"image": shown[index].file} if index in shown else _part(block, room)
+        for index, block in enumerate(result.content[:MAX_PARTS])
+    ]
+    if result.is_error:
+        said = "\n".join(_words(parts)) or "It did not say why."
+        raise ToolError(said, suggestion="Mend the arguments, or go on without it.", origin=origin)
+    errors = [part for part in parts if isinstance(part, ItemError)]
+    if whole > MAX_TEXT or len(result.content) > MAX_PARTS:
+        kept = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
+        errors.append(ItemError("result", "unknown", kept))
+    values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
+    structured: JsonValue = result.structured_content
+    if structured is not None and whole < MAX_TEXT and not any(_repeats(v, structured) for v in values):
+        text = json.dumps(structured, ensure_ascii=False)
+        values.append(structured if len(text) <= room.left else room.take(text))
+    return Returned(values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(shown.values()))
+
+
+def picture_in(block: ContentBlock) -> tuple[bytes, str] | None:
+    """Return a block's picture and its media type, if models can be shown it; its bytes count, not its word."""
+    if block.type != "image" or len(block.data) > 4 * MAX_BYTES // 3:
+        return None
+    try:
+        data = base64.b64decode(block.data, validate=True)
+    except ValueError:
+        return None
+    seen = look(data[:HEAD])
+    return (data, seen.media_type) if seen and seen.fits else None
+
+
+def _part(block: ContentBlock, room: _Room) -> JsonValue | ItemError:
+    match block.type:
+        case "text":
+            return room.take(block.text)
+        case "resource_link":
+            return {"resource": cut(str(block.uri), 2000), "name": cut(block.name, 200)}
+        case "resource":
+            resource = block.resource
+            text = getattr(resource, "text", None)
+            address = cut(str(resource.uri), 2000)
+            if isinstance(text, str):
+                return {"resource": address, "text": room.take(text)}
+            return _unread(address, resource.mime_type)
+        case "image" | "audio":
+            return _unread(block.type, block.mime_type)
+
+
+def _unread(item: str, media_type: str | None) -> ItemError:
+    kind = cut(media_type or "binary data", 80)
+    return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
+
+
+def _length(block: ContentBlock) -> int:
+    text = block.text if block.type == "text" else getattr(getattr(block, "resource", None), "text", "")
+    return len(text) if isinstance(text, str) else 0
+
+
+def _words(parts: list[JsonValue | ItemError]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case str():
+                yield part
+            case {"text": str(text)}:
+                yield text
+            case _:
+                pass
+
+
+def _repeats(value: JsonValue, structured: JsonValue) -> bool:
+    """Return whether a text says what the data says: the protocol asks servers to send both."""
+    if not isinstance(value, str):
+        return False
+    bare = structured.get("result") if isinstance(structured, dict) and len(structured) == 1 else None
+    if value == bare:
+        return True
+    try:
+        parsed = from_json(value)
+    except ValueError:
+        return False
+    return bool(parsed == structured or (bare is not None and parsed == bare))

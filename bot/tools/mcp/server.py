@@ -1,0 +1,293 @@
+"""The owner of one server's connection: one task that opens it, serves the calls, and closes it.
+
+| from       | event                                                    | to                              |
+|------------|----------------------------------------------------------|---------------------------------|
+| stopped    | a call; or its tools are to be learned                   | connecting                      |
+| connecting | connected, and its tools listed                          | connected                       |
+| connecting | failed, or not done in time                              | waiting; the calls fail         |
+| connected  | no call for 10 min                                       | stopped                         |
+| connected  | it ended, or three calls in a row timed out              | waiting; the calls it had fail  |
+| waiting    | 1, 2, 4 … 60 s are over, a call in the last 10 min       | connecting                      |
+| waiting    | the same, no call in the last 10 min                     | stopped                         |
+
+A failure is a connection that failed or ended; an answered call begins the count anew. The circuit:
+
+| circuit   | when                                          | a call                            |
+|-----------|-----------------------------------------------|-----------------------------------|
+| closed    | fewer than three failures in a row            | waits for the connection          |
+| open      | waiting, after the third                      | is refused at once                |
+| half-open | connecting after that: the one probe          | waits for what comes of it        |
+
+Callers wait for an event, each until its own deadline. Whatever the SDK raises or cancels ends the connection and
+nothing else: the calls it had get `McpUnavailable`, since they may or may not have worked.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+from pydantic import JsonValue
+
+from bot.errors import ConfigInvalid, McpUnavailable, ToolError, ToolRateLimited, ToolTimeout
+from bot.guards.secrets import Masker
+from bot.settings_model import McpServer
+from bot.tools.mcp.lines import Gone, Remarks
+from bot.tools.mcp.listing import Listing, RawTool, judged
+from bot.tools.mcp.lookup import digest_of, looked_up
+from threads.disk import Offload
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from bot.tools.mcp.session import Session
+
+log = logging.getLogger(__name__)
+
+State = Literal["stopped", "connecting", "connected", "waiting"]
+
+MAX_WAITING = 64
+"""Calls that wait for one server."""
+MAX_RUNNING = 16
+"""Calls of one server that run at once."""
+OPEN_AFTER = 3
+"""Failures in a row that open the circuit, and time-outs in a row that end a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How long things may take, in seconds. A program may have to be fetched before it starts the first time."""
+
+    program: float = 30.0
+    address: float = 10.0
+    idle: float = 600.0
+    leave: float = 5.0
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+
+    def pause(self, failures: int) -> float:
+        """Return the wait after so many failures in a row, 1 or more."""
+        return float(min(self.first_pause * 2.0 ** min(failures - 1, 10), self.longest_pause))
+
+
+USUAL = Times()
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """One call, from its caller to the owner and back."""
+
+    tool: str
+    arguments: dict[str, JsonValue]
+    scope: anyio.CancelScope
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    result: CallToolResult | None = None
+    error: ToolError | None = None
+
+    def settle(self, error: ToolError | None = None) -> None:
+        if not self.settled.is_set():
+            self.error = self.error or error
+            self.settled.set()
+
+
+class Server:
+    """The server called *name*. *on_listed* gets its tools at each connect; ``run`` owns the connection."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        environ: Mapping[str, str],
+        *,
+        offload: Offload,
+        mask: Callable[[str], str] = str,
+        on_listed: Callable[[str, Listing], Awaitable[None]],
+        times: Times = USUAL,
+    ) -> None:
+        self.name, self.origin = name, f"MCP server {name}"
+        self.state: State = "stopped"
+        self.reason = ""
+        """Why the last connection failed or ended, in words of ours."""
+        self.words = ""
+        """What the server itself said last of that, masked, for operators."""
+        self.tried = anyio.Event()
+        """Set when the first attempt to connect has an outcome."""
+        self.listing: Listing | None = None
+        """What it listed at the last connect."""
+        self._settings, self._environ = settings, environ
+        self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
+        self._raw: list[RawTool] = []
+        self._queue: deque[_Call] = deque()
+        self._news = anyio.Event()
+        self._running = self._failures = self._silent = 0
+        self._used_at = self._again_at = -math.inf
+        self._up = False
+
+    async def call(self, tool: str, arguments: dict[str, JsonValue], deadline: float) -> CallToolResult:
+        """Have a tool run, connecting first if need be; *deadline* is on anyio's clock. Raises `ToolError`."""
+        if self.state == "waiting" and self._failures >= OPEN_AFTER:
+            left = max(1, math.ceil(self._again_at - anyio.current_time()))
+            raise self._unavailable(f"is down: {self.reason}. It is tried again in {left} s")
+        if len(self._queue) >= MAX_WAITING:
+            raise ToolRateLimited(
+                f"Too many calls wait for the {self.origin}.", suggestion="Try again later."
+            )
+        call = _Call(tool, arguments, anyio.CancelScope(deadline=deadline))
+        self._queue.append(call)
+        self.want()
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                await call.settled.wait()
+        finally:
+            call.scope.cancel()
+            with suppress(ValueError):  # it is under way, or over
+                self._queue.remove(call)
+        if call.error is not None:
+            raise call.error
+        if call.result is None:
+            raise ToolTimeout(f"The {self.origin} did not answer in time.", suggestion="Try a smaller step.")
+        return call.result
+
+    def want(self) -> None:
+        """Have the server connected, if it is not."""
+        self._used_at = anyio.current_time()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Own the connection until cancelled."""
+        while True:
+            while not self._queue and anyio.current_time() - self._used_at >= self._times.idle:
+                self.state = "stopped"
+                await self._new()
+            self.state = "connecting"
+            failed = await self._connection()
+            self.tried.set()
+            if failed:
+                await self._pause()
+            else:
+                self._used_at = -math.inf
+
+    async def _pause(self) -> None:
+        was_up = self.state == "connected"
+        self._failures += 1
+        pause = self._times.pause(self._failures)
+        self.state, self._again_at = "waiting", anyio.current_time() + pause
+        log.warning(
+            "MCP server %s: %s; the next try in %g s%s",
+            self.name,
+            self.reason,
+            pause,
+            f" (it said: {self.words})" if self.words else "",
+        )
+        while self._queue and not was_up:
+            self._queue.popleft().settle(self._unavailable(f"cannot be used: {self.reason}"))
+        await anyio.sleep(pause)
+
+    async def _connection(self) -> bool:
+        """Connect, serve until nobody calls any more, leave; returns whether it failed, for the ``reason``."""
+        remarks = Remarks(self._remark, self._mask)
+        limit_s = self._times.program if self._settings.command else self._times.address
+        await self._offload(_warm)
+        from bot.tools.mcp import session as sdk  # noqa: PLC0415
+
+        with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
+            try:
+                to, secrets = await self._offload(looked_up, self._settings, self._environ)
+                remarks = Remarks(self._remark, partial(_masked, Masker(secrets), self._mask))
+                async with sdk.open_session(to, remarks, self.origin) as session:
+                    await self._served(session, limit)
+            except anyio.get_cancelled_exc_class():
+                if anyio.current_effective_deadline() == -math.inf:
+                    raise  # our own word; any other is the SDK's, and ends the connection only
+                self.reason, self.words = "the connection broke", remarks.last
+            except ConfigInvalid as error:
+                self.reason, self.words = "its settings cannot be used", str(error)
+            except Exception as error:  # a connection's boundary: what the SDK raises ends nothing else
+                self.reason, self.words = sdk.why(error), self._mask(sdk.said(error)) or remarks.last
+                log.debug("MCP server %s", self.name, exc_info=True)
+            else:
+                return False
+        if limit.cancel_called and self.state == "connecting":
+            self.reason, self.words = f"it did not answer within {limit_s:g} s", remarks.last
+        return True
+
+    async def _served(self, session: Session, limit: anyio.CancelScope) -> None:
+        """Learn its tools and serve; *limit* is on while connecting and while leaving."""
+        raw = await session.list()
+        if self.listing is None or raw != self._raw:
+            self.listing = await self._offload(judged, raw, digest_of(self._settings))
+            self._raw = raw
+        await self._on_listed(self.name, self.listing)
+        limit.deadline = math.inf
+        self.state, self._silent = "connected", 0
+        self.tried.set()
+        try:
+            await self._serve(session)
+        finally:
+            limit.deadline = anyio.current_time() + self._times.leave
+
+    async def _serve(self, session: Session) -> None:
+        """Serve the calls until there were none for a while. Raises `Gone` and whatever the SDK does."""
+        self._up = True
+        async with anyio.create_task_group() as tasks:
+            while True:
+                if self._queue and self._running < MAX_RUNNING and self._up:
+                    self._running += 1
+                    tasks.start_soon(self._one, session, self._queue.popleft())
+                    continue
+                with anyio.move_on_after(self._times.idle) as idle:
+                    await self._new()
+                if idle.cancelled_caught and not self._running and not self._queue:
+                    return
+
+    async def _new(self) -> None:
+        self._news = anyio.Event()
+        await self._news.wait()
+
+    async def _one(self, session: Session, call: _Call) -> None:
+        try:
+            with call.scope:
+                call.result = await session.call(call.tool, call.arguments)
+        except ToolError as error:
+            call.error = error
+        except BaseException as error:
+            self._up = False  # nothing more is given to a connection that is ending
+            foreign = anyio.current_effective_deadline() > -math.inf
+            if isinstance(error, anyio.get_cancelled_exc_class()) and foreign:
+                raise Gone("the connection broke") from error
+            raise
+        finally:
+            self._running -= 1
+            self._news.set()
+            given_up = call.scope.cancelled_caught
+            lost = self._unavailable("went away during the call, which may or may not have worked")
+            call.settle(None if call.result or given_up else lost)
+        if not given_up:
+            self._failures = self._silent = 0
+        elif anyio.current_time() >= call.scope.deadline:
+            self._silent += 1
+        if self._silent >= OPEN_AFTER:
+            self._up = False
+            raise Gone("it stopped answering")
+
+    def _unavailable(self, what: str) -> McpUnavailable:
+        return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")
+
+    def _remark(self, line: str) -> None:
+        log.info("MCP server %s says: %s", self.name, line)
+
+
+def _masked(own: Masker, mask: Callable[[str], str], text: str) -> str:
+    return mask(own(text))
+
+
+def _warm() -> None:
+    """Import the SDK off the event loop: some 0.9 s and 60 MB, for who has a server and uses it."""
+    from bot.tools.mcp import session  # noqa: F401, PLC0415

@@ -1,0 +1,173 @@
+"""All configured MCP servers: their tools at once from what was kept, their connections when a tool is called.
+
+What a server lists stands in the prompt, which must not change under a conversation. So its tools are learned once
+and kept in `mcp.json`; a server is started at boot only when nothing is kept for its settings. What it lists at a
+later connect is kept for the next start. No server can keep the bot from starting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from pydantic import Field
+
+from bot.kept import Kept, KeptFile
+from bot.settings_model import McpServer
+from bot.tools.base import Tool
+from bot.tools.mcp.listing import MAX_ALL, Listing, clean, counted, named
+from bot.tools.mcp.lookup import digest_of
+from bot.tools.mcp.server import USUAL, Server, Times
+from bot.tools.mcp.tool import Save, tool_of
+from threads.disk import Disk, Offload
+from threads.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+LEARN_S = 5.0
+"""How long a start waits for servers whose tools are not known yet."""
+
+
+class KeptListings(KeptFile):
+    """What each server listed last."""
+
+    servers: dict[str, Listing] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of a running bot, and their tools, which stay the same until it ends."""
+
+    tools: Sequence[Tool] = ()
+    servers: Sequence[Server] = ()
+    offered: Mapping[str, int] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """Return a line per server, for a status."""
+        return "\n".join(
+            f"{server.name}: {counted(self.offered.get(server.name, 0))}, {_state(server)}"
+            for server in self.servers
+        )
+
+
+@asynccontextmanager
+async def open_servers(
+    configured: Mapping[str, McpServer],
+    environ: Mapping[str, str],
+    data: Path,
+    *,
+    disk: Disk,
+    offload: Offload,
+    mask: Callable[[str], str] = str,
+    save: Save | None = None,
+    learn_s: float = LEARN_S,
+    times: Times = USUAL,
+) -> AsyncIterator[Servers]:
+    """Yield the servers; leaving ends them all. Without *save*, pictures that tools return are left out.
+
+    Raises `threads.errors.NewerSchema` and OSError for what is kept.
+    """
+    if not configured:
+        yield Servers()
+        return
+    book = _Book(configured, Kept(disk, data / "mcp.json", offload, KeptListings()))
+    await offload(book.open)
+    servers = {
+        name: Server(name, settings, environ, offload=offload, mask=mask, on_listed=book.keep, times=times)
+        for name, settings in sorted(configured.items())
+    }
+    async with anyio.create_task_group() as tasks:
+        for server in servers.values():
+            tasks.start_soon(server.run)
+        await _learn([server for name, server in servers.items() if name not in book.known], learn_s)
+        listings = book.offer()
+        tools = [
+            tool_of(servers[name], ours, tool, save) for ours, name, tool in named(list(listings.items()))
+        ]
+        if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
+            log.warning("MCP servers: %d tools left out: all of them may have %d", beyond, MAX_ALL)
+        yield Servers(tools, tuple(servers.values()), Counter(tool.server.name for tool in tools))
+        tasks.cancel_scope.cancel()
+
+
+async def _learn(unknown: Sequence[Server], within_s: float) -> None:
+    """Start the servers whose tools are not known, and wait a little for each to list them."""
+    for server in unknown:
+        server.want()
+    with anyio.move_on_after(within_s):
+        for server in unknown:
+            await server.tried.wait()
+    for server in unknown:
+        if server.listing is None:
+            log.warning(
+                "MCP server %s: its tools are not known yet; a later start will have them", server.name
+            )
+
+
+class _Book:
+    """What the configured servers list, and what is offered of it until the bot ends."""
+
+    def __init__(self, configured: Mapping[str, McpServer], kept: Kept[KeptListings]) -> None:
+        self._digests = {name: digest_of(settings) for name, settings in sorted(configured.items())}
+        self._kept = kept
+        self._offered: dict[str, Listing] | None = None
+        self.known: dict[str, Listing] = {}
+        """What was listed under the very settings of today, by server."""
+
+    def open(self) -> None:
+        """Read what is kept. Blocking. Raises as `Kept.open` does."""
+        self._kept.open()
+        found = self._kept.value.servers
+        fitting = ((name, found.get(name), digest) for name, digest in self._digests.items())
+        self.known = {
+            name: listing for name, listing, digest in fitting if listing and listing.digest == digest
+        }
+
+    def offer(self) -> dict[str, Listing]:
+        self._offered = dict(sorted(self.known.items()))
+        return self._offered
+
+    async def keep(self, name: str, listing: Listing) -> None:
+        """Keep what a server lists now, and say what that changes."""
+        if self.known.get(name) == listing:
+            return
+        self.known[name] = listing
+        self._tell(name, listing)
+        async with self._kept.changing:
+            try:
+                await self._kept.replace(KeptListings(servers=dict(self.known)))
+            except StoreUnavailable as error:
+                log.warning("MCP server %s: what it lists could not be kept: %s", name, error)
+
+    def _tell(self, name: str, listing: Listing) -> None:
+        if self._offered is None:
+            log.info("MCP server %s lists %s", name, counted(len(listing.tools)))
+        else:
+            log.warning(
+                "MCP server %s lists other tools now, which takes effect at the next start: %s",
+                name,
+                _changed(self._offered.get(name, Listing()), listing),
+            )
+        if listing.left_out:
+            log.warning("MCP server %s: left out: %s", name, "; ".join(listing.left_out)[:1000])
+
+
+def _changed(before: Listing, now: Listing) -> str:
+    old, new = ({tool.name: tool for tool in listing.tools} for listing in (before, now))
+    changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return clean(", ".join(changed))[:500]
+
+
+def _state(server: Server) -> str:
+    match server.state:
+        case "stopped":
+            return "not started: its first call does that"
+        case "waiting":
+            return f"down: {server.reason}"
+        case state:
+            return state

@@ -1,0 +1,124 @@
+"""One connection to a server through the SDK's client: entered, used and left by one and the same task.
+
+Requests of the server (elicitation, sampling, roots) are refused: the SDK refuses what we give no callback for. Its
+check of results by their schema is passed by: it would run the server's regular expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client._transport import TransportStreams
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from bot.errors import ToolError, ToolInvalidInput
+from bot.tools.mcp.http import http
+from bot.tools.mcp.lines import Gone, Remarks
+from bot.tools.mcp.listing import RawTool, clean, cut
+from bot.tools.mcp.stdio import stdio
+from bot.tools.mcp.target import Address, Program
+
+MAX_PAGES = 50
+MAX_LISTED = 1000
+"""Pages and tools of a list that are read."""
+MAX_SAID = 1000
+"""Characters of a server's refusal."""
+
+_Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((MCPError,), "it refused the connection"),
+    ((httpx2.ConnectError, httpx2.TimeoutException), "it cannot be reached"),
+    ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
+    ((ValueError, RuntimeError), "what it answers is not MCP"),
+)
+
+
+class Session:
+    """An open connection."""
+
+    def __init__(self, client: Client, origin: str) -> None:
+        self._session, self._origin = client.session, origin
+
+    async def list(self) -> list[RawTool]:
+        """Return the server's tools, the first `MAX_LISTED`. Raises `MCPError`, pydantic's errors."""
+        tools: list[RawTool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            tools += [RawTool(t.name, t.description or "", t.input_schema) for t in page.tools]
+            cursor = page.next_cursor
+            if not cursor or len(tools) >= MAX_LISTED:
+                break
+        return tools[:MAX_LISTED]
+
+    async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
+        """Call a tool. Raises `Gone` when the connection is of no more use, `ToolError` for anything else."""
+        asked = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
+        try:
+            result = await self._session.send_request(asked, _Result)
+        except MCPError as error:
+            raise self._failed(error) from error
+        except ValidationError as error:
+            raise ToolError("The server's answer is not in the form of its protocol.") from error
+        if isinstance(result, types.InputRequiredResult):
+            raise ToolError(
+                "The server asked something of its own before it would answer; that is always declined.",
+                suggestion="Do without this tool here.",
+            )
+        return result
+
+    def _failed(self, error: MCPError) -> Exception:
+        """Translate; that an HTTP session ended, the SDK tells by these words alone."""
+        if error.code == types.CONNECTION_CLOSED:
+            return Gone("it ended")
+        if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
+            return Gone("it has forgotten the session")
+        kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
+        said = cut(clean(error.message[:20_000]), MAX_SAID)
+        return kind(f"The server refused the call: {said}", origin=self._origin)
+
+
+@asynccontextmanager
+async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> AsyncIterator[Session]:
+    """Connect, and yield the session. Raises whatever the SDK does: see `why`."""
+    wire: AbstractAsyncContextManager[TransportStreams]
+    match to:
+        case Program(command, args, env):
+            wire = stdio(command, args, env, remarks)
+        case Address(url, headers):
+            wire = http(url, headers)
+    us = types.Implementation(name="threadfast", version="1")
+    async with Client(wire, client_info=us, cache=None) as client:
+        yield Session(client, origin)
+
+
+def why(error: BaseException) -> str:
+    """Return in words of ours why a connection failed or ended."""
+    for leaf in _leaves(error):
+        if isinstance(leaf, Gone):
+            return str(leaf)
+        for kinds, words in _WORDS:
+            if isinstance(leaf, kinds):
+                return words
+    return "the connection failed"
+
+
+def said(error: BaseException) -> str:
+    """Return the server's own words about it, for operators; nothing if there were none."""
+    words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
+    return cut(clean(next(words, "")[:20_000]), MAX_SAID)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,182 @@
+"""The wire to a server that is a program: its standard streams, its environment, and its end.
+
+The SDK's own does not bound a line, passes on parts of our environment, and leaves behind what a server started. Here
+a shell leads the server's process group. It waits at a pipe, the lifeline, whose other end is ours alone: when that
+closes, by our hand or because we were killed, the shell ends the whole group. A process that leaves its group
+escapes; nothing short of a sandbox would hold it.
+
+| step of the end              | when                                                |
+|------------------------------|-----------------------------------------------------|
+| standard input is closed     | at once                                             |
+| the group is killed          | when standard output ends, which most servers do now |
+| else the group gets SIGTERM  | after 1 s                                           |
+| and is killed                | 0.5 s later                                         |
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from bot.tools.mcp.lines import Gone, Lines, Remarks
+
+CHUNK = 65_536
+END_S = 1.0
+"""How long a server may take to end by itself when its standard input does."""
+KILLED_S = 2.0
+"""How long the end of a group that was told to may take; then it is killed from here."""
+SLOWED_S = 0.05
+"""Pause between two reads of a standard error that nobody listens to any more: a flood costs us next to nothing."""
+
+# $1 is the lifeline. A background command's standard input is nothing unless it is named, so ours is saved as 4.
+LEADER = """
+life=/dev/fd/$1; shift; exec 4<&0
+"$@" <&4 4<&- &
+exec 0</dev/null 4<&- >/dev/null 2>&1
+read -r _ <"$life"
+trap '' TERM; kill -TERM 0; sleep 0.5; kill -KILL 0
+"""
+
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def stdio(
+    command: str, args: Sequence[str], env: Mapping[str, str], remarks: Remarks
+) -> AsyncIterator[Streams]:
+    """Start the server and yield its streams; *remarks* hears its standard error.
+
+    Raises `Gone` when it cannot be started or ends, maybe within an exception group.
+    """
+    program = shutil.which(command, path=env.get("PATH"))
+    if program is None:
+        raise Gone("its program was not found")
+    with ExitStack() as ours:
+        child = await _start(program, args, env, ours)
+        to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+        try:
+            async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
+                tasks.start_soon(_hear, child.stdout, to_us)
+                tasks.start_soon(_tell, child.to_stdin, from_us)
+                tasks.start_soon(_overhear, child.stderr, remarks)
+                yield read, write
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(child)
+                with suppress(OSError):  # nothing more to read
+                    remarks.hear(os.read(child.stderr, CHUNK))
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """The group's leader, and our ends of its pipes. ``stdin`` and ``lifeline`` are closed by closing these."""
+
+    process: Process
+    stdin: ExitStack
+    to_stdin: int
+    stdout: int
+    stderr: int
+    lifeline: ExitStack
+
+
+async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours: ExitStack) -> _Child:
+    """Start the group; our ends of its pipes are closed with *ours*. Raises `Gone`."""
+    stdin, lifeline = (ours.enter_context(ExitStack()) for _ in range(2))
+    with ExitStack() as theirs:
+        try:
+            its_in, to_stdin = _pipe(theirs, stdin)
+            its_life, _ = _pipe(theirs, lifeline)
+            stdout, its_out = _pipe(ours, theirs)
+            stderr, its_err = _pipe(ours, theirs)
+            for fd in (to_stdin, stdout, stderr):
+                os.set_blocking(fd, False)
+            with anyio.CancelScope(shield=True):  # a half started group would have nobody to end it
+                process = await anyio.open_process(
+                    ["/bin/sh", "-c", LEADER, "mcp", str(its_life), program, *args],
+                    stdin=its_in,
+                    stdout=its_out,
+                    stderr=its_err,
+                    env=dict(env),
+                    start_new_session=True,
+                    pass_fds=(its_life,),
+                )
+        except (OSError, ValueError) as error:
+            raise Gone("it could not be started") from error
+    return _Child(process, stdin, to_stdin, stdout, stderr, lifeline)
+
+
+def _pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
+    """Return a pipe's two ends, to be closed by these."""
+    reader, writer = os.pipe()
+    readers.callback(os.close, reader)
+    writers.callback(os.close, writer)
+    return reader, writer
+
+
+async def _end(child: _Child) -> None:
+    """End the group in the steps of the table above, and reap its leader."""
+    child.stdin.close()
+    with anyio.move_on_after(END_S) as patience, suppress(OSError):
+        while await _read(child.stdout):
+            pass
+    if patience.cancelled_caught:
+        child.lifeline.close()
+        with anyio.move_on_after(KILLED_S):
+            await child.process.wait()
+    if child.process.returncode is None:  # its leader lives, so the group's number is still its own
+        with suppress(ProcessLookupError):
+            os.killpg(child.process.pid, signal.SIGKILL)
+        await child.process.wait()
+    await child.process.aclose()
+
+
+async def _hear(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    lines = Lines()
+    while data := await _read(fd):
+        for line in lines.feed(data):
+            try:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                lines.strange()
+                continue
+            await to_us.send(SessionMessage(message))
+    raise Gone("it ended")
+
+
+async def _tell(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async for sent in from_us:
+        left = memoryview(sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        while left:
+            await anyio.wait_writable(fd)
+            try:
+                left = left[os.write(fd, left) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise Gone("it ended") from error
+
+
+async def _overhear(fd: int, remarks: Remarks) -> None:
+    while data := await _read(fd):
+        if not remarks.hear(data):
+            await anyio.sleep(SLOWED_S)
+
+
+async def _read(fd: int) -> bytes:
+    """Return what there is to read, nothing at the end."""
+    while True:
+        await anyio.wait_readable(fd)
+        with suppress(BlockingIOError):
+            return os.read(fd, CHUNK)

@@ -1,0 +1,66 @@
+"""One tool of a server, as the gate sees it: asked for until a rule allows it, for its name has `__` in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from bot.errors import ToolError
+from bot.tools.base import Arguments, Place, Returned
+from bot.tools.mcp.listing import ListedTool
+from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
+from bot.tools.mcp.schema import arguments_of
+from bot.tools.mcp.server import Server
+from threads.model import Image
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+MAX_PICTURES = 4
+"""Pictures of one result that are shown to the model."""
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
+
+Save = Callable[[Path, str, bytes], Awaitable[None]]
+"""Writes a file in a workspace, by its path there. Raises `ToolError`."""
+
+
+@dataclass(frozen=True)
+class McpTool:
+    """``name`` is ours, ``tool`` the server's own."""
+
+    server: Server
+    tool: str
+    name: str
+    description: str
+    arguments: type[Arguments]
+    save: Save | None = None
+    risk: ClassVar[Literal["net"]] = "net"
+
+    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+        result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
+        return returned(result, self.server.origin, await self._shown(result, place))
+
+    async def _shown(self, result: CallToolResult, place: Place) -> dict[int, Image]:
+        """Keep the pictures of a result in the workspace; return them by their place in it."""
+        shown: dict[int, Image] = {}
+        for index, block in enumerate(result.content[:MAX_PARTS]):
+            picture = picture_in(block) if self.save and len(shown) < MAX_PICTURES else None
+            if picture is None or self.save is None:
+                continue
+            data, media_type = picture
+            path = f"tool-output/{_ODD.sub('-', place.call_id)[:60]}-{index}.{media_type.rpartition('/')[2]}"
+            with suppress(ToolError):  # no room for it: then it is told that it was left out
+                await self.save(place.workspace, path, data)
+                shown[index] = Image(path, media_type)
+        return shown
+
+
+def tool_of(server: Server, name: str, listed: ListedTool, save: Save | None = None) -> McpTool:
+    said = listed.description or "nothing"
+    description = f"A tool of the {server.origin}, which says of it: {said}"
+    return McpTool(server, listed.name, name, description, arguments_of(name, listed.parameters), save)

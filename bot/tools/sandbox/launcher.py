@@ -1,0 +1,205 @@
+"""Run as a program of its own (`python -I -S launcher.py PLAN LIFE STATUS COMMAND…`), imports nothing of ours.
+
+It starts the command behind Landlock and a system call filter and is the last ancestor of all that comes of it:
+what loses its parent becomes its child, so nothing gets away.
+
+| what happens                      | what it does                                                  |
+|-----------------------------------|---------------------------------------------------------------|
+| the command ends                  | kills what is left of the tree, writes the exit code to STATUS |
+| LIFE is closed: stop, or bot dead | kills the whole tree                                          |
+| the walls cannot be put up        | writes why to STATUS; the command was not started             |
+"""
+
+# pathlib and contextlib would make every command start later:
+# ruff: noqa: PTH116, PTH123, PTH208, SIM105
+from __future__ import annotations
+
+# What `signal` is made of, without its enums, which would be 5 ms of every command.
+import _signal as signal  # type: ignore[import-not-found]
+import ctypes
+import marshal
+import os
+import resource
+import select
+import stat
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # to import it would make every command start later
+    from typing import Any
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+"""The same numbers on every architecture."""
+
+_FILE_RIGHTS = 1 | 2 | 4 | 1 << 14 | 1 << 15
+
+
+def main(arguments: list[str]) -> None:
+    plan_fd, life, status, command = int(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3:]
+    for fd in (plan_fd, life, status):
+        os.set_inheritable(fd, False)
+    _call(_libc.prctl, _PR_SET_SUBREAPER, 1, 0, 0, 0)
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with open(plan_fd, "rb") as file:
+        plan = marshal.loads(file.read())  # noqa: S302 - written by the process that started this one
+    child = _start(plan, command, status)
+    ended = _wait(child, life, woken)
+    _end_tree()
+    if ended is not None:
+        os.write(status, b'{"exit-code": %d}\n' % ended)
+
+
+def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    processes = plan["processes"] + _tasks_of_ours()
+    if child := os.fork():
+        return child
+    try:
+        _call(_libc.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        os.setsid()
+        os.chdir(plan["workspace"])
+        _call(_libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if plan["landlock"]:
+            _landlock(*plan["landlock"])
+        for kind, most in (
+            (resource.RLIMIT_AS, plan["address_space"]),
+            (resource.RLIMIT_CPU, plan["cpu_s"]),
+            (resource.RLIMIT_FSIZE, plan["file_size"]),
+            (resource.RLIMIT_NOFILE, plan["open_files"]),
+            (resource.RLIMIT_NPROC, processes),
+        ):
+            _limit(kind, most)
+        if plan["filter"]:
+            _seccomp(plan["filter"])
+        os.execve(command[0], command, plan["environment"])  # noqa: S606 - the walls are up
+    except BaseException as error:  # noqa: BLE001 - a fork that must never go on: it says why and ends
+        os.write(status, b'{"failed": "%s"}\n' % type(error).__name__.encode())
+        os.write(2, f"{error}\n".encode("utf-8", "replace"))
+    os._exit(125)
+
+
+def _wait(child: int, life: int, woken: int) -> int | None:
+    """Return the command's exit code; None when the bot wants its end, or has come to its own."""
+    poll = select.poll()
+    poll.register(life, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    ended = None
+    while ended is None:
+        events = {fd for fd, _ in poll.poll()}
+        if life in events:
+            return None
+        try:
+            os.read(woken, 4096)
+        except BlockingIOError:
+            pass
+        while True:
+            pid, code = _reap()
+            if pid <= 0:
+                break
+            if pid == child:
+                ended = code
+    return ended
+
+
+def _reap() -> tuple[int, int]:
+    """Return a dead child and its code (128 + N for signal N), (0, 0) when all live, (-1, 0) when there is none."""
+    try:
+        pid, how = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return -1, 0
+    code = os.waitstatus_to_exitcode(how) if pid else 0
+    return pid, 128 - code if code < 0 else code
+
+
+def _end_tree() -> None:
+    """Kill until there is no child left: as the subreaper of them all, that is when the whole tree is dead."""
+    while True:
+        while (pid := _reap()[0]) > 0:
+            pass
+        if pid < 0:
+            return
+        for pid in _descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        select.select([], [], [], 0.002)
+
+
+def _descendants(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(name))
+    found = [root]
+    for pid in found:
+        found += children.get(pid, ())
+    return found[1:]
+
+
+def _tasks_of_ours() -> int:
+    """Return how many tasks this user has: the kernel's limit counts them all, not only those of a command."""
+    uid, count = os.getuid(), 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    count += os.stat(f"/proc/{name}/task").st_nlink - 2
+            except OSError:
+                continue
+    return count
+
+
+def _limit(kind: int, most: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(kind, (most, most))
+
+
+def _landlock(files: int, net: int, scoped: int, rules: list[tuple[str, int]]) -> None:
+    size = 24 if scoped else 16 if net else 8
+    about = ctypes.create_string_buffer(struct.pack("<QQQ", files, net, scoped), 24)
+    ruleset = _call(_libc.syscall, _CREATE_RULESET, about, size, 0)
+    for path, rights in rules:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        most = -1 if stat.S_ISDIR(os.fstat(fd).st_mode) else _FILE_RIGHTS
+        beneath = ctypes.create_string_buffer(struct.pack("<Qi", rights & most, fd), 12)
+        _call(_libc.syscall, _ADD_RULE, ruleset, 1, beneath, 0)
+        os.close(fd)
+    _call(_libc.syscall, _RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def _seccomp(program: bytes) -> None:
+    code = ctypes.create_string_buffer(program, len(program))
+    about = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    _call(_libc.prctl, _PR_SET_SECCOMP, 2, ctypes.create_string_buffer(about, len(about)), 0, 0)
+
+
+def _call(function: ctypes._NamedFuncPointer, *arguments: object) -> int:
+    result = function(*(ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return int(result)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

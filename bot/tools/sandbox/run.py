@@ -1,0 +1,217 @@
+"""Running one command to its end, whatever it does: the end of its whole tree, within its time, in bounded memory.
+
+| what happens                     | ``ended``  | what is done                                                     |
+|----------------------------------|------------|------------------------------------------------------------------|
+| the command exits                | `exited`   | what it left running dies too; half a second for the last output |
+| the deadline passes              | `timeout`  | the tree is killed; what it wrote is kept                        |
+| it writes without end            | `flood`    | the same                                                         |
+| all of it uses too much memory   | `memory`   | the same                                                         |
+| something else ends it           | `killed`   | (the kernel was out of memory, or somebody's kill)               |
+| the walls cannot be put up       | -          | `SandboxFailed`; nothing was run                                 |
+| the caller is cancelled          | -          | the tree is killed before the cancellation goes on               |
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import anyio
+from anyio.abc import Process
+
+from bot.errors import SandboxFailed
+from threads.disk import Offload
+
+from .captured import Captured
+from .layers import Layer, Start
+from .profile import Limits
+from .watch import exceeds
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 0.5
+"""How long the last output may take after the command's end: what still holds the pipe open is not waited for."""
+
+DEATH_S = 1.5
+WATCH_S = 1.0
+CHUNK = 65536
+
+Ended = Literal["exited", "timeout", "flood", "memory", "killed"]
+_EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
+_FAILED = b'"failed"'
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a command. ``left_out`` are the bytes that were not kept.
+
+    ``exit_code`` is 128 + N for a death by signal N, and None unless it exited by itself.
+    """
+
+    ended: Ended
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    left_out: int = 0
+
+    @property
+    def signal(self) -> str:
+        """Return the name of the signal that ended it, as far as the exit code tells; empty for none."""
+        with suppress(ValueError):
+            return signal.Signals((self.exit_code or 0) - 128).name
+        return ""
+
+
+async def run(
+    layer: Layer, command: str, workspace: Path, deadline: float, limits: Limits, offload: Offload
+) -> Ran:
+    """Run *command* behind *layer* until *deadline* (anyio's clock); raises `SandboxFailed`."""
+    with ExitStack() as opened:
+        outputs = [_Output(limits, opened) for _ in ("stdout", "stderr")]
+        try:
+            start = layer.start(command, workspace, limits, opened)
+            process = await _started(start, *outputs)
+        except OSError as error:
+            log.warning("a command could not be started", exc_info=error)
+            raise SandboxFailed("The sandbox could not be started.") from error
+        running = _Running(process, start, outputs, limits, offload)
+        ended = await running.until(deadline)
+        status = _read_now(start.status)
+        said = _EXIT_CODE.search(status)
+        if ended == "exited" and not said and (process.returncode or 0) < 0:
+            ended = "killed"
+        if _FAILED in status or (ended == "exited" and not said):
+            reason = outputs[1].captured.text()
+            log.warning("the sandbox failed: %s", reason)
+            raise SandboxFailed("The sandbox could not be put up.") from OSError(reason)
+        out, err = (output.captured for output in outputs)
+        code = int(said[1]) if said and ended == "exited" else None
+        return Ran(ended, code, out.text(), err.text(), out.left_out + err.left_out)
+
+
+class _Output:
+    """One stream of a command: a pipe of our own, read as it comes."""
+
+    def __init__(self, limits: Limits, opened: ExitStack) -> None:
+        self.captured = Captured(limits.kept)
+        self._limit = limits.output
+        self._fd, writing = os.pipe()
+        opened.callback(os.close, self._fd)
+        os.set_blocking(self._fd, False)
+        self._writing = opened.enter_context(os.fdopen(writing, "wb", buffering=0))
+
+    @property
+    def writing(self) -> int:
+        return self._writing.fileno()
+
+    def close_writing(self) -> None:
+        self._writing.close()
+
+    async def read(self) -> bool:
+        """Read to the end; return whether it came (False: there was too much)."""
+        while True:
+            await anyio.wait_readable(self._fd)
+            try:
+                data = os.read(self._fd, CHUNK)
+            except BlockingIOError:
+                continue
+            if not data:
+                return True
+            self.captured.add(data)
+            if self.captured.total > self._limit:
+                return False
+
+
+class _Running:
+    def __init__(
+        self, process: Process, start: Start, outputs: list[_Output], limits: Limits, offload: Offload
+    ) -> None:
+        self._process, self._start, self._outputs = process, start, outputs
+        self._limits, self._offload = limits, offload
+        self._cut: Ended | None = None
+        self._until = anyio.CancelScope()
+
+    async def until(self, deadline: float) -> Ended:
+        """Wait for the end, and bring it about if it must be; afterwards nothing of the command lives."""
+        self._until.deadline = deadline
+        gone = False
+        try:
+            with self._until:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch_memory)
+                    tasks.start_soon(self._read)
+                    await self._process.wait()
+                    gone = True
+                    tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+        return "exited" if gone else self._cut or "timeout"
+
+    async def _end(self) -> None:
+        if self._process.returncode is None:
+            self._kill()
+            with anyio.move_on_after(DEATH_S):
+                await self._process.wait()
+        with anyio.move_on_after(DRAIN_S):
+            await self._read()
+        if self._process.returncode is None:
+            log.error("a command outlived its kill", extra={"pid": self._process.pid})
+
+    def _kill(self) -> None:
+        if self._start.end:
+            self._start.end()
+        else:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _read(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            for output in self._outputs:
+                tasks.start_soon(self._read_one, output)
+
+    async def _read_one(self, output: _Output) -> None:
+        if not await output.read():
+            self._stop("flood")
+
+    async def _watch_memory(self) -> None:
+        while True:
+            await anyio.sleep(WATCH_S)
+            if await self._offload(exceeds, self._process.pid, self._limits.memory):
+                self._stop("memory")
+
+    def _stop(self, cause: Ended) -> None:
+        self._cut = self._cut or cause
+        self._until.cancel()
+
+
+async def _started(start: Start, out: _Output, err: _Output) -> Process:
+    # Not to be cancelled half-way: a process that nobody knows of would be nobody's to end.
+    with anyio.CancelScope(shield=True):
+        process = await anyio.open_process(
+            start.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out.writing,
+            stderr=err.writing,
+            env=start.environment,
+            pass_fds=start.pass_fds,
+            cwd="/",
+            start_new_session=True,
+        )
+    out.close_writing()
+    err.close_writing()
+    return process
+
+
+def _read_now(fd: int) -> bytes:
+    os.set_blocking(fd, False)
+    with suppress(BlockingIOError):
+        return os.read(fd, 4096)
+    return b""

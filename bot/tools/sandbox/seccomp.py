@@ -1,0 +1,262 @@
+"""The system call filter around a command, as the bytes that the kernel takes (classic BPF, `seccomp(2)`).
+
+Pure: from an architecture and a choice of walls to bytes. A call in the wrong architecture or in the x32 form ends
+the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS.
+
+| walls      | refused                                                                                        |
+|------------|------------------------------------------------------------------------------------------------|
+| both       | namespaces, mounts, kernel modules, tracing, keys, bpf, io_uring, memory that no limit counts,   |
+|            | terminals' input, sockets other than unix and internet                                          |
+| ``shared`` | the host's file system and processes are still in view: also every socket but a connected pair,   |
+|            | changes of owner, mode, times or attributes by path, other processes' limits and priorities,     |
+|            | queues and semaphores of the host, watching of folders                                          |
+| ``mute``   | the kernel cannot keep signals in: also every signal but to the own process group               |
+"""
+
+from __future__ import annotations
+
+import struct
+from errno import ENOSYS, EPERM
+from typing import Literal
+
+Machine = Literal["x86_64", "aarch64"]
+
+_AUDIT_ARCH: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""From linux/audit.h."""
+
+_X32 = 0x40000000
+_NEW_NAMESPACES = 0x7E020000
+"""CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}: linux/sched.h."""
+
+_NUMBERS: dict[str, tuple[int | None, int | None]] = {
+    # name: (x86_64, aarch64), from the kernel's unistd_64.h and asm-generic/unistd.h
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "syslog": (103, 116),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "lookup_dcookie": (212, 18),
+    "vhangup": (153, 58),
+    "uselib": (134, None),
+    "modify_ldt": (154, None),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "perf_event_open": (298, 241),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "ioctl": (16, 29),
+    "connect": (42, 203),
+    "bind": (49, 200),
+    "chmod": (90, None),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "truncate": (76, 45),
+    "inotify_add_watch": (254, 27),
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "fcntl": (72, 25),
+    "kill": (62, 129),
+    "tkill": (200, 130),
+    "tgkill": (234, 131),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "pidfd_send_signal": (424, 424),
+}
+
+_REFUSED = (
+    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr "
+    "open_tree_attr setns kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff "
+    "acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime sethostname setdomainname iopl ioperm "
+    "lookup_dcookie vhangup uselib modify_ldt ptrace process_vm_readv process_vm_writev process_madvise kcmp "
+    "pidfd_getfd perf_event_open add_key request_key keyctl bpf userfaultfd io_uring_setup io_uring_enter "
+    "io_uring_register shmget move_pages migrate_pages name_to_handle_at open_by_handle_at fanotify_init "
+    "fanotify_mark"
+)
+_MISSING = "clone3 memfd_create memfd_secret"
+"""clone3 hides its flags from a filter, and memory files are counted by no limit of a process."""
+
+_REFUSED_SHARED = (
+    "socket connect bind chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat setxattr lsetxattr "
+    "removexattr lremovexattr setxattrat removexattrat file_setattr truncate inotify_add_watch mq_open mq_unlink "
+    "semget msgget"
+)
+_REFUSED_MUTE = "tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal"
+
+_UNIX, _INTERNET, _INTERNET6 = 1, 2, 10
+_STREAM, _SEQPACKET = 1, 5
+_TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
+_F_SETOWN, _F_SETOWN_EX, _F_NOTIFY = 8, 15, 1026
+
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+
+Step = tuple[int, int, int, int]
+
+
+def program(machine: Machine, *, shared: bool, mute: bool = False) -> bytes:
+    """Return the filter for commands on *machine*; see the table above for *shared* and *mute*."""
+    column = 0 if machine == "x86_64" else 1
+    steps: list[Step] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT_ARCH[machine]), _return(_KILL)]
+    steps.append((_LOAD, 0, 0, 0))
+    if machine == "x86_64":
+        steps += [(_AT_LEAST, 0, 1, _X32), _return(_KILL)]
+    for name, block in _rules(shared=shared, mute=mute).items():
+        number = _NUMBERS[name][column]
+        if number is not None:
+            steps += [(_EQUAL, 0, len(block), number), *block]
+    steps.append(_return(_ALLOW))
+    return b"".join(struct.pack("<HBBI", *step) for step in steps)
+
+
+def namespaces_refused(machine: Machine) -> bytes:
+    """Return a filter like that of a container host: whoever is under it can make no namespace and no mount."""
+    column = 0 if machine == "x86_64" else 1
+    steps: list[Step] = [(_LOAD, 0, 0, 0)]
+    refused = {name: _refuse() for name in ("unshare", "mount", "setns", "pivot_root")}
+    for name, block in (
+        refused | {"clone": _unless_bits(0, _NEW_NAMESPACES), "clone3": _refuse(ENOSYS)}
+    ).items():
+        steps += [(_EQUAL, 0, len(block), _NUMBERS[name][column] or 0), *block]
+    return b"".join(struct.pack("<HBBI", *step) for step in [*steps, _return(_ALLOW)])
+
+
+def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
+    """Return what is done about each call. Every block ends in a verdict."""
+    rules = {name: _refuse() for name in _REFUSED.split()}
+    rules |= {name: _refuse(ENOSYS) for name in _MISSING.split()}
+    rules |= {
+        "clone": _unless_bits(0, _NEW_NAMESPACES),
+        "unshare": _unless_bits(0, _NEW_NAMESPACES),
+        "socket": _only(0, _UNIX, _INTERNET, _INTERNET6),
+        "socketpair": _only(0, _UNIX),
+        "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX),
+    }
+    if shared:
+        rules |= {name: _refuse() for name in _REFUSED_SHARED.split()}
+        own = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
+        rules |= {name: _only(0, 0) for name in own}
+        rules |= {
+            # A pair that is not connected for good could be pointed at somebody else's socket.
+            "socketpair": [*_must(0, _UNIX), *_must(1, _STREAM, _SEQPACKET, mask=0xF), _return(_ALLOW)],
+            "setpriority": [*_must(0, 0), *_must(1, 0), _return(_ALLOW)],
+            "ioprio_set": [*_must(0, 1), *_must(1, 0), _return(_ALLOW)],
+            "utimensat": _only_null(1),
+            "fcntl": _unless(1, _F_SETOWN, _F_SETOWN_EX, _F_NOTIFY),
+            "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP),
+        }
+    if mute:
+        rules |= {name: _refuse() for name in _REFUSED_MUTE.split()} | {"kill": _only(0, 0)}
+    return rules
+
+
+def _return(verdict: int) -> Step:
+    return (_RETURN, 0, 0, verdict)
+
+
+def _refuse(errno: int = EPERM) -> list[Step]:
+    return [_return(_ERRNO | errno)]
+
+
+def _argument(index: int, *, high: bool = False) -> Step:
+    return (_LOAD, 0, 0, 16 + 8 * index + (4 if high else 0))
+
+
+def _must(index: int, *values: int, mask: int = 0) -> list[Step]:
+    """Refuse unless an argument, after *mask*, is one of *values*; else go on."""
+    last = len(values)
+    tests = [(_EQUAL, last - at, 0, value) for at, value in enumerate(values)]
+    return [_argument(index), *([(_AND, 0, 0, mask)] if mask else []), *tests, *_refuse()]
+
+
+def _only(index: int, *values: int) -> list[Step]:
+    return [*_must(index, *values), _return(_ALLOW)]
+
+
+def _unless(index: int, *values: int) -> list[Step]:
+    last = len(values)
+    tests = [(_EQUAL, last - at, 0, value) for at, value in enumerate(values)]
+    return [_argument(index), *tests, _return(_ALLOW), *_refuse()]
+
+
+def _unless_bits(index: int, bits: int) -> list[Step]:
+    return [_argument(index), (_ANY_BIT, 0, 1, bits), *_refuse(), _return(_ALLOW)]
+
+
+def _only_null(index: int) -> list[Step]:
+    """Allow only a pointer that is null: the call is then about an open file."""
+    test = [(_EQUAL, 1, 0, 0), *_refuse()]
+    return [_argument(index), *test, _argument(index, high=True), *test, _return(_ALLOW)]

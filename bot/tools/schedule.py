@@ -1,0 +1,184 @@
+"""Messages to this thread at a later time: set, listed, taken back; visible to all who are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
+from bot.schedules.kept import Schedule, Schedules
+from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
+from threads.disk import Offload
+from threads.scheduled import due_of, shortened
+
+from .base import Arguments, Place
+
+MOST_TIMES = 10_000
+MOST_MINUTES = 366 * 24 * 60
+
+
+class ScheduleArguments(Arguments):
+    text: str = Field(
+        min_length=1,
+        max_length=2000,
+        description="The message, worded for that time: what is to be done then, complete in itself",
+    )
+    at: str = Field(
+        default="", max_length=40, description="Once, at this time: ISO 8601, with an offset or with `zone`"
+    )
+    in_minutes: int | None = Field(
+        default=None, ge=1, le=MOST_MINUTES, description="Once, in so many minutes"
+    )
+    cron: str = Field(
+        default="",
+        max_length=100,
+        description="Again and again: five fields (minute, hour, day of month, month, day of week), needs `zone`",
+    )
+    zone: str = Field(
+        default="", max_length=60, description="IANA time zone of the person, such as Europe/Berlin"
+    )
+    until: str = Field(
+        default="", max_length=40, description="With cron: the last time it may come, ISO 8601"
+    )
+    times: int | None = Field(default=None, ge=1, le=MOST_TIMES, description="With cron: how often it comes")
+
+    @model_validator(mode="after")
+    def _one_time(self) -> Self:
+        if sum([bool(self.at), self.in_minutes is not None, bool(self.cron)]) != 1:
+            raise ValueError("give exactly one of `at`, `in_minutes` and `cron`")
+        if not self.cron and (self.until or self.times is not None):
+            raise ValueError("`until` and `times` go with `cron` only")
+        if not self.text.strip():
+            raise ValueError("`text` is blank")
+        return self
+
+    def subject(self) -> str:
+        """Return when and what: "0 9 * * 1-5 Europe/Berlin: Say good morning."."""
+        when = self.cron or self.at or f"in {self.in_minutes} min"
+        return f"{' '.join(filter(None, (when, self.zone)))}: {self.text}"
+
+
+class NoArguments(Arguments):
+    """Nothing to say."""
+
+
+class CancelArguments(Arguments):
+    id: str = Field(min_length=2, max_length=64, description="Id of the schedule, as `schedules` lists it")
+
+    def subject(self) -> str:
+        return self.id
+
+
+@dataclass(frozen=True)
+class SetSchedule:
+    """``least_minutes`` is the least time between two occurrences.
+
+    ``is_command`` tells what a text would be if a person wrote it: through here no model gives a command, an approval
+    least of all.
+    """
+
+    schedules: Schedules
+    offload: Offload
+    is_command: Callable[[str], bool]
+    least_minutes: int = 15
+    name: ClassVar[str] = "schedule"
+    description: ClassVar[str] = (
+        "Have a message sent to this thread later, once or regularly, as if the person who asks now had written it "
+        "then; you will answer it. Only when they ask for it. The thread is told."
+    )
+    risk: ClassVar[Literal["write"]] = "write"
+    arguments: ClassVar[type[Arguments]] = ScheduleArguments
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+        assert isinstance(arguments, ScheduleArguments)
+        if due_of(place.message_id):
+            raise ToolDenied(
+                "A message that was scheduled itself cannot schedule others.",
+                suggestion="Say what should be scheduled; a person can ask for it.",
+            )
+        if self.is_command(arguments.text):
+            raise ToolDenied(
+                "A command cannot be scheduled: commands are for people to give.",
+                suggestion="Schedule a message in words.",
+            )
+        now = self.schedules.now()
+        wanted: Mapping[str, object] = await self.offload(
+            _timing, arguments, now, timedelta(minutes=self.least_minutes)
+        )
+        schedule = await self.schedules.add(
+            Schedule.model_validate(
+                {
+                    "thread": str(place.thread),
+                    "author": place.asker,
+                    "text": arguments.text.strip(),
+                    "source": f"{place.message_id} {place.call_id}",
+                    **wanted,
+                }
+            )
+        )
+        described = self.schedules.described(schedule)
+        place.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
+        return {
+            "id": schedule.id,
+            "next": spoken(schedule.next_at, schedule.zone, now),
+            "told_the_thread": True,
+        }
+
+
+@dataclass(frozen=True)
+class ListSchedules:
+    schedules: Schedules
+    name: ClassVar[str] = "schedules"
+    description: ClassVar[str] = "List what is scheduled in this thread, with ids and times."
+    risk: ClassVar[Literal["read"]] = "read"
+    arguments: ClassVar[type[Arguments]] = NoArguments
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:  # noqa: ARG002
+        return [
+            {
+                "id": schedule.id,
+                "text": schedule.text,
+                "next": spoken(schedule.next_at, schedule.zone, self.schedules.now()),
+                "cron": schedule.cron,
+                "by": schedule.author.name or schedule.author.id,
+            }
+            for schedule in self.schedules.of(place.thread)
+        ]
+
+
+@dataclass(frozen=True)
+class CancelSchedule:
+    schedules: Schedules
+    name: ClassVar[str] = "unschedule"
+    description: ClassVar[str] = "Cancel something that is scheduled in this thread. The thread is told."
+    risk: ClassVar[Literal["write"]] = "write"
+    arguments: ClassVar[type[Arguments]] = CancelArguments
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+        assert isinstance(arguments, CancelArguments)
+        gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())
+        if gone is None:
+            raise ToolNotFound(
+                f"Nothing with the id {arguments.id[:64]!r} is scheduled in this thread.",
+                suggestion="Call schedules to see what is.",
+            )
+        place.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
+        return {"cancelled": gone.id}
+
+
+def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
+    """Return when it comes, as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
+    zone = zone_of(arguments.zone).key if arguments.zone else ""
+    if arguments.cron:
+        cron, first = checked(arguments.cron, zone, now, least)
+        until = instant(arguments.until, zone, now) if arguments.until else now + FARTHEST
+        if until < first:
+            raise ToolInvalidInput("It would end before it has come once.", suggestion="Mend `until`.")
+        return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}
+    if arguments.in_minutes is not None:
+        return {"next_at": within(now + timedelta(minutes=arguments.in_minutes), now), "zone": zone or "UTC"}
+    return {"next_at": instant(arguments.at, zone, now), "zone": zone or "UTC"}

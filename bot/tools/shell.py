@@ -1,0 +1,103 @@
+"""Commands in the thread's workspace, behind the walls of `bot.tools.sandbox`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import anyio
+from pydantic import Field, JsonValue, field_validator
+
+from bot.errors import ToolError, ToolTimeout
+from threads.disk import Offload
+
+from .base import Arguments, Place, Returned
+from .beneath import holds_outside_text
+from .sandbox import Ran, Sandbox
+
+MAX_COMMAND = 100_000
+"""Bytes of a command: the kernel takes no argument of more than 128 KiB."""
+
+ORIGIN = "command"
+
+_DESCRIPTION = (
+    "Run a shell command in this thread's workspace, which is its current folder and the only one it can write to"
+    "{tmp}. No network, no input, none of the bot's own files. What it leaves running ends with it. A failing "
+    "command is a result too: read exit_code and stderr. Long output is cut in the middle: write it to a file.{more}"
+)
+_ENDS: dict[str, tuple[str, str]] = {
+    "flood": ("It wrote too much and was stopped.", "Write the output to a file, or ask for less of it."),
+    "memory": ("It used too much memory and was stopped.", "Work on smaller pieces."),
+    "killed": ("The system ended it, as it does when memory runs out.", "Work on smaller pieces."),
+}
+
+
+class ShellArguments(Arguments):
+    command: str = Field(min_length=1, description="Command for the shell")
+    timeout_s: float | None = Field(
+        default=None, gt=0, description="Seconds until it is stopped; less than the tool's own limit"
+    )
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_passed(cls, command: str) -> str:
+        try:
+            size = len(command.encode())
+        except UnicodeEncodeError:
+            raise ValueError("must be valid Unicode") from None
+        if "\0" in command:
+            raise ValueError("must hold no NUL character")
+        if size > MAX_COMMAND:
+            raise ValueError(f"must be at most {MAX_COMMAND} bytes: write a script to a file and run that")
+        return command
+
+    def subject(self) -> str:
+        return self.command
+
+
+@dataclass(frozen=True)
+class Shell:
+    sandbox: Sandbox
+    offload: Offload
+    name: ClassVar[str] = "shell"
+    risk: ClassVar[Literal["exec"]] = "exec"
+    arguments: ClassVar[type[Arguments]] = ShellArguments
+
+    @property
+    def description(self) -> str:
+        landlock = self.sandbox.layer == "landlock"
+        return _DESCRIPTION.format(
+            tmp="" if landlock else " besides /tmp, which is empty at each start",
+            more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
+        )
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+        assert isinstance(arguments, ShellArguments)
+        now = anyio.current_time()
+        deadline = min(place.deadline, now + (arguments.timeout_s or place.deadline - now))
+        # Before, because a command can take away what it is seen by; after, because something may have come since.
+        outside = await self.offload(holds_outside_text, place.workspace)
+        ran = await self.sandbox.run(arguments.command, place.workspace, deadline)
+        origin = ORIGIN if outside or await self.offload(holds_outside_text, place.workspace) else ""
+        if ran.ended == "exited":
+            return Returned(_told(ran), origin=origin)
+        if ran.ended == "timeout":
+            raise ToolTimeout(
+                f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",
+                suggestion="Do less at once, or let it write to a file and look at that.",
+                partial=_told(ran),
+                origin=origin,
+            )
+        message, suggestion = _ENDS[ran.ended]
+        raise ToolError(message, suggestion=suggestion, partial=_told(ran), origin=origin)
+
+
+def _told(ran: Ran) -> dict[str, JsonValue]:
+    told: dict[str, JsonValue] = {"stdout": ran.stdout, "stderr": ran.stderr}
+    if ran.exit_code is not None:
+        told = {"exit_code": ran.exit_code, **told}
+    if ran.signal:
+        told["signal"] = ran.signal
+    if ran.left_out:
+        told["left_out_bytes"] = ran.left_out
+    return told

@@ -1,0 +1,83 @@
+"""Skills on demand: the prompt lists them in a line each, this reads one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import Field, JsonValue
+
+from bot.errors import ToolNotFound
+from bot.prompt.skill_files import SkillUnusable
+from bot.prompt.skills import Skills
+from threads.disk import Offload
+
+from .base import Arguments, Place
+
+log = logging.getLogger(__name__)
+
+MAX_READ = 32_000
+"""Characters of one answer; it says where to go on."""
+
+
+class LoadSkillArguments(Arguments):
+    name: str = Field(max_length=100, description="The skill, as it is listed")
+    file: str = Field(default="", max_length=500, description="Another file of the skill; blank is its text")
+    offset: int = Field(default=0, ge=0, description="Character to start at")
+
+    def subject(self) -> str:
+        return f"{self.name}/{self.file}" if self.file else self.name
+
+
+async def logged(place: Place, what: str, digest: str) -> None:
+    log.info("loaded skill %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
+
+
+@dataclass(frozen=True)
+class LoadSkill:
+    """``loaded`` is told what was loaded, and the SHA-256 of the file; it does not raise."""
+
+    skills: Skills
+    offload: Offload
+    loaded: Callable[[Place, str, str], Awaitable[None]] = logged
+    name: ClassVar[str] = "load_skill"
+    description: ClassVar[str] = (
+        "Read one of the skills that your instructions list, before you do what it is about, or a file of it."
+    )
+    risk: ClassVar[Literal["read"]] = "read"
+    arguments: ClassVar[type[Arguments]] = LoadSkillArguments
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+        assert isinstance(arguments, LoadSkillArguments)
+        text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
+        await self.loaded(place, arguments.subject(), digest)
+        end = arguments.offset + MAX_READ
+        result: dict[str, JsonValue] = {"text": text[arguments.offset : end]}
+        if end < len(text):
+            result["next_offset"] = end
+        if files:
+            result["files"] = list[JsonValue](files)
+        return result
+
+    def _read(self, name: str, file: str) -> tuple[str, str, list[str]]:
+        """Return the text, its digest, and with a skill itself the names of its other files."""
+        try:
+            skill = self.skills.load(name)
+        except SkillUnusable as error:
+            known = ", ".join(skill.name for skill in self.skills.found)
+            raise ToolNotFound(
+                f"Skill {name[:80]!r}: {error}.", suggestion=f"Use: {known}" if known else "There are none."
+            ) from error
+        if not file:
+            return skill.text, skill.digest, self.skills.files(skill)
+        try:
+            text, digest = self.skills.read(skill, file)
+        except SkillUnusable as error:
+            known = ", ".join(self.skills.files(skill))
+            raise ToolNotFound(
+                f"File {file[:80]!r} of skill {name}: {error}.",
+                suggestion=f"It has: {known or 'no other files'}",
+            ) from error
+        return text, digest, []

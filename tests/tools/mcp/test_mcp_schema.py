@@ -1,0 +1,174 @@
+import json
+import time
+
+import pytest
+from pydantic import ValidationError
+
+from bot.tools.mcp.schema import arguments_of, faults, refused, shown
+
+ISSUE = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "minLength": 1},
+        "labels": {"type": "array", "items": {"$ref": "#/$defs/Label"}},
+        "state": {"enum": ["open", "closed"]},
+    },
+    "required": ["title"],
+    "additionalProperties": False,
+    "$defs": {"Label": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}},
+}
+
+
+def nested(levels):
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def laughs(levels):
+    """A schema of a few lines that asks for 2 ** levels checks."""
+    more = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
+    return {"type": "object", "allOf": [{"$ref": "#/$defs/a0"}], "$defs": {**more, f"a{levels}": {}}}
+
+
+def test_arguments_are_checked_by_the_servers_schema_and_stay_as_they_are():
+    model = arguments_of("github__create", ISSUE)
+    given = {"title": "x", "labels": [{"name": "bug"}]}
+    assert refused(ISSUE) == ""
+    arguments = model.model_validate(given)
+    assert arguments.model_dump(mode="json") == given
+    assert arguments.subject() == json.dumps(given, sort_keys=True)
+    assert model.model_json_schema()["properties"] == ISSUE["properties"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({}, "$: 'title' is a required property"),
+        ({"title": ""}, "$.title: '' should be non-empty"),
+        ({"title": "x", "labels": [{}]}, "$.labels[0]: 'name' is a required property"),
+        ({"title": "x", "state": "gone"}, "$.state: 'gone' is not one of ['open', 'closed']"),
+        ({"title": "x", "other": 1}, "$: Additional properties are not allowed ('other' was unexpected)"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(given, fault):
+    with pytest.raises(ValidationError) as wrong:
+        arguments_of("t", ISSUE).model_validate(given)
+    assert wrong.value.errors()[0]["msg"] == fault
+
+
+def test_the_same_arguments_have_the_same_subject_in_any_order():
+    model = arguments_of("t", {"type": "object"})
+    one, two = (
+        model.model_validate({"a": 1, "b": {"c": 2, "d": 3}}),
+        model.model_validate({"b": {"d": 3, "c": 2}, "a": 1}),
+    )
+    assert one.subject() == two.subject()
+
+
+def test_no_name_of_an_argument_is_mistaken_for_ours():
+    given = {
+        "subject": 1,
+        "always": 2,
+        "model_config": 3,
+        "parameters": 4,
+        "model_dump": 5,
+        "__class__": 6,
+        "self": 7,
+        "": 8,
+    }
+    arguments = arguments_of("t", {"type": "object"}).model_validate(given)
+    assert json.loads(arguments.subject()) == given
+
+
+def test_what_models_are_shown_is_always_an_object_without_combinators_at_its_top():
+    assert shown({"anyOf": [{"required": ["a"]}], "description": "x"}) == {
+        "description": "x",
+        "type": "object",
+        "properties": {},
+    }
+
+
+def test_a_fault_is_short_however_much_was_sent():
+    (fault,) = faults({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": "x" * 100_000})
+    assert len(fault) <= 300
+    many = {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert len(faults(many, {f"a{n}": "x" for n in range(1000)})) == 5
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (nested(40), "more than 32 levels"),
+        ({"type": "object", "properties": {"a": {"enum": list(range(20_000))}}}, "longer than 20,000"),
+        ({"type": "object", "properties": {"a": {"$ref": "http://169.254.169.254/latest"}}}, "outside of it"),
+        ({"type": "object", "properties": {"a": {"$ref": "file:///etc/passwd"}}}, "outside of it"),
+        ({"type": "object", "properties": {"a": {"$ref": "other.json#/x"}}}, "outside of it"),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}, "outside of it"),
+        ({"type": "object", "properties": {"a": {"$ref": "#anchor"}}}, "outside of it"),
+        ({"type": "object", "$id": "http://evil/", "properties": {}}, "uses $id"),
+        ({"type": "object", "$defs": {"a": {"$dynamicRef": "#x"}}}, "uses $dynamicRef"),
+        ({"type": "array"}, "no JSON Schema of an object"),
+        ({"type": "object", "properties": {"a": {"type": "sting"}}}, "no JSON Schema of an object"),
+        ({"type": "object", "properties": []}, "no JSON Schema of an object"),
+        ({"type": "object", "required": "a"}, "no JSON Schema of an object"),
+        ({"type": "object", "properties": {"a": {"minimum": "x"}}}, "no JSON Schema of an object"),
+        ({"type": "object", "properties": {"a b": {}}}, "model providers do not take"),
+        ({"type": "object", "properties": {"x" * 65: {}}}, "model providers do not take"),
+        ({"type": "object", "properties": {"": {}}}, "model providers do not take"),
+    ],
+)
+def test_a_schema_that_cannot_stand_in_a_prompt_is_refused(schema, why):
+    assert why in refused(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "properties": {"tree": {"$ref": "#"}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "integer"}}},
+        {"type": "object", "$defs": {"a/b": {}}, "properties": {"x": {"$ref": "#/$defs/a~1b"}}},
+        {"type": "object", "properties": {"id": {"type": "string"}, "pattern": {"type": "string"}}},
+        {"type": "object", "properties": {"a": {"pattern": r"^\p{L}+$"}}},  # a pattern of another language
+    ],
+)
+def test_ordinary_schemas_are_taken(schema):
+    assert refused(schema) == ""
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"properties": {"a": {"pattern": "^(a+)+$"}}}, {"a": "a" * 64 + "!"}),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 64 + "!": 1}),
+        ({"propertyNames": {"pattern": "^(a|a)*$"}}, {"a" * 64 + "!": 1}),
+        ({"patternProperties": {"^(a|a)*$": {}}, "unevaluatedProperties": False}, {"a" * 64 + "!": 1}),
+        ({"properties": {"a": {"uniqueItems": True}}}, {"a": [{"x": n} for n in range(20_000)]}),
+        (laughs(30), {}),
+        ({"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}, {}),
+        (
+            {"properties": {"a": {"items": {"anyOf": [{"const": n} for n in range(500)]}}}},
+            {"a": [499] * 20_000},
+        ),
+    ],
+    ids=["pattern", "patternProperties", "propertyNames", "unevaluated", "unique", "laughs", "loop", "many"],
+)
+def test_a_check_that_would_cost_too_much_is_not_made(schema, given):
+    schema = {"type": "object", **schema}
+    assert refused(schema) == ""
+    faults(schema, {})
+    started = time.process_time()
+    assert faults(schema, given) == []
+    assert time.process_time() - started < 3
+
+
+def test_deep_arguments_are_no_crash():
+    tree = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    given: dict[str, object] = {}
+    for _ in range(300):
+        given = {"a": given}
+    assert faults(tree, given) == []

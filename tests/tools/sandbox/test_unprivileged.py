@@ -1,0 +1,25 @@
+"""Everything in this folder that needs a user without privileges, run as one when these tests run as root."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unprivileged import Unreachable, run_unprivileged
+
+HERE = Path(__file__).parent
+FILES = ("test_walls.py", "test_death.py", "test_opened.py", "../test_shell.py")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="each runs by itself here")
+@pytest.mark.parametrize("file", FILES)
+def test_the_sandbox_holds_for_a_user_without_privileges(file):
+    path = str((HERE / file).resolve())
+    try:
+        done = run_unprivileged(
+            "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-rs", path, timeout_s=240
+        )
+    except Unreachable as error:
+        pytest.skip(str(error))
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,137 @@
+"""A web site on loopback that does as it is told, down to the byte; the guard sees it at a public address."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from bot.guards.egress import Egress
+
+PUBLIC = "93.184.215.14"
+Script = Callable[[ByteStream, str], Awaitable[None]]
+
+
+def page(
+    body: bytes | str = b"hello", kind: str = "text/plain", status: str = "200 OK", *, length=None, **headers
+) -> bytes:
+    body = body.encode() if isinstance(body, str) else body
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}"]
+    lines += [f"Content-Type: {kind}"] if kind else []
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def redirect(location: str, status: str = "302 Found") -> bytes:
+    return page(b"", "", status, Location=location)
+
+
+@dataclass
+class Site:
+    """Answers with what ``pages`` has for a path: bytes, or a function that plays with the connection."""
+
+    pages: dict[str, bytes | Script] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
+    heads: list[str] = field(default_factory=list)
+    reached: list[tuple[str, int]] = field(default_factory=list)
+    left: anyio.Event = field(default_factory=anyio.Event)
+    ports: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> list[str]:
+        return [head.split(" ")[1] for head in self.heads]
+
+    def egress(self, *allowed: str) -> Egress:
+        return Egress(allowed, resolve=self._resolve, connect=self._connect)
+
+    async def _resolve(self, host, port):
+        return self.names.get(host, [PUBLIC])
+
+    async def _connect(self, address, port):
+        self.reached.append((address, port))
+        return await anyio.connect_tcp("127.0.0.1", self.ports["tls" if port == 443 else "plain"])
+
+    async def serve(self, stream: ByteStream, tls: ssl.SSLContext | None) -> None:
+        try:
+            async with stream:
+                if tls:
+                    stream = await TLSStream.wrap(
+                        stream, server_side=True, ssl_context=tls, standard_compatible=False
+                    )
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += await stream.receive()
+                self.heads.append(head.decode())
+                answer = self.pages.get(self.paths[-1], page("nothing", status="404 Not Found"))
+                if isinstance(answer, bytes):
+                    await stream.send(answer)
+                else:
+                    await answer(stream, self.paths[-1])
+                if tls:
+                    await stream.aclose()
+        except (anyio.BrokenResourceError, anyio.EndOfStream, ssl.SSLError):
+            self.left.set()
+
+
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None):
+    site = Site()
+    async with AsyncExitStack() as opened, anyio.create_task_group() as tasks:
+        for name, context in {"plain": None, **({"tls": tls} if tls else {})}.items():
+            listener = await opened.enter_async_context(
+                await anyio.create_tcp_listener(local_host="127.0.0.1")
+            )
+            site.ports[name] = listener.extra(anyio.abc.SocketAttribute.local_port)
+            tasks.start_soon(partial(listener.serve, partial(_each, site, context)))
+        yield site
+        tasks.cancel_scope.cancel()
+
+
+async def _each(site: Site, context, stream) -> None:
+    await site.serve(stream, context)
+
+
+def certificates(folder, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return what a server and a client need so that the client trusts the server as *names*."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([_san(name) for name in names]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    both = folder / "site.pem"
+    both.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(both)
+    return server, ssl.create_default_context(cafile=str(both))
+
+
+def _san(name: str):
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

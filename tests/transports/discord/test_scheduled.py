@@ -1,0 +1,111 @@
+"""A message that no person typed, and that Discord has no id of, is answered in its thread like any other."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+
+from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, FakeDiscord
+from tests.transports.bot import bot_over
+from tests.transports.discord.bot import answers, transport
+from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.world import Scripted, calls, says
+from threads.model import Author, Incoming, ThreadId
+from threads.scheduled import scheduled_id
+from transports.discord.post.keys import question_of, since_of
+
+pytestmark = pytest.mark.anyio
+
+ANN = Author(U1, "ann")
+
+
+@pytest.mark.parametrize("where", ["thread", "direct", "in place"])
+async def test_its_answer_comes_in_the_conversation_and_nothing_is_asked_of_discord_about_its_id(
+    tmp_path, caplog, where
+):
+    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
+    async with FakeDiscord() as discord:
+        options = {"in_place": frozenset({CHANNEL})} if where == "in place" else {}
+        edge, sinks = transport(discord, tmp_path, **options), []
+        serve = edge.serve
+
+        async def serving(sink):
+            sinks.append(sink)
+            await serve(sink)
+
+        edge.serve = serving
+        async with bot_over(edge, tmp_path, model):
+            if where == "direct":
+                shown = discord.dm(U1)
+                await discord.say(U1, shown, "hi")
+                thread = ThreadId("discord", "@me", shown, shown)
+            else:
+                said = await discord.say(U1, CHANNEL, f"<@{BOT}> hi")
+                shown = said.id if where == "thread" else CHANNEL
+                thread = ThreadId("discord", GUILD, CHANNEL, said.id)
+            await discord.until(lambda: answers(discord, shown) == ["one"])
+            due = datetime.now(UTC)
+            caplog.clear()
+            for _ in range(2):
+                await sinks[0](
+                    Incoming(scheduled_id("s1234", due), thread, ANN, "do it @everyone", due.isoformat())
+                )
+            await discord.until(lambda: answers(discord, shown) == ["one", "two"])
+            await anyio.sleep(0.3)
+            assert answers(discord, shown) == ["one", "two"]
+            assert discord.pings == []
+            assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+@pytest.fixture
+async def desk():
+    async with discord_and_rest() as (discord, rest):
+        yield await Desk.asked(discord, rest)
+
+
+def scheduled(desk, ago=0):
+    due = datetime.fromtimestamp(desk.discord.wall(), UTC) - timedelta(seconds=ago)
+    message_id = scheduled_id("s1", due)
+    return {"key": f"discord:{GUILD}:{CHANNEL}:{message_id}", "reply_to": message_id}
+
+
+async def test_long_after_a_crash_it_is_still_found_by_its_words(desk):
+    await desk.post("before")
+    given = scheduled(desk)
+    posted = await desk.post("⏰ the news", **given)
+    desk.discord.later(400)  # Discord shows no nonce any more
+    desk.restart()
+    assert await desk.find(key=given["key"]) is None
+    await desk.post("⏰ the news", **given)
+    assert [message.id for message in desk.posts()][1:] == [posted]
+
+
+async def test_the_same_words_of_an_earlier_day_are_another_answer(desk):
+    await desk.post("before")
+    await desk.post("⏰ the news", **scheduled(desk))
+    desk.discord.later(86_400)
+    given = scheduled(desk)
+    desk.restart()
+    assert await desk.find(key=given["key"]) is None
+    await desk.post("⏰ the news", **given)
+    assert desk.shown() == ["before", "⏰ the news", "⏰ the news"]
+
+
+async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(desk):
+    await desk.post("before")
+    given = scheduled(desk)
+    await desk.draft("half an ans", key=given["key"])
+    desk.restart()
+    await desk.posting.sweep(desk.thread, given["key"], live=())
+    assert desk.shown() == ["before"]
+
+
+def test_it_names_no_message_but_a_time():
+    key = f"discord:1:2:{scheduled_id('s1', datetime(2026, 11, 22, 11, tzinfo=UTC))}"
+    assert question_of(key) == ""
+    assert since_of(key) == since_of(f"{key}?q1") != ""
+    assert since_of("discord:1:2:press-1") == ""
+    assert since_of("discord:1:2:1234") == "1234"

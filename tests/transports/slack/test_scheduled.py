@@ -1,0 +1,98 @@
+"""A message that no person typed, and that Slack has no id of, is answered in its thread like any other."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+
+from tests.fakes.slack import FakeSlack, Message
+from tests.transports.bot import bot_over
+from tests.transports.slack.bot import transport
+from tests.transports.slack.test_posting import ME, Desk, Unlimited
+from tests.world import Scripted, calls, says
+from threads.model import Author, Incoming, ThreadId
+from threads.scheduled import scheduled_id
+from transports.slack.post.posting import Posting
+from transports.slack.post.tags import since_of
+from transports.slack.wire.web import open_web
+
+pytestmark = pytest.mark.anyio
+
+ANN = Author("U1", "ann")
+
+
+@pytest.mark.parametrize("channel", ["C1", "D1"])
+async def test_its_answer_comes_in_the_thread_and_nothing_is_asked_of_slack_about_its_id(
+    tmp_path, caplog, channel
+):
+    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
+    async with FakeSlack() as slack:
+        edge, sinks = transport(slack, tmp_path), []
+        serve = edge.serve
+
+        async def serving(sink):
+            sinks.append(sink)
+            await serve(sink)
+
+        edge.serve = serving
+        async with bot_over(edge, tmp_path, model):
+            said = await slack.say("U1", channel, "<@UBOT> hi")
+            await slack.until(lambda: len(slack.thread(channel, said.ts)) == 2)
+            thread = ThreadId("slack", "T1", channel, said.ts)
+            due = datetime.now(UTC)
+            caplog.clear()
+            for _ in range(2):
+                await sinks[0](
+                    Incoming(scheduled_id("s1234", due), thread, ANN, "do it <!here>", due.isoformat())
+                )
+            await slack.until(lambda: [m.text for m in slack.thread(channel, said.ts) if m.ours][1:] != [])
+            await slack.until(lambda: slack.status(channel, said.ts) == "")
+            await anyio.sleep(0.3)
+            shown = [message for message in slack.thread(channel, said.ts) if message.ours]
+            assert len(shown) == 2
+            assert "two" in shown[1].text
+            assert slack.pings == []
+            assert not [call for call in slack.calls if "schedule-" in str(call.args.get("timestamp", ""))]
+            assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+@pytest.fixture
+async def desk():
+    async with FakeSlack() as slack, open_web(slack.api_base_url, slack.bot_token, Unlimited()) as web:
+        yield Desk(slack, web)
+
+
+def key_of(desk, due):
+    return f"slack:T1:{desk.channel}:{scheduled_id('s1', due)}"
+
+
+async def test_after_a_crash_it_is_found_without_reading_all_of_a_long_thread(desk):
+    slack = desk.slack
+    for ago in range(900, 300, -1):
+        ts = f"{time.time() - ago:.6f}"
+        slack.put(Message("C1", ts, "chatter", "U2", thread_ts=desk.question))
+    key = key_of(desk, datetime.now(UTC))
+    ts = await desk.post(key=key, reply_to=key.rpartition(":")[2])
+    desk.posting = Posting(desk.web, ME)
+    before = len(slack.calls_to("conversations.replies"))
+    assert await desk.posting.find(desk.thread, key, live=()) == ts
+    assert len(slack.calls_to("conversations.replies")) == before + 1
+
+
+async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(desk):
+    key = key_of(desk, datetime.now(UTC))
+    slack = desk.slack
+    slack.put(Message("C1", slack.next_ts(), "half an ans", "UBOT", thread_ts=desk.question, bot_id="BBOT"))
+    assert await desk.posting.find(desk.thread, key, live=()) is None
+    assert desk.shown() == []
+
+
+def test_it_is_looked_for_from_a_minute_before_it_was_due():
+    due = datetime(2026, 11, 22, 11, tzinfo=UTC)
+    assert since_of(f"slack:T1:C1:{scheduled_id('s1', due)}") == f"{int(due.timestamp()) - 60}.000000"
+    assert since_of(f"slack:T1:C1:{scheduled_id('s1', due)}?q1a2b") == f"{int(due.timestamp()) - 60}.000000"
+    assert since_of("slack:T1:C1:press-1") == ""

@@ -1,0 +1,45 @@
+"""Messages that nobody types when they come: a schedule sends them, at a time that a person has set.
+
+Their id says so, and which occurrence they are: ``schedule-<schedule>-<seconds since 1970>``. It is the same however
+often the occurrence is handed over, so that the journal takes it once. No platform knows such an id.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from .model import Incoming
+
+QUOTED = 200
+"""Characters of the message that its answer begins with."""
+
+_ID = re.compile(r"schedule-[a-z0-9]{1,64}-([0-9]{1,11})", re.ASCII)
+
+
+def scheduled_id(schedule: str, due: datetime) -> str:
+    """Return the id of the message that is due then; whole seconds count."""
+    return f"schedule-{schedule}-{int(due.timestamp())}"
+
+
+def due_of(message_id: str) -> datetime | None:
+    """Return when a scheduled message was due; None for any other id."""
+    found = _ID.fullmatch(message_id)
+    return datetime.fromtimestamp(int(found[1]), UTC) if found else None
+
+
+def heading(incoming: Incoming) -> str:
+    """Return what an answer begins with, as nobody sees what it answers; "" for what a person has just written."""
+    if due_of(incoming.id) is None:
+        return ""
+    return f"⏰ Scheduled by {_line(incoming.author.name, 80) or 'someone here'}: {shortened(incoming.text)}"
+
+
+def shortened(text: str) -> str:
+    """Return a message as one line, as far as it is quoted."""
+    return _line(text, QUOTED)
+
+
+def _line(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
