@@ -23,7 +23,6 @@ from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
 from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, Turn
-from threads.scheduled import heading
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -78,8 +77,6 @@ class Agent:
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
-        if word := heading(turn.incoming):
-            turn.note(word)
         model = Sighted(await self.models.for_turn(turn), turn)
         if turn.incoming.control:
             done = await self._asking(turn, model, keep=0).compact()

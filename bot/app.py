@@ -42,7 +42,7 @@ from bot.settings_model import Settings
 from bot.workbench import Means, open_workbench
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
-from threads.context import ContextFile, begun
+from threads.context import ContextFile
 from threads.delivery import Delivery
 from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
@@ -54,7 +54,7 @@ from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
 from threads.wording import first_cause
-from threads.workspace import sole_owner, thread_folder
+from threads.workspace import begun, sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
 

@@ -18,14 +18,14 @@ from bot.errors import ContextOverflow, ThinkingRejected
 from bot.llm.model import Completion, Request, TurnModel
 from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_large
 from bot.prompt.repair import repair
-from bot.prompt.tokens import request_size
+from bot.prompt.tokens import request_size, size_of
 from threads import wording
 from threads.model import OnEvent, Turn
 
 log = logging.getLogger(__name__)
 
 CUT_BY = 2000
-"""Tokens by which a provider's count must stay below half of ours before we speak of a cut: estimates err."""
+"""Tokens by which a provider may count fewer than half of what the messages alone have: estimates err."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Asking:
     async def _complete(self, request: Request) -> Completion:
         completion = await self.model.complete(request, self.tell)
         usage = completion.usage
-        if usage.prompt and (size := request_size(request)) > 2 * usage.prompt + CUT_BY:
+        if usage.prompt and (size := size_of("", request.messages, ())) > 2 * usage.prompt + CUT_BY:
             self.turn.note(wording.cut_by_the_model(usage.prompt, size))
         message = replace(completion.message, tokens=usage.prompt and usage.prompt + usage.output)
         return replace(completion, message=message)

@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
 
 from threads import wording
-from threads.model import Answer, ThreadId
+from threads.model import Answer, Incoming, ThreadId
 from threads.questions import Questions
 from threads.records import Owed
 from threads.registry import Registry
+from threads.scheduled import due_of
 
 Name = Literal[
     "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "help"
@@ -108,6 +109,11 @@ def parse(text: str) -> Command | None:
         return None
     typed, words = match[1].lower(), (match[2] or "").strip()
     return next((Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed))
+
+
+def command_of(incoming: Incoming) -> Command | None:
+    """Return the command that a message is; what was scheduled is none, or a model could write one."""
+    return None if due_of(incoming.id) else parse(incoming.text)
 
 
 async def obey(command: Command, owed: Owed, controls: Controls) -> str:

@@ -15,7 +15,7 @@ from typing import assert_never
 from anyio.abc import TaskGroup
 
 from bot.admission import Admission
-from bot.commands import Command, Controls, obey, parse
+from bot.commands import Command, Controls, command_of, obey, parse
 from bot.guards.rates import Rates
 from threads import wording
 from threads.delivery import Delivery, Ending, patiently
@@ -26,14 +26,8 @@ from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
 from threads.records import Owed
 from threads.recovery import plan
 from threads.registry import Registry
-from threads.scheduled import due_of
 
 log = logging.getLogger(__name__)
-
-
-def _command(incoming: Incoming) -> Command | None:
-    """Return the command that a message is; what was scheduled is none, or a model could write one."""
-    return None if due_of(incoming.id) else parse(incoming.text)
 
 
 Shared = Callable[[int], Ending]
@@ -93,7 +87,7 @@ class Orchestrator:
             self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(owed, _too_old)
-        elif (command := _command(incoming)) and not (command.is_turn and incoming.thread.root):
+        elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, owed)
         elif not recovered and not self._rates.take(incoming.author.id):
             self._share(owed, _too_fast)

@@ -55,7 +55,7 @@ def scripted(kind: str):
             return answer(fake.Text("I am the side thread."))
         if "and again" in said:
             return answer(fake.Text("Once more."))
-        if "entries" in said:
+        if "call_1" in said:
             return answer(fake.Text("The folder is empty."))
         return answer(fake.Tool("call_1", "list_files", {"path": "."}))
 

@@ -17,6 +17,7 @@ from .errors import StoreUnavailable, TurnTimeout
 from .mailbox import Mailbox
 from .model import Message, ThreadId, TurnStarted
 from .records import Owed
+from .scheduled import headings
 from .turn import ActorTurn, Shared, correlation_id
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Actor:
         if attempt > self._shared.limits.attempts:
             return self._dead_letter(owed, owed.attempts)
         reference = correlation_id(owed.incoming.key, attempt)
-        self._turn_over, notes = anyio.Event(), list[str]()
+        self._turn_over, notes = anyio.Event(), headings(owed.incoming)
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:

@@ -25,10 +25,10 @@ from .attachments import (
     safe_name,
     unavailable,
 )
-from .context import put_aside
 from .errors import FileUnavailable, PostFailed
 from .model import Attachment, File, Image, Incoming, Spoken, ThreadId
 from .pictures import MAX_BYTES, look
+from .workspace import put_aside
 
 log = logging.getLogger(__name__)
 

@@ -46,24 +46,6 @@ class Loaded:
     damaged: int = 0
 
 
-def begun(disk: Disk, folder: Path) -> bool:
-    """Return whether a conversation was ever held in the thread of this folder. Blocking; raises OSError."""
-    return any(_there(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
-
-
-def put_aside(disk: Disk, folder: Path) -> bool:
-    """Return whether an older conversation of the thread was put aside. Blocking; raises OSError."""
-    return _there(disk, folder / "context.old.jsonl")
-
-
-def _there(disk: Disk, path: Path) -> bool:
-    try:
-        disk.tail(path, 1)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 class ContextStore(Protocol):
     """Where one thread's conversation is kept."""
 

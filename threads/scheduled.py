@@ -28,11 +28,13 @@ def due_of(message_id: str) -> datetime | None:
     return datetime.fromtimestamp(int(found[1]), UTC) if found else None
 
 
-def heading(incoming: Incoming) -> str:
-    """Return what an answer begins with, as nobody sees what it answers; "" for what a person has just written."""
+def headings(incoming: Incoming) -> list[str]:
+    """Return what an answer begins with, as nobody sees what it answers; nothing for what was just written."""
     if due_of(incoming.id) is None:
-        return ""
-    return f"⏰ Scheduled by {_line(incoming.author.name, 80) or 'someone here'}: {shortened(incoming.text)}"
+        return []
+    return [
+        f"⏰ Scheduled by {_line(incoming.author.name, 80) or 'someone here'}: {shortened(incoming.text)}"
+    ]
 
 
 def shortened(text: str) -> str:

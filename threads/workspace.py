@@ -14,6 +14,7 @@ from pathlib import Path
 from string import ascii_letters, digits
 from urllib.parse import unquote
 
+from .disk import Disk
 from .errors import BotError
 from .model import ThreadId
 
@@ -71,6 +72,24 @@ def _changed_at(path: Path) -> float:
     except OSError as error:
         log.warning("a thread is passed over: %s", error)
     return -math.inf
+
+
+def begun(disk: Disk, folder: Path) -> bool:
+    """Return whether a conversation was ever held in the thread of this folder. Blocking; raises OSError."""
+    return any(_there(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
+
+
+def put_aside(disk: Disk, folder: Path) -> bool:
+    """Return whether an older conversation of the thread was put aside. Blocking; raises OSError."""
+    return _there(disk, folder / "context.old.jsonl")
+
+
+def _there(disk: Disk, path: Path) -> bool:
+    try:
+        disk.tail(path, 1)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from bot.guards.injection import fence
 from bot.prompt.system import named, user_message
 from threads.attachments import Opened
 from threads.model import Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
-from threads.scheduled import heading
+from threads.scheduled import headings
 
 MOST_LINES, MOST_CHARACTERS = 50, 20_000
 """How much of what was said earlier is read: the newest of it."""
@@ -47,8 +47,8 @@ async def heard(turn: Turn, incoming: Incoming, remembered: Remembered = nothing
 
     Before the first of a conversation stands what is remembered, and what was said in its thread before.
     """
-    if word := heading(incoming):
-        turn.note(word)
+    for heading in headings(incoming):
+        turn.note(heading)
     memory = "" if turn.messages else await remembered(incoming.thread)
     earlier = () if turn.messages else await turn.earlier()
     files = await turn.attachments(incoming) if incoming.files else ()

@@ -32,7 +32,7 @@ from tests.world import (
 from threads.disk import PosixDisk
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Author, Limits
-from threads.scheduled import due_of, heading, scheduled_id
+from threads.scheduled import due_of, headings, scheduled_id
 
 pytestmark = pytest.mark.anyio
 
@@ -531,10 +531,11 @@ def test_an_answer_begins_with_what_it_answers_in_one_line_that_is_not_long():
     asked = (
         once("Tell\n\n# me " + "x" * 999, hours=1).model_copy(update={"id": "s1234"}).incoming(at(hours=1))
     )
-    assert heading(asked).startswith("⏰ Scheduled by ann: Tell # me xxx")
-    assert len(heading(asked)) < 300
-    assert "\n" not in heading(asked)
-    assert heading(message(1)) == ""
+    (heading,) = headings(asked)
+    assert heading.startswith("⏰ Scheduled by ann: Tell # me xxx")
+    assert len(heading) < 300
+    assert "\n" not in heading
+    assert headings(message(1)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import toolbox_of
-from bot.settings_model import Settings
+from bot.settings_model import Settings, Tools
 from bot.tools import attach as attach_module
 from bot.tools.attach import Attach
-from tests.world import T1, Platform, Scripted, inline, message, running, says
+from bot.workbench import Means, open_workbench
+from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
+from threads.disk import PosixDisk
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
 from threads.workspace import thread_folder
@@ -131,8 +132,9 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
     assert tools == [ToolStarted("attach", "report.pdf", "c1"), ToolFinished("attach", ok=True, call_id="c1")]
 
 
-@pytest.mark.parametrize(
-    ("taken", "names"), [(True, ["attach", "list_files", "read_file"]), (False, ["list_files", "read_file"])]
-)
-def test_the_tool_is_offered_where_a_transport_takes_files(taken, names):
-    assert [tool.name for tool in toolbox_of(Settings(), inline, attach=taken).specs] == names
+@pytest.mark.parametrize("taken", [True, False])
+async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
+    settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
+    means = Means(PosixDisk(), inline, Clock(), str)
+    async with open_workbench(settings, {}, means, attach=taken) as bench:
+        assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken
