@@ -21,10 +21,10 @@ from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
 from bot.chosen import ChosenModels
-from bot.commands import Brain, Controls, Notes, Timetable
+from bot.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.errors import ConfigInvalid, report
 from bot.escalation import Escalation
-from bot.guards.access import allowed
+from bot.guards.access import allowed, is_admin
 from bot.guards.rates import Rates
 from bot.guards.secrets import Masker
 from bot.guards.veiled import Veiled, suspicion
@@ -94,7 +94,8 @@ async def open_core(
     notes: Notes | None = None,
     timetable: Timetable | None = None,
     trouble: Callable[[], str] = str,
-    messages_per_minute: int | None = None,
+    rates: Rates | None = None,
+    permissions: Permissions | None = None,
     max_age_s: float = 600,
     resume: bool = True,
 ) -> Core:
@@ -141,9 +142,15 @@ async def open_core(
         registry=registry,
         delivery=delivery,
         admission=Admission(allowed, joined, now),
-        rates=Rates(messages_per_minute),
+        rates=rates or Rates(None),
         controls=Controls(
-            registry, shared.questions, brain, partial(_troubles, transports, trouble), notes, timetable
+            registry,
+            shared.questions,
+            brain,
+            partial(_troubles, transports, trouble),
+            notes,
+            timetable,
+            permissions,
         ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
@@ -225,7 +232,11 @@ async def serve(
                     notes=bench.memory,
                     timetable=bench.schedules,
                     trouble=lambda: bench.troubles,
-                    messages_per_minute=settings.limits.messages_per_minute_per_user,
+                    rates=Rates(
+                        settings.limits.messages_per_minute_per_user,
+                        exempt=partial(is_admin, settings.access),
+                    ),
+                    permissions=bench.approvals,
                     max_age_s=settings.recovery.max_age_s,
                     resume=settings.recovery.resume,
                 )

@@ -123,6 +123,15 @@ class Approvals:
         asked = self._kept.value.asked.get(_key(tool, arguments, place))
         return asked is not None and asked.state == "open"
 
+    async def revoke(self, thread: ThreadId) -> int:
+        """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
+        async with self._kept.changing:
+            value = self._kept.value
+            kept = [grant for grant in value.grants if grant.thread_id != str(thread)]
+            if gone := len(value.grants) - len(kept):
+                await self._kept.replace(value.model_copy(update={"grants": kept}))
+            return gone
+
     def _granted(self, thread: ThreadId, tool: str, subject: str) -> bool:
         return any(
             grant.thread_id == str(thread) and grant.tool == tool and fnmatchcase(subject, grant.pattern)

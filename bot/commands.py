@@ -32,7 +32,7 @@ MEANINGS: Mapping[str, str] = {
     "/memory [forget ID]": "what I remember here, or take a note of it back",
     "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
     "/approve [always | AMOUNT]": "say yes to my question",
-    "/deny": "say no to it",
+    "/deny [always]": "say no to it, or take back all that was always allowed here",
     "/retry": "try the last message that failed once more",
 }
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
@@ -87,6 +87,14 @@ class Timetable(Protocol):
         ...
 
 
+class Permissions(Protocol):
+    """What was allowed for good; see `bot.approvals.Approvals`."""
+
+    async def revoke(self, thread: ThreadId) -> int:
+        """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
     """What commands act on. ``troubles`` says what does not work now, if anything."""
@@ -97,6 +105,7 @@ class Controls:
     troubles: Callable[[], str] = str
     notes: Notes | None = None
     timetable: Timetable | None = None
+    permissions: Permissions | None = None
 
 
 def parse(text: str) -> Command | None:
@@ -180,6 +189,8 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
     answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
+    if not answer.approved and words.lower() == "always" and controls.permissions:
+        return wording.revoked(await controls.permissions.revoke(thread))
     if (
         question_id
         and controls.registry.recovering(thread)

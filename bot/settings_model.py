@@ -195,7 +195,7 @@ class Limits(Section):
     max_running_turns_per_user: Count = Field(default=4, description="Turns of one user running at once.")
     turn_timeout_s: Seconds = Field(default=900, description="Longest turn, seconds.")
     messages_per_minute_per_user: Count | None = Field(
-        default=30, description="Messages of one person answered in a minute; null is no limit."
+        default=120, description="Messages of one person, no admin, taken in a minute; null is no limit."
     )
     max_steps: Count = Field(default=50, description="Model calls in one turn.")
     idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")

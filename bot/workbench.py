@@ -70,6 +70,7 @@ class Workbench:
     schedules: Schedules | None = None
     skills: str = ""
     status: list[Callable[[], str]] = field(default_factory=list)
+    approvals: Approvals = field(init=False)
     toolbox: Toolbox = field(init=False)
 
     @property
@@ -108,12 +109,20 @@ async def open_workbench(
         if "schedule" in enabled:
             await _schedule(bench, settings, means)
         await _web(bench, settings, means, writer, tasks)
-        bench.toolbox = await _toolbox(bench, settings, means)
+        bench.approvals = await _approvals(bench, settings, means)
+        bench.toolbox = Toolbox(
+            bench.tools,
+            timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
+            default_timeout_s=settings.tools.default_timeout_ms / 1000,
+            permits=bench.approvals,
+            mask=means.mask,
+            off=bench.off,
+        )
         yield bench
         tasks.cancel_scope.cancel()
 
 
-async def _toolbox(bench: Workbench, settings: Settings, means: Means) -> Toolbox:
+async def _approvals(bench: Workbench, settings: Settings, means: Means) -> Approvals:
     given = settings.tools
     approvals = Approvals(
         Policy(given.policy, outside=given.after_outside_text),
@@ -127,14 +136,7 @@ async def _toolbox(bench: Workbench, settings: Settings, means: Means) -> Toolbo
         expires_s=given.approval_expires_s,
     )
     await means.offload(approvals.open)
-    return Toolbox(
-        bench.tools,
-        timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
-        default_timeout_s=given.default_timeout_ms / 1000,
-        permits=approvals,
-        mask=means.mask,
-        off=bench.off,
-    )
+    return approvals
 
 
 async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:

@@ -201,8 +201,20 @@ def picture_refused(model: str) -> str:
 
 def may_i(tool: str, arguments: str, why: str, always: str) -> str:
     """Ask whether a tool may be used with exactly these arguments, and say what *always here* would allow."""
-    parts = [f"May I use `{tool}`?", arguments, why, f"*Always here* would allow:\n{always}"]
+    parts = [
+        f"May I use `{tool}`?",
+        arguments,
+        why,
+        f"*Always here* would allow this, until `/deny always`:\n{always}",
+    ]
     return "\n\n".join(filter(None, parts))
+
+
+def revoked(count: int) -> str:
+    """Say how many standing permissions of a thread were taken back."""
+    if not count:
+        return "Nothing is always allowed here."
+    return f"Taken back: {count} thing{'s' if count > 1 else ''} that I was always allowed here. I ask again."
 
 
 def nobody_to_ask(tool: str) -> str:

@@ -11,15 +11,21 @@ MOST_KNOWN = 10_000
 
 
 class Rates:
-    """A token bucket for each sender, filled evenly; *per_minute* None is no limit."""
+    """A token bucket for each sender, filled evenly; None is no limit, and *exempt* senders have none."""
 
-    def __init__(self, per_minute: int | None, clock: Callable[[], float] = anyio.current_time) -> None:
-        self._size, self._clock = per_minute, clock
+    def __init__(
+        self,
+        per_minute: int | None,
+        clock: Callable[[], float] = anyio.current_time,
+        *,
+        exempt: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._size, self._clock, self._exempt = per_minute, clock, exempt
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, sender: str) -> bool:
         """Count one message; False when the sender has had what a minute holds."""
-        if self._size is None:
+        if self._size is None or self._exempt(sender):
             return True
         now = self._clock()
         left = self._left(self._buckets.get(sender), now)

@@ -43,6 +43,12 @@ def test_no_limit_is_no_limit():
     assert all(Rates(None).take("U1") for _ in range(1000))
 
 
+def test_an_admin_has_no_limit():
+    rates = Rates(1, Time(), exempt=lambda who: who == "U1")
+    assert all(rates.take("U1") for _ in range(10))
+    assert [rates.take("U2"), rates.take("U2")] == [True, False]
+
+
 def test_a_crowd_costs_bounded_memory(monkeypatch):
     monkeypatch.setattr(module, "MOST_KNOWN", 100)
     rates = Rates(1, Time())
@@ -53,7 +59,7 @@ def test_a_crowd_costs_bounded_memory(monkeypatch):
 
 async def test_a_flood_of_one_person_is_refused_before_any_model_is_asked_and_others_are_served(tmp_path):
     platform, model = Platform(), Scripted()
-    async with running(tmp_path, platform, model, messages_per_minute=3) as bot:
+    async with running(tmp_path, platform, model, rates=Rates(3)) as bot:
         for number in range(1, 11):
             await bot.orchestrator.receive(message(number, thread=replace(T2, root=f"{number}")))
         await bot.orchestrator.receive(message(11, "/status"))

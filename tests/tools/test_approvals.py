@@ -116,7 +116,13 @@ class Scene:
         self.model = Scripted(*script)
         tools = [self.run, self.write, Fetch()]
         return running(
-            self.folder, self.platform, self.model, clock=self.clock, tools=tools, permits=approvals
+            self.folder,
+            self.platform,
+            self.model,
+            clock=self.clock,
+            tools=tools,
+            permits=approvals,
+            permissions=approvals,
         )
 
     async def question(self, number=1):
@@ -245,6 +251,24 @@ async def test_always_here_holds_for_this_thread_and_pattern_and_after_a_restart
         await pressed(bot, 6, "/deny", thread=replace(T1, root="other"))
         await scene.platform.settled("m5")
     assert scene.run.ran == ["ls", "ls"]
+
+
+async def test_what_was_always_allowed_can_be_taken_back(scene):
+    async with scene.life(calls("shell", command="ls"), says("done"), calls("shell", command="ls")) as bot:
+        await bot.orchestrator.receive(message())
+        await pressed(bot, 2, words(await scene.question())[1])
+        await scene.platform.settled("m1", "m2")
+        await pressed(bot, 3, "/deny always")
+        await scene.platform.settled("m3")
+        await bot.orchestrator.receive(message(4))
+        await scene.question(2)
+        await pressed(bot, 5, "/deny")
+        await pressed(bot, 6, "/deny always")
+        await scene.platform.settled("m4", "m5", "m6")
+    assert scene.run.ran == ["ls"]
+    said = {post.reply_to: post.text for post in scene.platform.posts}
+    assert said["m3"] == "Taken back: 1 thing that I was always allowed here. I ask again."
+    assert said["m6"] == "Nothing is always allowed here."
 
 
 async def test_an_open_question_survives_a_restart_and_its_old_button_works(scene):

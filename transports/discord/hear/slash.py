@@ -30,7 +30,6 @@ PLAIN: Mapping[str, str] = {
     "new": "Put this conversation aside and start over",
     "usage": "What was used and spent",
     "compact": "Summarise the earlier part of this conversation to make room",
-    "deny": "Say no to my question",
     "retry": "Try the last message that failed once more",
     "help": "What I can do",
 }
@@ -38,6 +37,7 @@ PLAIN: Mapping[str, str] = {
 
 WORDED: Mapping[str, tuple[str, str]] = {
     "approve": ("Say yes to my question", "An amount, `always`, or whatever else the question asks for"),
+    "deny": ("Say no to my question", "`always` takes back all that was always allowed here"),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
     "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
 }
