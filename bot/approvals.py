@@ -14,6 +14,7 @@ refused. Changed arguments are another call. *Always here* is for this thread an
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -204,11 +205,10 @@ class Approvals:
         given = arguments.model_dump(mode="json", exclude_defaults=True)
         shown = self._mask(exact(given))
         why = wording.OUTSIDE_READ if place.tainted else ""
+        block = _block(shown)
         if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
-            shown = f"{shown[:MOST_SHOWN]}\n… (the file above has all of it)"
-        always = visible(f"{tool.name}({arguments.always()})")
-        always = always if len(always) <= MOST_SHOWN else f"{tool.name}, with exactly this"
-        return wording.may_i(tool.name, _block(shown), why, _block(always))
+            block = f"{_block(shown[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
+        return wording.may_i(tool.name, block, why, _always(tool, arguments))
 
     async def _posted(self, tool: Tool, shown: str, place: Place) -> bool:
         try:
@@ -254,10 +254,33 @@ DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."
 
 
 def exact(given: Mapping[str, JsonValue]) -> str:
-    """Return arguments as people read them, each character visible: one text as it is, else JSON."""
+    """Return arguments as people read them, each character visible: a single text as it is, else a name with each.
+
+    The lines of a longer text are set in, so that none of them can pass for another argument.
+    """
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
         return visible(only)
-    return visible(json.dumps(given, indent=2, ensure_ascii=False))
+    return "\n".join(f"{_shown(name)}:{_value(value)}" for name, value in given.items())
+
+
+def _value(value: JsonValue) -> str:
+    if not isinstance(value, str) or not value or value != value.strip(" "):
+        return f" {visible(json.dumps(value, ensure_ascii=False))}"
+    if "\n" not in value:
+        return f" {visible(value)}"
+    return "".join(f"\n  {line}" for line in visible(value).split("\n"))
+
+
+def _shown(name: str) -> str:
+    return name if name.isidentifier() else visible(json.dumps(name, ensure_ascii=False))
+
+
+def _always(tool: Tool, arguments: Arguments) -> str:
+    """Return what *always here* would allow, in words."""
+    pattern = arguments.always()
+    if pattern == glob.escape(arguments.subject()):
+        return wording.EXACTLY_THIS
+    return wording.any_of(tool.name) if pattern == "*" else f"`{visible(f'{tool.name}({pattern})')}`"
 
 
 def visible(text: str) -> str:

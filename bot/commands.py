@@ -146,7 +146,7 @@ async def _status(_: Command, owed: Owed, controls: Controls) -> str:
     running, waiting = controls.registry.status(owed.incoming.thread)
     doing = "Working on a message" if running else "Idle"
     told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
-    return f"{told} Trouble: {down}." if (down := controls.troubles()) else told
+    return f"{told} Trouble: {down.rstrip('.')}." if (down := controls.troubles()) else told
 
 
 async def _new(_: Command, owed: Owed, controls: Controls) -> str:
@@ -191,12 +191,9 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
     if not answer.approved and words.lower() == "always" and controls.permissions:
         return wording.revoked(await controls.permissions.revoke(thread))
-    if (
-        question_id
-        and controls.registry.recovering(thread)
-        and controls.questions.keep(thread, question_id, answer)
-    ):
-        return wording.NOT_YET_BACK
+    if controls.registry.recovering(thread) and not controls.questions.any_open(thread):
+        kept = question_id and controls.questions.keep(thread, question_id, answer)
+        return wording.NOT_YET_BACK if kept else wording.NOT_YET_ASKED
     return controls.questions.decide(thread, question_id, answer)
 
 

@@ -74,9 +74,13 @@ class Questions:
         asked = of_thread.get(question_id or next(iter(of_thread), ""))
         return asked.take(answer) if asked else wording.NO_QUESTION
 
+    def any_open(self, thread: ThreadId) -> bool:
+        """Return whether a question of the thread is open."""
+        return thread in self._open
+
     def keep(self, thread: ThreadId, question_id: str, answer: Answer) -> bool:
-        """Keep an answer to a question that a recovered turn may be about to ask again; False if that is open."""
-        if question_id in self._open.get(thread, {}) or len(self._early) >= MOST_EARLY:
+        """Keep an answer to a question that a recovered turn may ask again; False if there are too many."""
+        if len(self._early) >= MOST_EARLY:
             return False
         self._early.setdefault((thread, question_id), []).append(answer)
         return True

@@ -143,7 +143,10 @@ DAMAGED = (
     "Please send it again if you still need an answer."
 )
 NOT_YET_BACK = "I am not back at that question yet. I take your answer as soon as I am."
+NOT_YET_ASKED = "I was interrupted and am not back at my question yet. Please say that again in a moment."
 ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it in this thread."
+EXACTLY_THIS = "exactly this"
+WHOLE_IN_FILE = "This is its beginning: the file above has all of it."
 OUTSIDE_READ = (
     "I ask because I have read text from outside (a file, a page, another program), "
     "and it may have talked me into this."
@@ -201,13 +204,12 @@ def picture_refused(model: str) -> str:
 
 def may_i(tool: str, arguments: str, why: str, always: str) -> str:
     """Ask whether a tool may be used with exactly these arguments, and say what *always here* would allow."""
-    parts = [
-        f"May I use `{tool}`?",
-        arguments,
-        why,
-        f"*Always here* would allow this, until `/deny always`:\n{always}",
-    ]
-    return "\n\n".join(filter(None, parts))
+    more = f"*Always here* would allow {always} in this thread, until `/deny always`."
+    return "\n\n".join(filter(None, [f"May I use `{tool}`?", arguments, why, more]))
+
+
+def any_of(tool: str) -> str:
+    return f"any `{tool}`"
 
 
 def revoked(count: int) -> str:

@@ -420,7 +420,7 @@ async def test_long_arguments_are_posted_as_a_file_of_their_thread(scene):
     async with scene.life(calls("shell", command=command), says("done")) as bot:
         await bot.orchestrator.receive(message())
         post = await scene.question()
-        assert "has all of it" in post.text
+        assert "the file above has all of it" in post.text
         await pressed(bot, 2, "/deny")
         await scene.platform.settled("m1")
     assert taken == [(T1, "shell.txt", command)]
@@ -447,7 +447,12 @@ async def test_a_disk_that_refuses_the_permission_refuses_the_call(scene):
     assert "could not be kept" in json.dumps(scene.results())
 
 
-def test_arguments_of_one_text_are_shown_as_they_are_and_others_as_json():
+def test_arguments_are_shown_as_they_are_and_none_can_pass_for_another():
     assert exact({"command": "ls\nrm"}) == "ls\nrm"
-    assert json.loads(exact({"path": "a", "n": 1})) == {"path": "a", "n": 1}
+    assert exact({"path": "a b", "n": 1}) == "path: a b\nn: 1"
+    assert (
+        exact({"path": "a", "content": "x\npath: /etc/passwd\n"})
+        == "path: a\ncontent:\n  x\n  path: /etc/passwd\n  "
+    )
+    assert exact({"a": " ", "b": "", "c d": [1, "\u202e"]}) == 'a: " "\nb: ""\n"c d": [1, "\\u{202e}"]'
     assert visible("a\u200bb\u2028c") == "a\\u{200b}b\\u{2028}c"
