@@ -25,6 +25,7 @@ from benchmarks import (
     startup,
     streaming,
     throughput,
+    tools,
 )
 from benchmarks.figures import Benchmark, Conditions, Report
 
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "slack-events": slack_events.measure,
     "discord-stream": discord_stream.measure,
     "discord-events": discord_events.measure,
+    "tools": tools.measure,
 }
 
 

@@ -22,7 +22,7 @@ from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
-from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, Turn
+from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -94,7 +94,7 @@ class Agent:
         parts = _said(turn, _continued(turn.messages[mine[0] :]), model.name) if mine else []
         if (last := turn.messages[-1]).role == "assistant":
             if last.calls:
-                await self._resume(turn, last.calls)
+                await self._resume(turn, model, last.calls)
             else:
                 turn.add(AGAIN)
         done = _Progress(self._asking(turn, model, self.room.keep_recent_tokens), parts=parts)
@@ -148,24 +148,29 @@ class Agent:
         return await _whole(turn, completion.message, done)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[Message]:
-        refusals = [done.loops.refusal(call) for call in calls]
+        refusals = done.loops.refusals(calls)
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        place = self._place(turn)
+        place = self._place(turn, done.asking.model)
         results = iter(await self.tools.run(fresh, place, done.asking.tell))
-        told = [Message("user", tuple(refusal or next(results) for refusal in refusals))]
-        return [*told, Message("user", tuple(place.images))] if place.images else told
+        return _told([refusal or next(results) for refusal in refusals], place)
 
-    async def _resume(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
+    async def _resume(self, turn: Turn, model: TurnModel, calls: Sequence[ToolCall]) -> None:
         """Take up the calls that waited for a person when the process ended; the rest is said to be interrupted."""
-        place = self._place(turn)
+        place = self._place(turn, model)
         waiting = [call for call in calls if self.tools.waits(call, place)]
         if waiting:
-            turn.add(Message("user", tuple(await self.tools.run(waiting, place, turn.tell))))
+            turn.add(*_told(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
             await turn.checkpoint()
 
-    def _place(self, turn: Turn) -> Place:
+    def _place(self, turn: Turn, model: TurnModel) -> Place:
         thread = turn.incoming.thread
-        return Place.of(turn, self.workspace(thread), self.spill(thread))
+        return Place.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
+
+
+def _told(results: Sequence[ToolResult], place: Place) -> list[Message]:
+    """Return what the model reads of a step: the results, and the pictures that belong to them."""
+    told = Message("user", tuple(results))
+    return [told, Message("user", tuple(place.images))] if place.images else [told]
 
 
 async def _whole(turn: Turn, message: Message, done: _Progress) -> str:

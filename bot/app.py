@@ -6,11 +6,11 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -63,6 +63,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TOOL_THREADS = 4
+"""How many of the file operations of tools run at once."""
+
+Given = TypeVarTuple("Given")
+T = TypeVar("T")
+
 MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Agent]
 """Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
 
@@ -91,6 +97,7 @@ async def open_core(
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     mask: Callable[[str], str] = str,
     reader: Reader | None = None,
+    spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
     trouble: Callable[[], str] = str,
@@ -117,7 +124,8 @@ async def open_core(
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
 
-    answers = agent(workspace, lambda thread: partial(_spill, disk, offload, workspace(thread)))
+    keep = spill or partial(_spill, disk, offload)
+    answers = agent(workspace, lambda thread: partial(keep, workspace(thread)))
     shared = Shared(
         journal=journal,
         delivery=delivery,
@@ -167,7 +175,13 @@ async def serve(
     """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
     data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
     secrets = await offload(secrets_of, settings, environ)
-    means = Means(disk, offload, utc_now, Masker(secrets))
+    # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
+    threads = anyio.CapacityLimiter(TOOL_THREADS)
+
+    def work(function: Callable[[*Given], T], /, *given: *Given) -> Awaitable[T]:
+        return anyio.to_thread.run_sync(function, *given, limiter=threads)
+
+    means = Means(disk, offload, utc_now, Masker(secrets), work)
     catalog = catalog_of(settings)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
@@ -200,7 +214,7 @@ async def serve(
                     random=random.random,
                     now=utc_now,
                     on_all_failed=Escalation(
-                        tasks, settings.escalation.channel, _posting(transports), utc_now
+                        tasks, settings.escalation.channel, _posting(transports, means.mask), utc_now
                     ),
                 )
                 core = await open_core(
@@ -229,6 +243,7 @@ async def serve(
                     on_feedback=bench.audit.judged,
                     mask=means.mask,
                     reader=bench.documents,
+                    spill=bench.spill,
                     notes=bench.memory,
                     timetable=bench.schedules,
                     trouble=lambda: bench.troubles,
@@ -241,7 +256,7 @@ async def serve(
                     resume=settings.recovery.resume,
                 )
                 if bench.schedules:
-                    _fire(tasks, bench.schedules, core, accounts, settings, transports)
+                    _fire(tasks, bench.schedules, core, accounts, settings, transports, means.mask)
                 ended: list[str] = []
                 async with anyio.create_task_group() as edges:
                     for transport in transports:
@@ -275,6 +290,7 @@ def _fire(
     accounts: Accounts,
     settings: Settings,
     transports: Sequence[Transport],
+    mask: Callable[[str], str],
 ) -> None:
     """Have what is scheduled handed over when it is due."""
     from bot.schedules.firing import Firing  # noqa: PLC0415 - off by default
@@ -285,7 +301,7 @@ def _fire(
         core.journal.knows,
         partial(allowed, settings.access),
         accounts.may_schedule,
-        _posting(transports),
+        _posting(transports, mask),
         {transport.name for transport in transports},
         settings.recovery.max_age_s,
     )
@@ -303,7 +319,9 @@ def unpriced(settings: Settings) -> list[str]:
     return [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
 
 
-def _posting(transports: Sequence[Transport]) -> Callable[[Outgoing], Awaitable[str]]:
+def _posting(
+    transports: Sequence[Transport], mask: Callable[[str], str]
+) -> Callable[[Outgoing], Awaitable[str]]:
     """Return what posts to any channel of the transports; raises `PostFailed` for one that is not served."""
     outboxes = {transport.name: Outbox(transport) for transport in transports}
 
@@ -311,7 +329,7 @@ def _posting(transports: Sequence[Transport]) -> Callable[[Outgoing], Awaitable[
         outbox = outboxes.get(outgoing.thread.transport)
         if outbox is None:
             raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
-        return await outbox.post(outgoing)
+        return await outbox.post(replace(outgoing, text=mask(outgoing.text)))
 
     return post
 
@@ -334,7 +352,7 @@ def utc_now() -> datetime:
 
 
 async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str) -> str:
-    """Keep a long text in the workspace, where the model can read it in parts; return its path there."""
+    """Keep a long text in the workspace where no command can be in the way: for bots without a workbench."""
 
     def write() -> None:
         for folder in (workspace.parent, workspace, workspace / "tool-output"):

@@ -58,7 +58,7 @@ Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[No
 
 
 class _Asked(BaseModel):
-    """One approval. ``expires_at`` is UTC, ISO 8601."""
+    """One approval. ``expires_at`` is UTC, ISO 8601; ``nth`` is how often the same call was asked about before."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,23 +67,25 @@ class _Asked(BaseModel):
     message_id: str
     tool: str
     expires_at: str
+    nth: int = 0
 
 
 class _Grant(BaseModel):
-    """What was allowed for good in a thread, and by whom."""
+    """What was allowed for good in a thread, and by whom; ``tainted``: also when text from outside was read."""
 
     model_config = ConfigDict(frozen=True)
 
     thread_id: str
     tool: str
     pattern: str
+    tainted: bool
     by: str
     at: str
 
 
 class _File(KeptFile):
     asked: dict[str, _Asked] = Field(default_factory=dict)
-    grants: list[_Grant] = Field(default_factory=list)
+    grants: tuple[_Grant, ...] = ()
 
 
 class Approvals:
@@ -116,7 +118,7 @@ class Approvals:
         verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=place.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
-        if verdict == "ask" and not self._granted(place.thread, tool.name, subject):
+        if verdict == "ask" and not self._granted(place, tool.name, subject):
             await self._ask(tool, arguments, place)
 
     def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
@@ -128,14 +130,18 @@ class Approvals:
         """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
         async with self._kept.changing:
             value = self._kept.value
-            kept = [grant for grant in value.grants if grant.thread_id != str(thread)]
+            kept = tuple(grant for grant in value.grants if grant.thread_id != str(thread))
             if gone := len(value.grants) - len(kept):
                 await self._kept.replace(value.model_copy(update={"grants": kept}))
             return gone
 
-    def _granted(self, thread: ThreadId, tool: str, subject: str) -> bool:
+    def _granted(self, place: Place, tool: str, subject: str) -> bool:
+        """Judge by the standing permissions: one given before text from outside was read does not hold after it."""
         return any(
-            grant.thread_id == str(thread) and grant.tool == tool and fnmatchcase(subject, grant.pattern)
+            grant.thread_id == str(place.thread)
+            and grant.tool == tool
+            and (grant.tainted or not place.tainted)
+            and fnmatchcase(subject, grant.pattern)
             for grant in self._kept.value.grants
         )
 
@@ -156,19 +162,21 @@ class Approvals:
             message_id=place.message_id,
             tool=tool.name,
             expires_at=expires_at.isoformat(),
+            nth=before.nth + (before.state != "open") if before else 0,
         )
         await self._record(key, asked)
         left_s = (expires_at - now).total_seconds()
         answer: Answer | None = Answer(approved=False, by="")
         if left_s > 0:
-            answer = await self._answer(tool, arguments, place, key, left_s)
+            answer = await self._answer(tool, arguments, place, f"{key} {place.call_id} {asked.nth}", left_s)
         approved = answer is not None and answer.approved
-        grant = None
-        if answer and approved and answer.words.strip().lower() == "always":
+        grant, pattern = None, self._pattern(arguments)
+        if answer and approved and pattern and answer.words.strip().lower() == "always":
             grant = _Grant(
                 thread_id=str(place.thread),
                 tool=tool.name,
-                pattern=arguments.always(),
+                pattern=pattern,
+                tainted=place.tainted,
                 by=answer.by,
                 at=self._now().isoformat(timespec="seconds"),
             )
@@ -184,7 +192,7 @@ class Approvals:
             raise ToolDenied(words, suggestion=DO_WITHOUT)
 
     async def _answer(
-        self, tool: Tool, arguments: Arguments, place: Place, key: str, within_s: float
+        self, tool: Tool, arguments: Arguments, place: Place, same: str, within_s: float
     ) -> Answer | None:
         asker = place.asker.id
         question = Question(
@@ -195,7 +203,7 @@ class Approvals:
             fault=lambda words: (
                 "" if words.strip().lower() in {"", "once", "always"} else wording.ONCE_OR_ALWAYS
             ),
-            same=key,
+            same=same,
             within_s=within_s,
         )
         return await place.ask(question)
@@ -208,7 +216,12 @@ class Approvals:
         block = _block(shown)
         if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
             block = f"{_block(shown[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
-        return wording.may_i(tool.name, block, why, _always(tool, arguments))
+        return wording.may_i(tool.name, block, why, _always(tool, arguments, self._pattern(arguments)))
+
+    def _pattern(self, arguments: Arguments) -> str:
+        """Return what *always here* would allow: nothing, where it would have to keep a secret."""
+        pattern = arguments.always()
+        return pattern if self._mask(pattern) == pattern else ""
 
     async def _posted(self, tool: Tool, shown: str, place: Place) -> bool:
         try:
@@ -227,7 +240,7 @@ class Approvals:
         async with self._kept.changing:
             value = self._kept.value
             kept = {id_: old for id_, old in value.asked.items() if old.expires_at > oldest and id_ != key}
-            grants = [*value.grants, grant][-MOST_GRANTS:] if grant else value.grants
+            grants = (*value.grants, grant)[-MOST_GRANTS:] if grant else value.grants
             try:
                 await self._kept.replace(_File(asked={**kept, key: asked}, grants=grants))
             except StoreUnavailable as error:
@@ -241,7 +254,7 @@ class Approvals:
         verdict = "allowed" if answer and answer.approved else "denied"
         details = {"tool": tool.name, "verdict": verdict, "call": key}
         if grant:
-            details["always"] = grant.pattern
+            details["always"] = self._mask(grant.pattern)
         if answer is None or not answer.by:
             details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
         try:
@@ -275,9 +288,10 @@ def _shown(name: str) -> str:
     return name if name.isidentifier() else visible(json.dumps(name, ensure_ascii=False))
 
 
-def _always(tool: Tool, arguments: Arguments) -> str:
+def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
     """Return what *always here* would allow, in words."""
-    pattern = arguments.always()
+    if not pattern:
+        return wording.NOTHING_MORE
     if pattern == glob.escape(arguments.subject()):
         return wording.EXACTLY_THIS
     return wording.any_of(tool.name) if pattern == "*" else f"`{visible(f'{tool.name}({pattern})')}`"

@@ -18,6 +18,7 @@ from threads.workspace import FolderTaken
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from bot.guards.secrets import Masker
     from bot.settings import Loaded
     from bot.settings_model import Settings
 
@@ -84,11 +85,14 @@ def manifest_slack(settings_file: Path | None) -> None:
 def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:
     import anyio
 
+    from bot.guards.process import seal
+
+    seal()
     try:
         sys.exit(anyio.run(work, loaded.settings, os.environ))
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
             case ConfigInvalid() | FolderTaken() | NewerSchema() as cause:
                 _refuse(str(cause))
@@ -96,7 +100,27 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 where = cause.filename or loaded.settings.data
                 _refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")
             case _:
-                raise
+                _crashed(error, loaded.settings)
+
+
+def _crashed(error: BaseException, settings: Settings) -> NoReturn:
+    """End with what went wrong in the log: the interpreter would print it with whatever secret is in it."""
+    import logging
+    import traceback
+
+    if logging.root.handlers:
+        logging.getLogger(__name__).critical("crashed", exc_info=error)
+    else:
+        click.echo(_masker(settings)("".join(traceback.format_exception(error))), err=True)
+    sys.exit(1)
+
+
+def _masker(settings: Settings) -> Masker:
+    """Return what hides the secrets of these settings, and what looks like one, from a screen."""
+    from bot.guards.secrets import Masker
+    from bot.settings import secrets_of
+
+    return Masker(secrets_of(settings, os.environ))
 
 
 @main.command()
@@ -117,7 +141,7 @@ def check(settings_file: Path | None) -> None:
 
 @main.command()
 @_settings_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list, an object for each thing.")
 def doctor(settings_file: Path | None, as_json: bool) -> None:
     """Look over what the tools stand on: the sandbox, each MCP server."""
     from bot.doctor import run_doctor
@@ -165,11 +189,13 @@ def show_thread(thread: str, settings_file: Path | None, data: Path | None) -> N
     """Print a thread's history. THREAD is its id, or the last part of it."""
     from bot import trace
 
-    folder = trace.find_thread(_load(settings_file, data).settings.data, thread)
+    settings = _load(settings_file, data).settings
+    folder = trace.find_thread(settings.data, thread)
     if folder is None:
         _fail(f"No single thread is called {thread!r}; `threadfast threads list` names them.")
+    mask = _masker(settings)
     for line in trace.story_of(folder):
-        click.echo(line)
+        click.echo(mask(line))
 
 
 @main.command()
@@ -180,13 +206,15 @@ def why(message: str, settings_file: Path | None, data: Path | None) -> None:
     """Tell what happened to a message. MESSAGE is its id, or the reference of a failure."""
     from bot import trace
 
-    story = trace.why(_load(settings_file, data).settings.data, message)
+    settings = _load(settings_file, data).settings
+    story = trace.why(settings.data, message)
     if not story:
         _fail(
             f"Nothing on disk knows {message!r}; `threadfast threads show THREAD` lists a thread's messages."
         )
+    mask = _masker(settings)
     for line in story:
-        click.echo(line)
+        click.echo(mask(line))
 
 
 @main.command()

@@ -192,8 +192,10 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     if not answer.approved and words.lower() == "always" and controls.permissions:
         return wording.revoked(await controls.permissions.revoke(thread))
     if controls.registry.recovering(thread) and not controls.questions.any_open(thread):
-        kept = question_id and controls.questions.keep(thread, question_id, answer)
-        return wording.NOT_YET_BACK if kept else wording.NOT_YET_ASKED
+        if not question_id:
+            return wording.NOT_YET_ASKED
+        controls.questions.keep(thread, question_id, answer)
+        return wording.NOT_YET_BACK
     return controls.questions.decide(thread, question_id, answer)
 
 

@@ -18,9 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.guards.secrets import Masker
+from bot.settings import secrets_of
 from bot.settings_model import McpServer, Settings
 from bot.tools.mcp.listing import Listing, clean, counted
-from bot.tools.mcp.lookup import secrets_of
 from bot.tools.mcp.server import USUAL, Server, Times
 from bot.trace import plain
 from threads.disk import Offload
@@ -46,7 +46,7 @@ class Check:
 async def diagnose(settings: Settings, environ: Mapping[str, str], *, times: Times = USUAL) -> list[Check]:
     """Look at everything, side by side. Servers are started and ended again; nothing is kept."""
     offload = anyio.to_thread.run_sync
-    mask = Masker(await offload(secrets_of, settings.mcp_servers, environ))
+    mask = Masker(await offload(secrets_of, settings, environ))
     found: dict[str, Check] = {}
 
     async def one(name: str, server: McpServer) -> None:

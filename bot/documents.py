@@ -20,18 +20,16 @@ import os
 import re
 import signal
 import stat
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from subprocess import DEVNULL, PIPE
+from subprocess import PIPE
 from typing import Annotated, Literal
 
 import anyio
 from anyio.abc import ByteSendStream, Process
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.child import child
 from threads.attachments import Extracted, Shown
 from threads.disk import Offload
 
@@ -42,8 +40,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 2
 """Children that may run side by side: each may take a core, and hundreds of megabytes."""
 
-WAIT_S, WALL_S, END_S = 60.0, 30.0, 1.0
-"""How long a file waits for its turn, how long its child may run, and how long a killed one is waited for."""
+WAIT_S, WALL_S = 60.0, 30.0
+"""How long a file waits for its turn, and how long its child may run."""
 
 MAX_INPUT = 100_000_000
 """Bytes of a file that is looked at at all."""
@@ -74,7 +72,7 @@ WHY: dict[Problem, str] = {
 }
 """What a person or a model reads about each code, after "I could not read …: "."""
 
-PROGRAM = ("-m", "bot.extract")
+PROGRAM = ("-B", "-X", "utf8", "-m", "bot.extract")
 """What Python runs as a child; see `bot.extract`."""
 
 _MEDIA_TYPE = re.compile(
@@ -144,9 +142,10 @@ class Documents:
     async def _ask(self, source: int, data: bytes, words: tuple[str, ...]) -> tuple[_Said, bytes]:
         with anyio.move_on_after(self.wall_s):
             try:
-                async with _child(source, words) as child:
-                    answer = await _exchange(child, data)
-                    code = await child.wait() if len(answer) <= MAX_OUTPUT else None
+                ours = (words[0], str(os.getpid()), *words[1:])
+                async with child(*PROGRAM, *ours, stdin=source) as reader:
+                    answer = await _exchange(reader, data)
+                    code = await reader.wait() if len(answer) <= MAX_OUTPUT else None
             except OSError as error:  # no more processes, or no memory for one
                 log.warning("a child could not be started: %s", error)
                 return _Said(problem="busy"), b""
@@ -167,30 +166,14 @@ def _open(path: Path) -> int:
     return fd
 
 
-@asynccontextmanager
-async def _child(source: int, words: tuple[str, ...]) -> AsyncIterator[Process]:
-    """Start a child that reads *source*; it is dead when the block ends, however that ends."""
-    command = [sys.executable, "-I", "-B", "-X", "utf8", *PROGRAM, words[0], str(os.getpid()), *words[1:]]
-    child = await anyio.open_process(
-        command, stdin=source, stdout=PIPE, stderr=DEVNULL, cwd="/", env={}, start_new_session=True
-    )
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.kill()
-        with anyio.move_on_after(END_S, shield=True):
-            await child.aclose()
-
-
-async def _exchange(child: Process, data: bytes) -> bytes:
+async def _exchange(reader: Process, data: bytes) -> bytes:
     """Give the child *data*, if that is how it gets it, and return what it says; a byte too much at most."""
     answer = bytearray()
-    assert child.stdout
+    assert reader.stdout
     async with anyio.create_task_group() as tasks:
-        if child.stdin:
-            tasks.start_soon(_feed, child.stdin, data)
-        async for chunk in child.stdout:
+        if reader.stdin:
+            tasks.start_soon(_feed, reader.stdin, data)
+        async for chunk in reader.stdout:
             answer += chunk[: MAX_OUTPUT + 1 - len(answer)]
             if len(answer) > MAX_OUTPUT:
                 break

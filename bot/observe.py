@@ -32,7 +32,7 @@ RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "
 Mask = Callable[[str], str]
 
 
-TALKATIVE = ("aiohttp", "discord", "slack_bolt", "slack_sdk")
+TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_bolt", "slack_sdk")
 """What logs whole payloads when it may debug: what people say, and tickets."""
 
 

@@ -21,13 +21,16 @@ from bot.approvals import Approvals
 from bot.audit import Audit
 from bot.commands import parse
 from bot.documents import Documents
+from bot.errors import ToolError
 from bot.guards.access import is_admin
 from bot.guards.egress import Egress
+from bot.guards.secrets import Masker
 from bot.prompt.memory import Memory
 from bot.prompt.skills import Skills, listing
 from bot.settings_model import Settings
 from bot.tools.attach import Attach
 from bot.tools.base import Place, Tool
+from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.editing import EditFile
 from bot.tools.fetch.http import Http
 from bot.tools.files import ListFiles, ReadFile
@@ -50,12 +53,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What tools are made of: where things are kept, how files are written, what hides secrets, what time it is."""
+    """What tools are made of: where things are kept, what time it is, what hides secrets.
+
+    ``offload`` runs what must not wait long, as promises are kept by it; ``work`` what may, as what tools do. Without
+    one it is the same.
+    """
 
     disk: Disk
     offload: Offload
     now: Callable[[], datetime]
-    mask: Callable[[str], str]
+    mask: Masker
+    work: Offload | None = None
+
+    @property
+    def hands(self) -> Offload:
+        return self.work or self.offload
 
 
 @dataclass(slots=True)
@@ -64,6 +76,7 @@ class Workbench:
 
     documents: Documents
     audit: Audit
+    writer: Writer
     tools: list[Tool] = field(default_factory=list)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
@@ -72,6 +85,16 @@ class Workbench:
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
     toolbox: Toolbox = field(init=False)
+
+    async def spill(self, workspace: Path, name: str, text: str) -> str:
+        """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
+        path = f"{TOOL_OUTPUT}/{name}"
+        try:
+            async with self.writer.alone(workspace):
+                await self.writer.offload(self.writer.put, workspace, path, text.encode())
+        except ToolError as error:
+            raise StoreUnavailable(f"{TOOL_OUTPUT}: {error}") from error
+        return path
 
     @property
     def troubles(self) -> str:
@@ -87,28 +110,32 @@ async def open_workbench(
 
     Raises `threads.errors.NewerSchema` and OSError for what is kept in the data folder.
     """
-    enabled, offload = set(settings.tools.enabled), means.offload
-    bench = Workbench(
-        Documents(offload), Audit(means.disk, settings.data / "audit", offload=offload, now=means.now)
-    )
-    writer = Writer(
-        means.disk, offload, Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
-    )
-    async with _servers(bench, settings, environ, means, writer), anyio.create_task_group() as tasks:
+    enabled, hands = set(settings.tools.enabled), means.hands
+    quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
+    writer = Writer(means.disk, hands, quota)
+    audit = Audit(means.disk, settings.data / "audit", offload=means.offload, now=means.now)
+    bench = Workbench(Documents(hands), audit, writer)
+    async with _servers(bench, settings, environ, means), anyio.create_task_group() as tasks:
         if "files" in enabled:
-            bench.tools += [ReadFile(offload), ListFiles(offload), SearchFiles(offload)]
-            bench.tools += [WriteFile(writer), EditFile(writer), *([Attach(offload)] if attach else [])]
+            bench.tools += [ReadFile(hands), ListFiles(hands), SearchFiles(hands)]
+            bench.tools += [
+                WriteFile(writer),
+                EditFile(writer),
+                *([Attach(hands, means.mask)] if attach else []),
+            ]
         if "shell" in enabled:
             await _shell(bench, settings, means)
         if "memory" in enabled:
             admin = partial(is_admin, settings.access)
-            bench.memory = Memory(means.disk, settings.data, offload=offload, now=means.now, is_admin=admin)
+            bench.memory = Memory(
+                means.disk, settings.data, offload=means.offload, now=means.now, is_admin=admin
+            )
             bench.tools += [Remember(bench.memory, means.mask), Recall(bench.memory)]
         if "skills" in enabled:
             await _skills(bench, settings, means)
         if "schedule" in enabled:
             await _schedule(bench, settings, means)
-        await _web(bench, settings, means, writer, tasks)
+        await _web(bench, settings, means, tasks)
         bench.approvals = await _approvals(bench, settings, means)
         bench.toolbox = Toolbox(
             bench.tools,
@@ -145,8 +172,8 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
 
     folder = settings.data / "threads"
     await means.offload(means.disk.mkdir, folder)
-    sandbox = await open_sandbox(settings.tools.sandbox, folder, offload=means.offload)
-    bench.tools.append(Shell(sandbox, means.offload))
+    sandbox = await open_sandbox(settings.tools.sandbox, folder, offload=means.hands)
+    bench.tools.append(Shell(sandbox, means.hands))
     if sandbox.layer == "off":
         bench.off["shell"] = f"The shell is off: {sandbox.why}."
         log.warning("%s", bench.off["shell"])
@@ -156,7 +183,7 @@ async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
     skills = Skills(settings.data / "skills", settings.skills)
     if found := await means.offload(skills.scan):
         bench.skills = listing(found)
-        bench.tools.append(LoadSkill(skills, means.offload, partial(_loaded, bench.audit)))
+        bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))
     bench.status.append(lambda: "; ".join(skills.problems))
 
 
@@ -186,10 +213,10 @@ async def _schedule(bench: Workbench, settings: Settings, means: Means) -> None:
     ]
 
 
-async def _web(bench: Workbench, settings: Settings, means: Means, writer: Writer, tasks: TaskGroup) -> None:
+async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGroup) -> None:
     enabled, degradation = set(settings.tools.enabled), settings.degradation
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(Http(egress, means.offload, agent=settings.name), bench.documents)
+    fetch = WebFetch(Http(egress, means.hands, agent=settings.name), bench.documents)
     if "web_fetch" in enabled:
         bench.tools.append(fetch)
     if "browser" not in enabled:
@@ -200,13 +227,13 @@ async def _web(bench: Workbench, settings: Settings, means: Means, writer: Write
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
     missing = await means.offload(unavailable)
-    pages = OneBrowser(egress, Chromium(means.offload))
+    pages = OneBrowser(egress, Chromium(means.hands))
     tasks.start_soon(pages.run)
     bench.tools.append(
         Browser(
             pages,
             egress,
-            writer,
+            bench.writer,
             fetch if "web_fetch" in enabled else None,
             missing,
             disable_browser=degradation.disable_browser_on_error,
@@ -220,7 +247,7 @@ async def _web(bench: Workbench, settings: Settings, means: Means, writer: Write
 
 @asynccontextmanager
 async def _servers(
-    bench: Workbench, settings: Settings, environ: Mapping[str, str], means: Means, writer: Writer
+    bench: Workbench, settings: Settings, environ: Mapping[str, str], means: Means
 ) -> AsyncIterator[None]:
     if not settings.mcp_servers:
         yield
@@ -228,8 +255,8 @@ async def _servers(
     from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
 
     async def save(workspace: Path, path: str, data: bytes) -> None:
-        async with writer.alone(workspace):
-            await means.offload(writer.put, workspace, path, data)
+        async with bench.writer.alone(workspace):
+            await means.hands(bench.writer.put, workspace, path, data)
 
     async with open_servers(
         settings.mcp_servers,
@@ -241,5 +268,5 @@ async def _servers(
         save=save,
     ) as servers:
         bench.tools += servers.tools
-        bench.status.append(servers.describe)
+        bench.status.append(servers.trouble)
         yield

@@ -55,11 +55,16 @@ class Seat(Platform):
 
 @asynccontextmanager
 async def serving(
-    data: Path, given: Mapping[str, object], *, model: str = "", environ: Mapping[str, str] = KEYS
+    data: Path,
+    given: Mapping[str, object],
+    *,
+    model: str = "",
+    environ: Mapping[str, str] = KEYS,
+    seat: Seat | None = None,
 ) -> AsyncIterator[Seat]:
-    """Serve with these settings over *data* until the block ends."""
+    """Serve with these settings over *data*, on *seat* or a new one, until the block ends."""
     settings = Settings.model_validate({**FAST, **given, "data": data}, strict=False)
-    seat = Seat()
+    seat = seat or Seat()
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:

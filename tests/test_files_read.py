@@ -11,7 +11,7 @@ import pytest
 from bot.documents import WHY, Documents
 from bot.errors import ContextOverflow
 from bot.guards.injection import tainted
-from bot.prompt.heard import MOST_OF_A_FILE, MOST_OF_FILES
+from bot.prompt.heard import FILES, MOST_OF_A_FILE, MOST_OF_FILES
 from tests.bot import hostile_files as made
 from tests.sim.loop import SimLoop
 from tests.test_attachments import PNG, Giving, answer, kept, with_files, workspace
@@ -66,7 +66,8 @@ def named(*names):
 
 def inside(sent):
     """Return the fenced texts of a message."""
-    return [block.text for block in sent.blocks if isinstance(block, Text) and block.outside]
+    texts = [block.text for block in sent.blocks if isinstance(block, Text) and block.outside]
+    return [text for text in texts if not text.startswith(FILES)]
 
 
 async def test_a_text_stands_in_the_message_behind_a_fence_and_the_persons_words_come_last(tmp_path, reading):

@@ -68,7 +68,8 @@ def popen_unprivileged(*args: str, home: str, env: Mapping[str, str] = {}, **pop
     argv = [sys.executable, *args]
     if os.geteuid() == 0:
         argv = [sys.executable, str(Path(__file__).resolve()), *args]
-    return subprocess.Popen(argv, cwd=REPOSITORY, env=given, text=True, stdin=subprocess.DEVNULL, **popen)
+    streams = {"stdin": subprocess.DEVNULL, "text": True} | popen
+    return subprocess.Popen(argv, cwd=REPOSITORY, env=given, **streams)
 
 
 def _become_nobody() -> None:

@@ -15,8 +15,8 @@ import anyio
 from . import wording
 from .model import Answer, Question, ThreadId
 
-MOST_EARLY = 100
-"""Answers that are kept for questions that are not asked again yet."""
+MOST_EARLY, MOST_EARLY_EACH = 100, 10
+"""Questions not asked again yet for which answers are kept, and answers to each."""
 
 
 @dataclass(slots=True)
@@ -78,9 +78,9 @@ class Questions:
         """Return whether a question of the thread is open."""
         return thread in self._open
 
-    def keep(self, thread: ThreadId, question_id: str, answer: Answer) -> bool:
-        """Keep an answer to a question that a recovered turn may ask again; False if there are too many."""
-        if len(self._early) >= MOST_EARLY:
-            return False
-        self._early.setdefault((thread, question_id), []).append(answer)
-        return True
+    def keep(self, thread: ThreadId, question_id: str, answer: Answer) -> None:
+        """Keep an answer to a question that a recovered turn may ask again; of too many the oldest are forgotten."""
+        kept = self._early.setdefault((thread, question_id), [])
+        kept[:] = [*kept, answer][-MOST_EARLY_EACH:]
+        while len(self._early) > MOST_EARLY:
+            del self._early[next(iter(self._early))]

@@ -145,7 +145,7 @@ DAMAGED = (
 NOT_YET_BACK = "I am not back at that question yet. I take your answer as soon as I am."
 NOT_YET_ASKED = "I was interrupted and am not back at my question yet. Please say that again in a moment."
 ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it in this thread."
-EXACTLY_THIS = "exactly this"
+EXACTLY_THIS, NOTHING_MORE = "exactly this", "just this once"
 WHOLE_IN_FILE = "This is its beginning: the file above has all of it."
 OUTSIDE_READ = (
     "I ask because I have read text from outside (a file, a page, another program), "

@@ -16,6 +16,9 @@ REMEMBERED = 1_000
 
 ANSWERS = ("/approve", "/deny")
 
+UNDECIDED = "Not decided."
+"""How a question ended whose turn ended before anybody answered it."""
+
 
 class Press(Protocol):
     """A choice that a person made. An ``ephemeral`` message is one that only this person sees."""

@@ -12,11 +12,9 @@ from pypdf import PdfReader
 from pypdf.errors import PdfReadError
 
 from .plain import clean
-from .said import Said, Unreadable, text
+from .said import SOFT_S, Said, Unreadable, text
 
 MAX_PAGES = 500
-SOFT_S = 12.0
-"""CPU seconds after which what was read so far has to do."""
 
 
 @dataclass(slots=True)

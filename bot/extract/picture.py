@@ -7,6 +7,8 @@ import warnings
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from threads.pictures import LONG_SIDE
+
 from .said import Said, Unreadable
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
@@ -14,9 +16,6 @@ FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 
 MAX_PIXELS = 50_000_000
 """Pixels of a picture that is decoded: 150 to 200 MB."""
-
-LONG_SIDE = 1_568
-"""Pixels: Anthropic makes larger ones smaller itself, and they cost time and nothing else (its vision guide)."""
 
 SMALL_PNG = 1_500_000
 """Bytes up to which a PNG stays one. A JPEG of this many pixels is smaller than any provider's limit."""

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 MAX_TEXT = 1_000_000
 """Bytes of a text, as UTF-8, that are given back."""
 
+SOFT_S = 12.0
+"""CPU seconds after which what was read so far has to do."""
+
 _TITLE = 300
 """Characters of a title."""
 

@@ -12,13 +12,10 @@ from typing import Any
 from openpyxl import load_workbook
 
 from .plain import clean
-from .said import Said, text
+from .said import SOFT_S, Said, text
 
 MAX_ROWS, MAX_COLUMNS = 50_000, 200
 """Of one sheet, blank ones included: a file of a few bytes may claim a million rows of 16,384."""
-
-SOFT_S = 12.0
-"""CPU seconds after which what was read so far has to do."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 | wall                    | where                     | it keeps the child from                                   |
 |-------------------------|---------------------------|-----------------------------------------------------------|
-| limits of the kernel    | everywhere                | memory and time beyond its share, writing, new processes  |
+| limits of the kernel    | everywhere, memory: Linux | memory and time beyond its share, writing, new processes  |
 | its own alarm           | everywhere                | living on when nobody is left to kill it                  |
 | a signal at our death   | Linux                     | the same, at once                                         |
 | Landlock                | Linux 5.13, TCP since 6.7 | opening any file but Python's own; TCP                    |
@@ -56,8 +56,12 @@ def confine(parent: int, memory: int) -> None:
     ):
         _, hard = resource.getrlimit(kind)
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        # Beyond the soft limit of its time it gets a signal that tells why it ended.
-        resource.setrlimit(kind, (least - 1 if kind == resource.RLIMIT_CPU else least, least))
+        try:
+            # Beyond the soft limit of its time it gets a signal that tells why it ended.
+            resource.setrlimit(kind, (least - 1 if kind == resource.RLIMIT_CPU else least, least))
+        except ValueError:  # macOS limits no address space; the rest, and our clock, hold there too
+            if sys.platform == "linux":
+                raise
 
 
 def _see_no_files(libc: ctypes.CDLL) -> None:

@@ -6,57 +6,145 @@ text in linear time. Masking twice changes nothing: a shape ends with the word i
 
 from __future__ import annotations
 
+import glob
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
 
 MARK = "[masked]"
 MIN_LITERAL = 8
 """Characters. A shorter literal would hide ordinary words."""
+
+MIN_LINE = 16
+"""Characters of a line of a longer secret (a key file, say) that gives it away by itself."""
 
 # In JSON text a token may follow an escaped line break ("\nsk-…"), whose letter is no part of the word.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _VALUE = r"[^\s\"'`&#<>,;()\\{}]"
 _NAME = r"(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|ticket|signature)"
 
-SHAPES: tuple[str, ...] = (
-    r"()-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
-    rf"(?i)(\bauthorization[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?(?:bearer|basic|bot|token)\s{{1,8}}){_VALUE}+",
-    rf"(?i)(\b(?:authorization|x-api-key)[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?){_VALUE}{{8,}}",
-    r"(?i)(\bbearer\s{1,8})[A-Za-z0-9._~+/=-]{16,}",
-    rf"(?i)([?&][\w.-]{{0,40}}(?:{_NAME}|key|sig|code)=){_VALUE}+",
-    rf"(?i)({_NAME}[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?)(?=[\w.+/=-]{{0,80}}\d)[A-Za-z0-9_.+/=-]{{20,}}",
-    r"(://[^\s/:@]*:)[^\s/@]+(?=@)",
-    rf"(hooks\.slack\.com/[a-z]{{1,20}}/){_VALUE}+",
-    r"(/api/webhooks/\d{1,25}/)[\w-]+",
-    _START + r"()xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{3,}",
-    _START + r"()xapp-[A-Za-z0-9-]{3,}",
-    _START + r"()sk-(?=[\w-]{0,80}\d)[\w-]{8,}",
-    _START + r"()gh[a-z]_[A-Za-z0-9]{20,}",
-    _START + r"()github_pat_\w{20,}",
-    _START + r"()A(?:KIA|SIA)[A-Z0-9]{16}[A-Za-z0-9]*",
-    _START + r"()AIza[\w-]{35,}",
-    _START + r"()eyJ[\w-]{10,300}\.[\w-]{10,}\.[\w-]{5,}",
-    _START + r"()[MNO][\w-]{22,30}\.[\w-]{6}\.[\w-]{27,}",
+SHAPES: tuple[tuple[str, ...], ...] = (
+    (
+        r"()-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
+        "-----BEGIN ",
+    ),
+    (
+        rf"(?i)(\bauthorization[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?(?:bearer|basic|bot|token)\s{{1,8}}){_VALUE}+",
+        "authorization",
+    ),
+    (
+        rf"(?i)(\b(?:authorization|x-api-key)[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?){_VALUE}{{8,}}",
+        "authorization",
+        "x-api-key",
+    ),
+    (r"(?i)(\bbearer\s{1,8})[A-Za-z0-9._~+/=-]{16,}", "bearer"),
+    (rf"(?i)([?&][\w.-]{{0,40}}(?:{_NAME}|key|sig|code)=){_VALUE}+", "?", "&"),
+    (
+        rf"(?i)({_NAME}[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?)(?=[\w.+/=-]{{0,80}}\d)[A-Za-z0-9_.+/=-]{{20,}}",
+        *("token", "secret", "passw", "api", "access", "ticket", "signature"),
+    ),
+    (r"(://[^\s/:@]*:)[^\s/@]+(?=@)", "://"),
+    (rf"(hooks\.slack\.com/[a-z]{{1,20}}/){_VALUE}+", "hooks.slack.com/"),
+    (r"(/api/webhooks/\d{1,25}/)[\w-]+", "/api/webhooks/"),
+    (_START + r"()xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{3,}", "xox"),
+    (_START + r"()xapp-[A-Za-z0-9-]{3,}", "xapp-"),
+    (_START + r"()sk-(?=[\w-]{0,80}\d)[\w-]{8,}", "sk-"),
+    (_START + r"()gh[a-z]_[A-Za-z0-9]{20,}", "gh"),
+    (_START + r"()github_pat_\w{20,}", "github_pat_"),
+    (_START + r"()A(?:KIA|SIA)[A-Z0-9]{16}[A-Za-z0-9]*", "AKIA", "ASIA"),
+    (_START + r"()AIza[\w-]{35,}", "AIza"),
+    (_START + r"()eyJ[\w-]{10,300}\.[\w-]{10,}\.[\w-]{5,}", "eyJ"),
+    (_START + r"()[MNO][\w-]{22,30}\.[\w-]{6}\.[\w-]{27,}", "M", "N", "O"),
 )
-"""Regular expressions; what group 1 holds is kept. In order: PEM keys, headers, URL parameters, named values, URL
-passwords, webhooks, then the tokens of Slack, the model providers, GitHub, AWS, Google, JWT and Discord."""
+"""Regular expressions, each with all that a match of it can begin with; lower case stands for any case. What group 1
+holds is kept. In order: PEM keys, headers, URL parameters, named values, URL passwords, webhooks, then the tokens of
+Slack, the model providers, GitHub, AWS, Google, JWT and Discord."""
+
+
+ANNOUNCES = re.compile(
+    rf"(?i)(?:authorization|x-api-key|bearer|{_NAME})[\"']?\s{{0,8}}"
+    r"(?:[:=]\s{0,8}[\"']?(?:(?:bearer|basic|bot|token)\s{1,8})?)?\Z"
+)
+"""What a secret, as a word of its own, may follow."""
 
 
 def mask(text: str) -> str:
     """Return *text* with everything that looks like a secret replaced by `MARK`."""
-    for shape in SHAPES:
-        text = re.sub(shape, rf"\g<1>{MARK}", text)
+    lower = _lower(text)
+    for shape, *beginnings in SHAPES:
+        if places := [at for each in beginnings for at in _places(lower if each.islower() else text, each)]:
+            masked = _masked(text, re.compile(shape), sorted(places))
+            if masked != text:
+                text, lower = masked, _lower(masked)
     return text
+
+
+def _places(text: str, beginning: str) -> Iterator[int]:
+    """Return where *beginning* is: a search for plain text is far quicker than one for a pattern."""
+    at = text.find(beginning)
+    while at >= 0:
+        yield at
+        at = text.find(beginning, at + 1)
+
+
+def _masked(text: str, shape: re.Pattern[str], places: Iterable[int]) -> str:
+    parts, end = [], 0
+    for at in places:
+        if at >= end and (found := shape.match(text, at)):
+            parts += [text[end:at], found[1], MARK]
+            end = found.end()
+    return "".join([*parts, text[end:]])
+
+
+def _lower(text: str) -> str:
+    """Return *text* in lower case, as long as before: of one letter alone two would be made."""
+    return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
+
+
+def forms(literals: Iterable[str]) -> set[str]:
+    """Return what these secrets may stand as in a text, each long enough to be known by.
+
+    Whole, line by line, and without the word before it (``Bearer …``); as they are, in JSON, in Python's own
+    notation (which tracebacks use), in an address, in a pattern of a standing permission.
+    """
+    return {form for literal in literals for form in _forms(literal) if len(form) >= MIN_LITERAL}
+
+
+def _forms(literal: str) -> Iterator[str]:
+    scheme, _, rest = literal.strip().partition(" ")
+    lines = [line.strip() for line in literal.splitlines()] if "\n" in literal else []
+    bare = [rest.strip()] if scheme.lower() in {"basic", "bearer", "bot", "token"} else []
+    for part in (literal, *bare, *(line for line in lines if len(line) >= MIN_LINE)):
+        written = {part}
+        for _ in range(2):  # JSON in JSON is what a tool that returns JSON comes to
+            written |= {form for text in written for form in _written(text)}
+        for text in written:
+            yield text
+            yield glob.escape(text)
+        yield quote(part, safe="", errors="replace")
+
+
+def _written(text: str) -> tuple[str, ...]:
+    return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
 class Masker:
     """Masks these *literals* wherever they stand, and then everything that looks like a secret."""
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
-        known = {literal for literal in literals if len(literal) >= MIN_LITERAL}
         # The longest first: a secret that begins with another one must not leave its end behind.
-        found = "|".join(re.escape(literal) for literal in sorted(known, key=len, reverse=True))
-        self._literals = re.compile(found) if found else None
+        self._literals = known = sorted(forms(literals), key=len, reverse=True)
+        encoded = [re.escape(form.encode("utf-8", "replace")) for form in known]
+        self._in_bytes = re.compile(b"|".join(encoded)) if known else None
+        self.longest = max((len(form.encode("utf-8", "replace")) for form in known), default=0)
+        """Bytes of the longest form of a literal."""
 
     def __call__(self, text: str) -> str:
-        return mask(self._literals.sub(MARK, text) if self._literals else text)
+        for literal in self._literals:
+            text = text.replace(literal, MARK)
+        return mask(text)
+
+    def holds(self, data: bytes) -> bool:
+        """Return whether one of the literals is in *data* as it is; what only looks like a secret does not count."""
+        return bool(self._in_bytes and self._in_bytes.search(data))

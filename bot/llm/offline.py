@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from pydantic import JsonValue
-from pydantic_core import from_json
 
 from bot.llm.model import Completion, Request, ToolSpec, Usage
-from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
+from bot.llm.shown import told
+from threads.model import Block, Image, Message, OnEvent, Text, TextDelta, Thinking, ToolCall, ToolResult
 
 NAME = "offline/demo"
-MAX_SHOWN = 3000
-"""Characters of a tool's result that are repeated."""
 WHAT = "I am offline/demo: a few built-in rules, not a language model."
 CONNECT = (
     "To connect a real model, set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as Ollama, "
@@ -49,6 +48,20 @@ INTENTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """First word to a tool and the arguments that the rest of the line fills, the last one with all that is left."""
 
+FORMS = {
+    "list_files": "[PATH]",
+    "read_file": "PATH",
+    "write_file": "PATH TEXT",
+    "edit_file": "PATH OLD => NEW",
+    "attach": "PATH",
+    "search_files": "TEXT",
+    "web_fetch": "ADDRESS",
+    "shell": "COMMAND",
+    "remember": "TEXT",
+    "recall": "TEXT",
+}
+"""What follows the first word."""
+
 ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
 PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
 """More words than that are a sentence ("list three rivers"), unless in quotes."""
@@ -67,33 +80,83 @@ class OfflineModel:
         message = answer(request)
         for word in re.findall(r"\s*\S+\s*", message.text):
             await on_event(TextDelta(word))
-        read = sum(len(part.text) for part in request.messages)
-        usage = Usage(input=(len(request.system) + read) // 4 + 1, output=len(message.text) // 4 + 1)
+        usage = Usage(input=_read(request) // 4 + 1, output=sum(map(_length, message.blocks)) // 4 + 1)
         return Completion(message, usage, "tool_calls" if message.calls else "end")
 
 
 def answer(request: Request) -> Message:
-    """Return the next entry of the conversation."""
-    newest = request.messages[-1]
-    names = {call.id: call.name for entry in request.messages for call in entry.calls}
-    text = "\n\n".join(_told(names.get(result.call_id, "the tool"), result) for result in newest.results)
-    blocks: list[Block] = [Text(text)] if text else []
-    if _said(newest) or not text:
-        reply = _reply(_said(newest), request)
-        blocks.append(Text(f"\n\n{reply.text}") if text and isinstance(reply, Text) else reply)
-    return Message("assistant", tuple(blocks), model=NAME)
+    """Return the next entry of the conversation: the calls that were asked for, or all that there is to say."""
+    turn = _turn(request.messages)
+    replies = [
+        _reply(said, request, place) for place, said in enumerate(filter(None, map(_said, _new(turn))))
+    ]
+    texts = [reply for reply in replies if isinstance(reply, Text)]
+    if calls := [reply for reply in replies if isinstance(reply, ToolCall)]:
+        return Message("assistant", (*texts, *calls), model=NAME)
+    names = {call.id: call.name for entry in turn for call in entry.calls}
+    parts = [part for entry in turn for part in _outcomes(entry, names)]
+    if not parts or request.tool_choice == "auto":
+        parts += [reply.text for reply in texts]
+    text = "\n\n".join(parts) or f"{WHAT} There was no text for me to read."
+    return Message("assistant", (Text(text),), model=NAME)
+
+
+def _turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return what belongs to the answer at hand: the message that it answers, and all calls and words since."""
+    answers = [place for place, entry in enumerate(messages) if entry.role == "assistant" and not entry.calls]
+    turn = messages[answers[-1] + 1 if answers else 0 :]
+    waiting = next((place for place, entry in enumerate(turn) if entry.role == "assistant"), len(turn))
+    return turn[max(0, waiting - 1) :]  # what stands before that message was stopped, or failed
+
+
+def _new(turn: Sequence[Message]) -> Sequence[Message]:
+    """Return what came since the last calls."""
+    calls = [place for place, entry in enumerate(turn) if entry.role == "assistant"]
+    return turn[calls[-1] + 1 if calls else 0 :]
+
+
+def _outcomes(entry: Message, names: Mapping[str, str]) -> list[str]:
+    """Return what a step of the turn has to tell."""
+    if entry.role == "assistant":
+        return [entry.text] if entry.text else []
+    return [told(names.get(result.call_id, "the tool"), result) for result in entry.results]
+
+
+def _read(request: Request) -> int:
+    """Return the characters of a request."""
+    tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters)}" for tool in request.tools)
+    blocks = (block for entry in request.messages for block in entry.blocks)
+    return len(request.system) + sum(map(len, tools)) + sum(map(_length, blocks))
+
+
+def _length(block: Block) -> int:
+    match block:
+        case Text():
+            return len(block.text)
+        case ToolResult():
+            return len(block.content)
+        case ToolCall():
+            return len(json.dumps(block.arguments))
+        case Thinking() | Image():
+            return 0  # another model's, and nothing for rules to look at
+        case _:
+            assert_never(block)
 
 
 def _said(message: Message) -> str:
     """Return a person's words: the last text, since a line on who wrote when may come before it."""
-    return next((block.text.strip() for block in reversed(message.blocks) if isinstance(block, Text)), "")
+    typed = (
+        block.text.strip()
+        for block in reversed(message.blocks)
+        if isinstance(block, Text) and not block.outside
+    )
+    return next(typed, "")
 
 
-def _reply(text: str, request: Request) -> Text | ToolCall:
+def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
+    """Answer one message, the one in that *place* of those that are new."""
     word, *more = text.split(maxsplit=1) or [""]
     intent, rest = word.lower().rstrip(":,.!?"), "".join(more)
-    if not text:
-        return Text(f"{WHAT} There was no text for me to read.")
     if text.lower().rstrip(" .!?,") in GREETINGS:
         return Text(f"Hello! {WHAT} Say `help` to see what I understand.")
     if intent == "help":
@@ -101,11 +164,11 @@ def _reply(text: str, request: Request) -> Text | ToolCall:
     if intent in {"summarise", "summarize", "summary"}:
         return Text(_summary(request.messages[:-1]))
     if intent in INTENTS and not (intent in ONE_PATH and rest not in FILES and not PATH.fullmatch(rest)):
-        return _use(intent, rest, request)
+        return _use(intent, rest, request, place)
     return Text(f"{WHAT} I cannot really answer this:\n\n> {_first_words(text, 200)}\n\n{CONNECT}")
 
 
-def _use(intent: str, rest: str, request: Request) -> Text | ToolCall:
+def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCall:
     tool, names = INTENTS[intent]
     allowed = request.tools if request.tool_choice == "auto" else ()
     spec = next((spec for spec in allowed if spec.name == tool), None)
@@ -115,16 +178,18 @@ def _use(intent: str, rest: str, request: Request) -> Text | ToolCall:
         rest = "."
     if intent in ONE_PATH or tool == "shell":
         rest = _unquoted(rest)
+    if tool == "remember":
+        rest = rest.removeprefix("that ")
     values = rest.split(maxsplit=len(names) - 1) if len(names) > 1 else [rest]
     if tool == "edit_file":
         path, _, change = rest.partition(" ")
         old, _, new = change.partition(" => ")
         values = [path, old, new] if old and new else []
     if len(values) < len(names) or not all(values):
-        form = "PATH OLD => NEW" if tool == "edit_file" else " ".join(name.upper() for name in names)
-        return Text(f"Tell me more: `{intent} {form}`.")
+        return Text(f"Tell me more: `{intent} {FORMS[tool]}`.")
     arguments: dict[str, JsonValue] = dict(zip(_parameters(spec, names), values, strict=False))
-    return ToolCall(f"offline-{len(request.messages)}", tool, arguments)
+    number = f"{len(request.messages)}-{place}" if place else f"{len(request.messages)}"
+    return ToolCall(f"offline-{number}", tool, arguments)
 
 
 def _unquoted(text: str) -> str:
@@ -138,29 +203,6 @@ def _parameters(spec: ToolSpec, usual: Sequence[str]) -> Sequence[str]:
         return usual
     own = [name for name in required if isinstance(name, str)]
     return own if len(own) >= len(usual) else usual
-
-
-def _told(tool: str, result: ToolResult) -> str:
-    """Put a tool's result into words; what is not in the usual form is shown as it is."""
-    try:
-        content: JsonValue = from_json(result.content)
-    except ValueError:
-        content = result.content
-    if isinstance(content, dict) and isinstance(error := content.get("error"), dict):
-        said = " ".join(str(error[key]) for key in ("message", "suggestion") if error.get(key))
-        return f"`{tool}` did not work: {said or 'it gave no reason.'}"
-    value = content["result"] if isinstance(content, dict) and "result" in content else content
-    if value in ("", None, [], {}):
-        return f"`{tool}` worked and had nothing to show."
-    shown = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-    said = f"`{tool}` did not work:" if result.is_error else f"Here is what `{tool}` gave me:"
-    return f"{said}\n\n{_fenced(shown)}"
-
-
-def _fenced(text: str) -> str:
-    shown, more = text[:MAX_SHOWN], len(text) - MAX_SHOWN
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
-    return f"{fence}\n{shown}\n{fence}" + (f"\n({more} more characters)" if more > 0 else "")
 
 
 def _summary(messages: Sequence[Message]) -> str:

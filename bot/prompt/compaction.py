@@ -233,7 +233,7 @@ class Compaction:
             case Text(text) if block.outside and len(text) > SPILL_OVER:
                 return replace(block, text=await self._moved(text))
             case Image(file):
-                return Text(f"(the picture {file} was here)")
+                return Text(f"(the picture {file} was here)", outside=True)
             case _:
                 return block
 

@@ -41,11 +41,11 @@ class _Plain(YAMLHandler):
 
 def split(text: str) -> tuple[dict[str, object], str]:
     """Return what the head says and the text below it; raises `FrontMatterBroken`."""
-    handler = _Plain()
-    if not handler.detect(text.lstrip()):
+    head = _Plain()
+    if not head.detect(text.lstrip()):
         raise FrontMatterBroken("it does not begin with front matter (---)")
     try:
-        said, body = frontmatter.parse(text, handler=handler)
+        said, body = frontmatter.parse(text, handler=head)
     except yaml.YAMLError as error:
         raise FrontMatterBroken(f"its front matter is no YAML: {_where(error)}") from error
     if not said:

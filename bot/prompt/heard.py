@@ -88,7 +88,7 @@ def _listed(files: Sequence[File]) -> Iterator[Block]:
         return
     shares = list(_shares(files))
     lines = (_described(file, share) for file, share in zip(files, shares, strict=True))
-    yield Text("\n".join([FILES, *map(_quote, lines)]))
+    yield Text("\n".join([FILES, *map(_quote, lines)]), outside=True)
     for file, share in zip(files, shares, strict=True):
         if isinstance(file, Opened) and share:
             yield Text(fence(file.text[:share], file.path, file.path), outside=True)

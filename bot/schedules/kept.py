@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
 import anyio
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from bot.errors import ToolDenied, ToolInvalidInput
 from bot.kept import Kept, KeptFile
@@ -35,7 +36,7 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    thread: str
+    thread: Annotated[str, AfterValidator(lambda thread: str(ThreadId.parse(thread)))]
     author: Author
     text: str
     next_at: AwareDatetime

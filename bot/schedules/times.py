@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
@@ -33,7 +33,7 @@ _TIME = "Write it as 2026-11-23T09:00+01:00, or without the offset and with the 
 _ZONE = "Name the time zone, such as Europe/Berlin; ask the person if you do not know it."
 
 
-@cache
+@lru_cache(1000)  # a name in each of its spellings would be too many
 def zone_of(name: str) -> ZoneInfo:
     """Return a time zone by its name, whatever its case. Reads files the first time.
 

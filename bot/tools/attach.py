@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput
+from bot.guards.secrets import Masker
 from threads.attachments import safe_name
 from threads.disk import Offload
 from threads.errors import PostFailed, TransportRejected
@@ -20,6 +22,9 @@ from .files import PathArguments
 
 MAX_ATTACHED = 50_000_000
 """Bytes of a file that is posted."""
+
+CHUNK = 1_000_000
+"""Bytes that are searched for a secret at once."""
 
 
 class AttachArguments(PathArguments):
@@ -35,7 +40,10 @@ class AttachArguments(PathArguments):
 
 @dataclass(frozen=True)
 class Attach:
+    """A file that holds one of the bot's own secrets as it is, which ``secrets`` knows, is not posted."""
+
     offload: Offload
+    secrets: Masker = field(default_factory=Masker)
     name: ClassVar[str] = "attach"
     description: ClassVar[str] = (
         "Post a file of this thread's workspace to this thread, for people to download."
@@ -45,9 +53,13 @@ class Attach:
 
     async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
-        name = safe_name(arguments.name or arguments.path)
+        name = safe_name(self.secrets(arguments.name or arguments.path))
         with ExitStack() as opened:
             fd, size = await self.offload(_open, opened, place.workspace, arguments.path)
+            if await self.offload(_gives_away, self.secrets, fd):
+                raise ToolDenied(
+                    "The file holds a secret of the bot's own.", suggestion="Take it out; do not show it."
+                )
             # By its descriptor: what the path names may change before the transport has read it.
             file = Path(f"/dev/fd/{fd}")
             try:
@@ -70,3 +82,13 @@ def _open(opened: ExitStack, workspace: Path, path: str) -> tuple[int, int]:
         limit = MAX_ATTACHED // 1_000_000
         raise ToolInvalidInput(f"The file is larger than {limit} MB.", suggestion="Make a smaller one.")
     return fd, size
+
+
+def _gives_away(secrets: Masker, fd: int) -> bool:
+    """Return whether a secret is in the file, wherever the chunks are cut."""
+    at, before = 0, b""
+    while secrets.longest and (chunk := os.pread(fd, CHUNK, at)):
+        if secrets.holds(before + chunk):
+            return True
+        at, before = at + len(chunk), (before + chunk)[-secrets.longest :]
+    return False

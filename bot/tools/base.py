@@ -8,10 +8,11 @@ from __future__ import annotations
 import glob
 import json
 import math
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -22,6 +23,8 @@ from threads.model import Answer, Author, Image, Question, ThreadId, ToolCall, T
 
 Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 NOWHERE = ThreadId("", "", "", "")
 SOMEBODY = Author("")
@@ -50,9 +53,9 @@ class Place:
     ``asker`` wrote the message ``message_id`` that the call works for. ``attach`` posts a file to the thread: the
     call's id, the file, its name; raises `threads.errors.PostFailed`. ``note`` has something said once above the
     answer, ``ask`` asks the people of the thread, ``spill`` keeps a long text under a name and returns its path in
-    the workspace (raises `StoreUnavailable`). ``tainted``: the model has read text from outside. ``deadline`` is on
-    anyio's clock: a tool that can give back a part ends by itself before it. ``images`` collects what the model is to
-    be shown besides the results.
+    the workspace (raises `StoreUnavailable`). ``tainted``: the model has read text from outside; ``sees``: it can be
+    shown pictures. ``deadline`` is on anyio's clock: a tool that can give back a part ends by itself before it.
+    ``images`` collects what the model is to be shown besides the results.
     """
 
     workspace: Path
@@ -64,12 +67,20 @@ class Place:
     ask: Callable[[Question], Awaitable[Answer | None]] = nobody
     spill: Callable[[str, str], Awaitable[str]] = unkept
     tainted: bool = False
+    sees: bool = True
     call_id: str = ""
     deadline: float = math.inf
     images: list[Image] = field(default_factory=list)
 
+    @property
+    def stem(self) -> str:
+        """Return what a file that the call leaves behind is named after: its id, with nothing in it that is odd."""
+        return _ODD.sub("-", self.call_id)[:60]
+
     @classmethod
-    def of(cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]]) -> Place:
+    def of(
+        cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]], *, sees: bool
+    ) -> Place:
         """Return the place of a turn's calls."""
         incoming = turn.incoming
         return cls(
@@ -82,13 +93,32 @@ class Place:
             turn.ask,
             spill,
             tainted(turn.messages),
+            sees,
         )
+
+
+def _lean(schema: dict[str, Any]) -> None:
+    """Take out of a tool's schema what a model has no use for: it is in the prompt of every call.
+
+    Titles repeat the names; a bound that only keeps out nonsense is told when it is overstepped.
+    """
+    for name in ("title", "description"):
+        schema.pop(name, None)
+    for given in schema.get("properties", {}).values():
+        for name in ("title", "maxLength", "minLength"):
+            given.pop(name, None)
+        if given.get("default", ...) in ("", False, None):
+            del given["default"]
+        kinds = [kind for kind in given.get("anyOf", ()) if kind != {"type": "null"}]
+        if len(kinds) == 1:  # may be left out, which needs no null
+            del given["anyOf"]
+            given.update(kinds[0])
 
 
 class Arguments(BaseModel):
     """The input of a tool, validated. What rules and standing permissions are matched with is its own to say."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_lean)
 
     def subject(self) -> str:
         """Return what a rule's pattern is matched with: the command, the path, the address."""

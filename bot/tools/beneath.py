@@ -18,11 +18,15 @@ from functools import cache
 from pathlib import Path
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
+from threads.attachments import FOLDER as ATTACHMENTS
 
 INSIDE = "/workspace"
 """What the workspace is called in the shell; a path may begin with it."""
 
-FROM_OUTSIDE = ("attachments", "tool-output")
+TOOL_OUTPUT = "tool-output"
+"""The folder of what tools keep: texts that were too long, pictures."""
+
+FROM_OUTSIDE = (ATTACHMENTS, TOOL_OUTPUT)
 """Folders of a workspace that are there once something from outside came in."""
 
 MARK = "outside"

@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 GRACE_S = 2.0
 """How long a tool that was told its time may take to hand over what it has, before it is cut off."""
 
+LONGEST_SUMMARY = 80
+"""Characters of what a status says of a call."""
+
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
 
@@ -85,17 +88,18 @@ class Toolbox:
     async def run(self, calls: Sequence[ToolCall], place: Place, on_event: OnEvent) -> list[ToolResult]:
         """Run the calls of one step, and return their results in the order asked."""
         results: dict[int, ToolResult] = {}
-        room = anyio.CapacityLimiter(MAX_PARALLEL)
+        room, places = anyio.Semaphore(MAX_PARALLEL), [replace(place, call_id=c.id, images=[]) for c in calls]
 
         async def one(index: int, call: ToolCall) -> None:
-            async with room:
-                await on_event(ToolStarted(call.name, self._mask(_summary(call)), call.id))
-                results[index] = await self._call(call, replace(place, call_id=call.id))
-                await on_event(ToolFinished(call.name, not results[index].is_error, call.id))
+            name, about = self._mask(call.name), self._mask(_summary(call))[:LONGEST_SUMMARY]
+            await on_event(ToolStarted(name, about, call.id))
+            results[index] = await self._call(call, places[index], room)
+            await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
                 tasks.start_soon(one, index, call)
+        place.images.extend(image for own in places for image in own.images)
         return [results[index] for index in range(len(calls))]
 
     def waits(self, call: ToolCall, place: Place) -> bool:
@@ -106,19 +110,20 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, place)
 
-    async def _call(self, call: ToolCall, place: Place) -> ToolResult:
+    async def _call(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> ToolResult:
         try:
-            return await self._results.succeeded(call, await self._invoke(call, place), place)
+            return await self._results.succeeded(call, await self._invoke(call, place, room), place)
         except ToolError as error:
             return await self._results.failed(call, error, place)
         except Exception:  # the boundary of a tool: the model reads that it failed, the operator reads why
             log.exception("tool failed", extra={"tool": call.name})
             return failed(call, "unknown", "The tool failed.", recoverable=False)
 
-    async def _invoke(self, call: ToolCall, place: Place) -> JsonValue | Returned:
+    async def _invoke(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> JsonValue | Returned:
         tool, arguments = self._understood(call)
         await self._permits.permit(tool, arguments, place)
-        return await self._in_time(tool, arguments, place)
+        async with room:  # not before: what waits for a person keeps nobody else waiting
+            return await self._in_time(tool, arguments, place)
 
     def _understood(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
@@ -144,4 +149,4 @@ class Toolbox:
 
 def _summary(call: ToolCall) -> str:
     """Return a short line on what the call is about, for a status."""
-    return ", ".join(f"{value}" for value in call.arguments.values() if isinstance(value, str))[:80]
+    return ", ".join(f"{value[:2_000]}" for value in call.arguments.values() if isinstance(value, str))

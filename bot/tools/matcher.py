@@ -12,6 +12,7 @@ Out: a line of JSON for each line that matches, ``[text, line, excerpt]``, texts
 from __future__ import annotations
 
 import json
+import os
 import re
 import resource
 import sys
@@ -19,12 +20,16 @@ from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 
 CPU_S = 60
+NICE = 10
+"""Whoever answers the other threads goes first."""
+
 MEMORY = 512_000_000
 EXCERPT = 240
-"""Characters of a matching line that are given back."""
+"""Characters of a matching line, or of what is wrong with the expression, that are given back."""
 
 
 def main() -> None:
+    os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     with suppress(ValueError, OSError):  # a system that does not limit this
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -33,7 +38,7 @@ def main() -> None:
         pattern, ignore_case = json.loads(given.readline())
         wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
-        out.write(f"{json.dumps(str(error) or type(error).__name__)}\n")
+        out.write(f"{json.dumps(str(error)[:EXCERPT] or type(error).__name__)}\n")
         return
     index = 0
     while size := given.readline():

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from pydantic import JsonValue
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
 from bot.guards.injection import fenced
-from bot.tools.base import ErrorType, Place, Returned
+from bot.tools.base import ErrorType, ItemError, Place, Returned
 from threads.errors import StoreUnavailable
 from threads.lines import scrub
 from threads.model import ToolCall, ToolResult
@@ -20,6 +19,8 @@ MAX_RESULT = 50_000
 """Characters of one result; of a longer one its two ends are returned, and a file has it whole."""
 
 HEAD, TAIL = 20_000, 8_000
+MAX_SAID, MAX_ITEMS = 20_000, 20
+"""Characters of what an error says, and errors of single items that are told."""
 
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
@@ -28,7 +29,6 @@ _TYPES: dict[type[ToolError], ErrorType] = {
     ToolInvalidInput: "validation",
     ToolRateLimited: "rate_limit",
 }
-_PLAIN = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Results:
@@ -42,14 +42,13 @@ class Results:
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
         place.images.extend(returned.images)
         if returned.errors:
-            result["errors"] = [asdict(error) for error in returned.errors]
+            result["errors"] = [asdict(error) for error in _first(returned.errors)]
         return await self._told(call, result, returned.origin, place)
 
     async def failed(self, call: ToolCall, error: ToolError, place: Place) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
-        told = _error(
-            kind, str(error), recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
-        )
+        said = self._mask(str(error))[:MAX_SAID]
+        told = _error(kind, said, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion)
         if error.partial is not None:
             told["partial"] = error.partial
         return await self._told(call, told, error.origin, place, is_error=True)
@@ -63,18 +62,15 @@ class Results:
         *,
         is_error: bool = False,
     ) -> ToolResult:
-        text = self._mask(_dumped(result))
-        if len(text) > MAX_RESULT:
-            result = await self._cut(call, result, place)
+        long = "partial" if is_error else "result"
+        if long in result and len(_dumped(result)) > MAX_RESULT:
+            result = {**result, long: await self._ends(result[long], place)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
-        if origin or len(text) > MAX_RESULT:
-            text = self._mask(_dumped(result))
-        return ToolResult(call.id, scrub(text), is_error, outside=bool(origin))
+        return ToolResult(call.id, scrub(self._mask(_dumped(result))), is_error, outside=bool(origin))
 
-    async def _cut(self, call: ToolCall, result: dict[str, JsonValue], place: Place) -> dict[str, JsonValue]:
-        """Return the result's two ends, with the path of the file that has it whole."""
-        value = result.get("result", result.get("error"))
+    async def _ends(self, value: JsonValue, place: Place) -> JsonValue:
+        """Return the two ends of what is too long, with the path of the file that has it whole."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
         )
@@ -84,13 +80,18 @@ class Results:
             "tail": whole[HEAD:][-TAIL:],
         }
         try:
-            cut["file"] = await place.spill(f"{_PLAIN.sub('-', call.id)[:60]}.txt", scrub(whole))
+            cut["file"] = await place.spill(f"{place.stem}.txt", scrub(whole))
             cut["next"] = "read_file reads the whole of it, in parts."
         except StoreUnavailable:
             cut["next"] = "The whole could not be kept: ask for a part of it."
-        if not result["success"]:
-            return _error("unknown", "The tool failed with much to say.", recoverable=True) | {"partial": cut}
-        return {"success": True, "result": cut}
+        return cut
+
+
+def _first(errors: Sequence[ItemError]) -> Sequence[ItemError]:
+    more = len(errors) - MAX_ITEMS
+    return (
+        [*errors[:MAX_ITEMS], ItemError("others", "unknown", f"{more} more failed.")] if more > 0 else errors
+    )
 
 
 def failed(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from bot.errors import ToolDenied, ToolInvalidInput, ToolNotFound
+from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.schedules.kept import Schedule, Schedules
 from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
 from threads.disk import Offload
+from threads.errors import StoreUnavailable
 from threads.scheduled import due_of, shortened
 
 from .base import Arguments, Place
@@ -109,17 +112,17 @@ class SetSchedule:
         wanted: Mapping[str, object] = await self.offload(
             _timing, arguments, now, timedelta(minutes=self.least_minutes)
         )
-        schedule = await self.schedules.add(
-            Schedule.model_validate(
-                {
-                    "thread": str(place.thread),
-                    "author": place.asker,
-                    "text": arguments.text.strip(),
-                    "source": f"{place.message_id} {place.call_id}",
-                    **wanted,
-                }
-            )
+        made = Schedule.model_validate(
+            {
+                "thread": str(place.thread),
+                "author": place.asker,
+                "text": arguments.text.strip(),
+                "source": f"{place.message_id} {place.call_id} {_digest(arguments)}",
+                **wanted,
+            }
         )
+        with _kept():
+            schedule = await self.schedules.add(made)
         described = self.schedules.described(schedule)
         place.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
         return {
@@ -160,7 +163,8 @@ class CancelSchedule:
 
     async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
-        gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())
+        with _kept():
+            gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())
         if gone is None:
             raise ToolNotFound(
                 f"Nothing with the id {arguments.id[:64]!r} is scheduled in this thread.",
@@ -168,6 +172,18 @@ class CancelSchedule:
             )
         place.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
         return {"cancelled": gone.id}
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Say to the model that the disk refused."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise ToolError(
+            "This could not be kept on disk, so nothing was changed.",
+            suggestion="Say so, and try again later.",
+        ) from error
 
 
 def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
@@ -182,3 +198,8 @@ def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Ma
     if arguments.in_minutes is not None:
         return {"next_at": within(now + timedelta(minutes=arguments.in_minutes), now), "zone": zone or "UTC"}
     return {"next_at": instant(arguments.at, zone, now), "zone": zone or "UTC"}
+
+
+def _digest(arguments: ScheduleArguments) -> str:
+    """Return what tells two calls apart that some server gave one id."""
+    return sha256(arguments.model_dump_json().encode("utf-8", "replace")).hexdigest()[:16]

@@ -6,13 +6,10 @@ import json
 import os
 import re
 import stat
-import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import ClassVar, Literal
 
 import anyio
@@ -20,6 +17,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from pydantic import Field, JsonValue
 
+from bot.child import child
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolTimeout
 from threads.disk import Offload
 
@@ -107,10 +105,13 @@ class SearchFiles:
     async def _search(self, asked: SearchArguments, workspace: Path, found: _Found) -> None:
         files = await self.offload(_files, workspace, asked, found)
         wanted = json.dumps([asked.text if asked.regex else re.escape(asked.text), asked.ignore_case])
-        async with _matcher() as matcher, anyio.create_task_group() as tasks:
-            tasks.start_soon(self._feed, matcher, f"{wanted}\n".encode(), workspace, files, found)
-            await _gather(matcher, found)
-            tasks.cancel_scope.cancel()
+        try:
+            async with child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
+                tasks.start_soon(self._feed, matcher, f"{wanted}\n".encode(), workspace, files, found)
+                await _gather(matcher, found)
+                tasks.cancel_scope.cancel()
+        except OSError as error:
+            raise ToolError("The search could not be started.", suggestion="Try again.") from error
 
     async def _feed(
         self, matcher: Process, wanted: bytes, workspace: Path, files: Sequence[Entry], found: _Found
@@ -126,24 +127,6 @@ class SearchFiles:
             await matcher.stdin.aclose()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # it has ended, and what it said last is read by `_gather`
-
-
-@asynccontextmanager
-async def _matcher() -> AsyncIterator[Process]:
-    """Start a matcher with nothing of our environment; it is dead and buried at the end."""
-    environ = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    command = [sys.executable, "-I", "-S", str(MATCHER)]
-    try:
-        matcher = await anyio.open_process(command, stderr=DEVNULL, env=environ)
-    except OSError as error:
-        raise ToolError("The search could not be started.", suggestion="Try again.") from error
-    try:
-        yield matcher
-    finally:
-        with suppress(ProcessLookupError):
-            matcher.kill()
-        with anyio.CancelScope(shield=True):
-            await matcher.aclose()
 
 
 async def _gather(matcher: Process, found: _Found) -> None:

@@ -28,6 +28,7 @@ _DESCRIPTION = (
 _ENDS: dict[str, tuple[str, str]] = {
     "flood": ("It wrote too much and was stopped.", "Write the output to a file, or ask for less of it."),
     "memory": ("It used too much memory and was stopped.", "Work on smaller pieces."),
+    "disk": ("It filled the disk and was stopped.", "Remove what it wrote, and say so."),
     "killed": ("The system ended it, as it does when memory runs out.", "Work on smaller pieces."),
 }
 

@@ -51,9 +51,8 @@ class Documents(Protocol):
     async def text_of(self, data: bytes, media_type: str, name: str = "") -> Extracted: ...
 
 
-class FetchArguments(Arguments):
+class PageArguments(Arguments):
     url: str = Field(max_length=MAX_URL, description="Address of the page, http or https")
-    offset: int = Field(default=0, ge=0, description="Character to start at, as `next_offset` said")
 
     def subject(self) -> str:
         """Return the address as it will be asked for; one that will be refused as it is."""
@@ -63,10 +62,15 @@ class FetchArguments(Arguments):
             return self.url
 
     def always(self) -> str:
+        """Return that all of its site is meant."""
         try:
             return f"{glob.escape(parsed(self.url).origin)}/*"
         except ToolDenied:
             return glob.escape(self.url)
+
+
+class FetchArguments(PageArguments):
+    offset: int = Field(default=0, ge=0, description="Character to start at, as `next_offset` said")
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,7 @@ async def test_whatever_a_child_says_or_does_is_one_answer(documents, monkeypatc
 
 
 async def test_where_no_child_can_be_started_the_file_is_told_not_read(documents, monkeypatch):
-    monkeypatch.setattr("bot.documents.sys.executable", "/nowhere/python")
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
     assert await documents.text_of(b"words", "") == Extracted("", "", WHY["busy"])
 
 

@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.guards.injection import fence
 from bot.llm.model import Request, ToolSpec
 from bot.llm.offline import CONNECT, OfflineModel, answer
+from bot.prompt.tokens import request_size
 from threads.model import Message, Text, TextDelta, ToolCall, ToolResult, TurnEvent
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +64,7 @@ def after(call: ToolCall, content: str, *, is_error: bool = False) -> str:
         ("run echo 'a b'", "shell", {"command": "echo 'a b'"}),
         ("run `ls -l`", "shell", {"command": "ls -l"}),
         ("remember: the sky is blue", "remember", {"text": "the sky is blue"}),
+        ("Remember that the sky is blue", "remember", {"text": "the sky is blue"}),
         ("recall sky", "recall", {"query": "sky"}),
     ],
 )
@@ -96,30 +99,116 @@ def test_a_tool_with_other_parameter_names_is_called_by_its_own() -> None:
     assert asked("write a b", tools).calls[0].arguments == {"file": "a", "text": "b"}
 
 
-def test_a_result_is_told() -> None:
-    call = ToolCall("1", "read_file", {})
-    text = after(call, json.dumps({"success": True, "result": "hello ```there```"}))
-    assert text == "Here is what `read_file` gave me:\n\n````\nhello ```there```\n````"
-    assert '"a.txt"' in after(call, json.dumps({"success": True, "result": {"files": ["a.txt"]}}))
+@pytest.mark.parametrize(
+    ("tool", "result", "words"),
+    [
+        ("shell", {"exit_code": 0, "stdout": "a\nb\n", "stderr": ""}, "```\na\nb\n```"),
+        ("shell", {"exit_code": 0, "stdout": "", "stderr": ""}, "It ran, and printed nothing."),
+        (
+            "shell",
+            {"exit_code": 3, "stdout": "a\n", "stderr": "b\n"},
+            "```\na\n```\n\nOn standard error:\n\n```\nb\n```\n\nIt ended with exit code 3.",
+        ),
+        ("shell", {"stdout": "", "stderr": "", "signal": "SIGSEGV"}, "It was ended by SIGSEGV."),
+        ("read_file", {"text": "hello ```there```", "size": 17}, "````\nhello ```there```\n````"),
+        ("read_file", {"text": "", "size": 0}, "It is empty."),
+        ("read_file", {"text": "a\n", "size": 9, "next_offset": 2}, "```\na\n```\n\nThere is more of it."),
+        (
+            "read_file",
+            {"binary": "PDF document", "size": 1200},
+            "That is no text (PDF document, 1,200 bytes).",
+        ),
+        ("list_files", {"entries": []}, "There are no files here."),
+        (
+            "list_files",
+            {"entries": [{"name": "a.txt", "kind": "file", "size": 7}, {"name": "b", "kind": "folder"}]},
+            "```\n         7  a.txt\n    folder  b\n```",
+        ),
+        ("search_files", {"matches": "", "count": 0, "searched": 3}, "No file holds that."),
+        ("search_files", {"matches": "a:1: x", "count": 1, "searched": 3}, "```\na:1: x\n```"),
+        ("write_file", {"written": "a.txt", "size": 7, "created": True}, "Wrote `a.txt` (7 bytes)."),
+        ("write_file", {"written": "a.txt", "size": 7, "created": False}, "Replaced `a.txt` (7 bytes)."),
+        (
+            "edit_file",
+            {"edited": "a", "replaced": 1, "diff": "-x\n+y"},
+            "Edited `a`:\n\n```diff\n-x\n+y\n```",
+        ),
+        ("attach", {"posted": "a.txt", "size": 7}, "Here is `a.txt`."),
+        ("web_fetch", {"url": "http://a/", "title": "A", "text": "x"}, "A (http://a/):\n\n```\nx\n```"),
+        (
+            "web_fetch",
+            {"url": "http://a/", "moved_to": "http://b/"},
+            "The page has moved: say `fetch http://b/`.",
+        ),
+        ("remember", {"id": "t1", "remembered": "for this thread"}, "I will remember that for this thread."),
+        ("recall", {"notes": []}, "I remember nothing like that."),
+        (
+            "recall",
+            {"notes": [{"text": "the sky is blue", "by": "you"}]},
+            "I remember:\n\n- the sky is blue (you)",
+        ),
+        (
+            "shell",
+            {"head": "a", "left_out": 9, "tail": "z", "file": "tool-output/1.txt"},
+            "```\na\n```\n\n`tool-output/1.txt` has all of it: 9 characters are left out.",
+        ),
+    ],
+)
+def test_a_result_is_told_in_words(tool: str, result: dict[str, object], words: str) -> None:
+    assert after(ToolCall("1", tool, {}), json.dumps({"success": True, "result": result})) == words
+
+
+def test_a_result_of_another_tool_is_shown() -> None:
+    call = ToolCall("1", "some__tool", {})
+    text = after(call, json.dumps({"success": True, "result": {"files": ["a.txt"]}}))
+    assert text.startswith("Here is what `some__tool` gave me:\n\n```\n{")
+    assert '"a.txt"' in text
     assert "nothing to show" in after(call, json.dumps({"success": True, "result": ""}))
 
 
-def test_a_failure_is_told_with_what_to_do_and_not_repeated() -> None:
-    error = {
-        "type": "not_found",
-        "message": "No such file.",
-        "recoverable": True,
-        "suggestion": "List first.",
-    }
-    text = after(
-        ToolCall("1", "read_file", {}), json.dumps({"success": False, "error": error}), is_error=True
-    )
-    assert text == "`read_file` did not work: No such file. List first."
+def test_the_fence_around_a_text_from_outside_is_for_models_and_not_for_people() -> None:
+    fenced = {"text": fence("line 1\nline 2", "file", "1"), "size": 13}
+    text = after(ToolCall("1", "read_file", {}), json.dumps({"success": True, "result": fenced}))
+    assert text == "```\nline 1\nline 2\n```"
 
 
-@pytest.mark.parametrize("content", ["plain", "", "[1", "null", "3", '{"success": true}', '{"error": {}}'])
+def test_what_did_not_work_in_part_is_told_too() -> None:
+    errors = [{"item": "a", "type": "permission", "message": "It cannot be read."}]
+    result = {"success": True, "result": {"entries": []}, "errors": errors}
+    text = after(ToolCall("1", "list_files", {}), json.dumps(result))
+    assert text == "There are no files here.\n\n`a`: It cannot be read."
+
+
+def failure(kind: str, **more: object) -> str:
+    error = {"type": kind, "message": "No such file.", "recoverable": True, "suggestion": "List first."}
+    return json.dumps({"success": False, "error": error, **more})
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("not_found", "`read_file` did not work: No such file. List first."),
+        ("timeout", "`read_file` did not work: No such file."),
+        ("permission", "`read_file` was not used: No such file."),
+    ],
+)
+def test_a_failure_is_told_with_what_the_person_can_do(kind: str, words: str) -> None:
+    assert after(ToolCall("1", "read_file", {}), failure(kind), is_error=True) == words
+
+
+def test_what_a_command_printed_until_it_was_ended_is_told() -> None:
+    content = failure("timeout", partial={"stdout": "half\n", "stderr": ""})
+    text = after(ToolCall("1", "shell", {}), content, is_error=True)
+    assert text == "`shell` did not work: No such file.\n\n```\nhalf\n```"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["plain", "", "[1", "null", "3", '{"success": true}', '{"error": {}}', '{"result": {"stdout": []}}'],
+)
 def test_a_result_of_another_form_is_shown_as_it_is(content: str) -> None:
-    assert "`shell`" in after(ToolCall("1", "shell", {}), content)
+    assert after(ToolCall("1", "shell", {}), content)
+    assert "`tool`" in after(ToolCall("1", "tool", {}), content)
 
 
 def test_a_long_result_is_cut_with_a_count() -> None:
@@ -128,12 +217,44 @@ def test_a_long_result_is_cut_with_a_count() -> None:
     assert text.endswith("(7000 more characters)")
 
 
-def test_what_a_person_adds_beside_a_result_is_answered_too() -> None:
-    call = ToolCall("1", "shell", {})
-    both = Message("user", (ToolResult("1", '{"success": true, "result": "ok"}'), Text("list src")))
-    reply = answer(Request("", [user("x"), Message("assistant", (call,)), both], TOOLS))
-    assert "ok" in reply.text
-    assert reply.calls == [ToolCall("offline-3", "list_files", {"path": "src"})]
+WORKED = '{"success": true, "result": "ok"}'
+
+
+def step(*calls: ToolCall) -> list[Message]:
+    return [
+        Message("assistant", calls),
+        Message("user", tuple(ToolResult(call.id, WORKED) for call in calls)),
+    ]
+
+
+def test_what_people_add_while_tools_run_is_done_and_all_of_it_is_told_in_the_end() -> None:
+    """Whatever was added is done at once, beside a greeting that needs no tool; then everything is told in order."""
+    messages = [user("run a"), *step(ToolCall("1", "shell", {})), user("list src"), user("hi"), user("run b")]
+    reply = answer(Request("", messages, TOOLS))
+    assert reply.calls == [
+        ToolCall("offline-6", "list_files", {"path": "src"}),
+        ToolCall("offline-6-2", "shell", {"command": "b"}),
+    ]
+    last = [*messages, reply, Message("user", tuple(ToolResult(call.id, WORKED) for call in reply.calls))]
+    told = answer(Request("", last, TOOLS)).text
+    assert [told.index(part) for part in ("`shell`", "Hello!", "`list_files`")] == sorted(
+        told.index(part) for part in ("`shell`", "Hello!", "`list_files`")
+    )
+    assert told.count("ok") == 3
+
+
+def test_what_was_stopped_before_is_not_done_after_all() -> None:
+    assert answer(Request("", [user("run a"), user("hello")], TOOLS)).calls == []
+
+
+def test_what_was_told_once_is_not_told_again() -> None:
+    messages = [
+        user("run a"),
+        *step(ToolCall("1", "shell", {})),
+        Message("assistant", (Text("told"),)),
+        user("hi"),
+    ]
+    assert "ok" not in answer(Request("", messages, TOOLS)).text
 
 
 def test_a_summary_counts_and_names_what_was_said() -> None:
@@ -164,6 +285,15 @@ async def test_it_uses_no_tool_when_none_may_be_used() -> None:
     completion = await OfflineModel().complete(request, unheard)
     assert completion.stop == "end"
     assert "no tool" in completion.message.text
+
+
+async def test_what_it_counts_is_about_what_was_asked() -> None:
+    async def unheard(event: TurnEvent) -> None: ...
+
+    messages = [user("run a"), *step(ToolCall("1", "shell", {"command": "x" * 9000}))]
+    request = Request("s" * 5000, messages, (ToolSpec("t", "d" * 20_000, {}), *TOOLS))
+    usage = (await OfflineModel().complete(request, unheard)).usage
+    assert 0.7 < usage.prompt / request_size(request) < 1.5
 
 
 async def test_it_streams_words_that_add_up_to_the_answer() -> None:

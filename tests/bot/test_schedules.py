@@ -509,8 +509,12 @@ async def test_there_is_a_limit_per_thread_and_person_and_in_all(tmp_path):
             await add(once("7", hours=1, author=Author("U3"), thread=T2))
 
 
-async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path):
-    (tmp_path / "schedules.json").write_text('{"v": 1, "schedules": [{"thread": "x"')
+NOWHERE = {"thread": "x", "author": {"id": "U1"}, "text": "hi", "next_at": "2026-11-22T12:00:00Z"}
+
+
+@pytest.mark.parametrize("rest", ['[{"thread": "x"', f"[{json.dumps(NOWHERE)}]}}"])
+async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, rest):
+    (tmp_path / "schedules.json").write_text(f'{{"v": 1, "schedules": {rest}')
     async with bot(tmp_path) as here:
         assert here.schedules.all == ()
         assert (tmp_path / "schedules.json.broken").exists()

@@ -1,10 +1,11 @@
+import re
 import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.guards.secrets import MARK, Masker, mask
+from bot.guards.secrets import MARK, SHAPES, Masker, mask
 
 B62 = "abcDEF0123456789ghiJKL0123456789mnoPQR"
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza2FueQ\nAAAA\n-----END OPENSSH PRIVATE KEY-----"
@@ -88,11 +89,26 @@ def test_a_known_secret_is_no_pattern() -> None:
     assert Masker(["a.c*(d)[e"])("a.c*(d)[e and abcccd") == "[masked] and abcccd"
 
 
+def test_no_letter_becomes_two_in_lower_case() -> None:
+    """Or a place found in text in lower case would be another one in the text itself."""
+    assert [c for c in map(chr, range(0x110000)) if len(c.lower()) != 1] == ["\u0130"]
+    assert mask("\u0130\u0130 TOKEN: 0123456789abcdefghij") == f"\u0130\u0130 TOKEN: {MARK}"
+
+
 PIECES = [
     *TOKENS, *(token[:-4] for token in TOKENS), "sk-", "xoxb-", "AKIA", "eyJ", "Bearer ", "Authorization: ", "x-api-key=", "?token=",
     "&key=", "://", "a:", "@", "=", " ", "\n", "\\n", '"', ".", "-", "_", "/", MARK, "[", "]", "ASIA", "secret: ", "A1b2C3d4" * 3,
     "-----BEGIN ", "PRIVATE KEY-----", "hooks.slack.com/services/", "/api/webhooks/1/",
 ]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join))
+def test_every_match_of_a_shape_is_found_by_its_beginnings(text: str) -> None:
+    plainly = text
+    for shape, *_ in SHAPES:
+        plainly = re.sub(shape, rf"\g<1>{MARK}", plainly)
+    assert mask(text) == plainly
 
 
 @settings(deadline=None)
@@ -107,6 +123,10 @@ def test_masking_never_raises_and_masking_twice_changes_nothing(text: str) -> No
     [
         "sk-",
         "-eyJ",
+        "M",
+        "?",
+        "token ",
+        "\u0130",
         "authorization: ",
         "://a:",
         "token=",

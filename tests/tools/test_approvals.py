@@ -253,6 +253,57 @@ async def test_always_here_holds_for_this_thread_and_pattern_and_after_a_restart
     assert scene.run.ran == ["ls", "ls"]
 
 
+async def test_a_call_that_is_made_twice_in_a_turn_has_a_question_of_its_own_each_time(scene):
+    """A transport shows what was posted under one name once."""
+    call = calls("shell", command="ls")
+    async with scene.life(call, replace(call), says("done")) as bot:
+        await bot.orchestrator.receive(message())
+        first = await scene.question()
+        await pressed(bot, 2, words(first)[0])
+        second = await scene.question(2)
+        assert second.key != first.key
+        await pressed(bot, 3, words(second)[0])
+        await scene.platform.settled("m1")
+    assert scene.run.ran == ["ls", "ls"]
+
+
+async def test_two_calls_of_one_step_that_are_the_same_have_a_question_each(scene):
+    same = [ToolCall(f"c{number}", "shell", {"command": "ls"}) for number in range(2)]
+    async with scene.life(Message("assistant", tuple(same)), says("done")) as bot:
+        await bot.orchestrator.receive(message())
+        first = await scene.question()
+        await pressed(bot, 2, words(first)[0])
+        second = await scene.question(2)
+        assert second.key != first.key
+        await pressed(bot, 3, words(second)[0])
+        await scene.platform.settled("m1")
+    assert scene.run.ran == ["ls", "ls"]
+
+
+async def test_what_was_always_allowed_is_asked_about_once_more_after_outside_text_was_read(scene):
+    write = calls("write_file", path="a")
+    script = (
+        write,
+        says("done"),
+        calls("fetch", url="https://x"),
+        replace(write),
+        says("done"),
+        replace(write),
+    )
+    async with scene.life(*script, rules={"write_file": "ask"}) as bot:
+        await bot.orchestrator.receive(message())
+        await pressed(bot, 2, words(await scene.question())[1])
+        await scene.platform.settled("m1", "m2")
+        await bot.orchestrator.receive(message(3))
+        post = await scene.question(2)
+        assert "text from outside" in post.text
+        await pressed(bot, 4, words(post)[1])
+        await scene.platform.settled("m3", "m4")
+        await bot.orchestrator.receive(message(5))
+        await scene.platform.settled("m5")
+    assert scene.write.ran == ["a", "a", "a"]
+
+
 async def test_what_was_always_allowed_can_be_taken_back(scene):
     async with scene.life(calls("shell", command="ls"), says("done"), calls("shell", command="ls")) as bot:
         await bot.orchestrator.receive(message())

@@ -118,7 +118,10 @@ async def test_a_call_whose_time_is_nearly_over_ends_by_itself(place):
         await search(hurried, "^(a+)+$", regex=True)
 
 
-@pytest.mark.parametrize("expression", ["(", "a{99999999999999999999}", "(?P<x", "[", "(" * 900, "*"])
+@pytest.mark.parametrize(
+    "expression",
+    ["(", "a{99999999999999999999}", "(?P<x", "[", "(" * 900, "*", "(?P<" + "\U0001f600" * 990 + ">x)"],
+)
 async def test_what_is_no_expression_is_refused_in_words(place, expression):
     with pytest.raises(ToolInvalidInput, match="no regular expression"):
         await search(place, expression, regex=True)

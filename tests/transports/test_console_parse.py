@@ -75,7 +75,7 @@ def test_a_line_is_one_action(line, expected):
 def test_a_session_never_uses_an_id_twice():
     seat = Seat("s7", Author("you", "Ada"))
     first, second = seat.says("a", "main"), seat.says("b", "work")
-    assert (first.id, second.id) == ("s7-1", "s7-2")
+    assert (first.id, second.id) == ("s7.1", "s7.2")
     assert first.thread == ThreadId("console", "local", "tty", "main")
     assert second.thread.root == "work"
     assert first.author == Author("you", "Ada")
@@ -86,6 +86,13 @@ def test_help_names_every_command_with_its_meaning():
     for command in ("/thread NAME", "/attach PATH", "/help", "/quit", "/stop", "/status", "/new"):
         assert command in text
     assert len(text.splitlines()) == 7
+
+
+def test_help_folds_a_long_meaning_in_its_own_column():
+    text = help_text({"/new": "forget this conversation and start over"}, 50)
+    assert "/new          forget this conversation and start\n              over" in text
+    assert max(map(len, text.splitlines())) <= 50
+    assert help_text(BOT_COMMANDS, 1).count("\n") > help_text(BOT_COMMANDS, 50).count("\n")
 
 
 def test_no_control_character_is_left_but_newline_and_tab():

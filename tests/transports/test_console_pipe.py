@@ -107,7 +107,7 @@ async def test_each_line_is_answered_in_order_and_the_answers_alone_are_on_stand
     assert answers == "You said: one\nYou said: two\nYou said: three\n"
     assert notes == ""
     assert piped.console.exit_code == 0
-    assert [message.id for message in piped.bot.got] == ["s1-1", "s1-2", "s1-3"]
+    assert [message.id for message in piped.bot.got] == ["s1.1", "s1.2", "s1.3"]
     assert {message.author.id for message in piped.bot.got} == {"you"}
 
 
@@ -173,9 +173,9 @@ async def test_a_post_alone_settles_nothing(piped):
         await shown(piped, "one moment")
         await anyio.wait_all_tasks_blocked()
         assert not piped.console._face._sent.settled.is_set()
-        piped.console.show(thread_id("main"), "s1-1", TextDelta("x"))
-        piped.console.show(thread_id("main"), "s1-0", TurnSettled("failed"))
-        piped.console.show(thread_id("main"), "s1-1", TurnSettled("answered"))
+        piped.console.show(thread_id("main"), "s1.1", TextDelta("x"))
+        piped.console.show(thread_id("main"), "s1.0", TurnSettled("failed"))
+        piped.console.show(thread_id("main"), "s1.1", TurnSettled("answered"))
     assert piped.console.exit_code == 0
 
 

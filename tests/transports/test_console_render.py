@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.transports.console_script import PAGE
-from threads.model import Outgoing, ThreadId
+from threads.model import Choice, Outgoing, ThreadId
 from transports.console.render import MAX_MARKDOWN, note, one_row, rendered, tail
 
 MAIN = ThreadId("console", "local", "tty", "main")
@@ -89,6 +89,55 @@ def test_notices_and_errors_look_different_with_and_without_colour():
     assert "\x1b[2m" in of("notice", colour=True)
     assert "\x1b" not in of("error", colour=False)
     assert "\x1b[2m" in note("mine", 60)
+
+
+def test_code_stands_close_to_what_is_around_it():
+    assert plain("one\n\n```\ntwo\n```\n\nthree") == "one\n\n two\n\nthree\n\n"
+
+
+ASKED = (
+    Choice("Allow once", "/approve q0123abcd once"),
+    Choice("Always here", "/approve q0123abcd always"),
+    Choice("Deny", "/deny q0123abcd"),
+)
+
+
+def question(code, width=30, **options):
+    text = f"May I use `shell`?\n\n````\n{code}\n````\n\nIt is *new*."
+    return rendered(Outgoing(MAIN, "k", text, "notice", choices=ASKED), width, **options)
+
+
+def test_a_question_shows_what_it_is_about_and_what_to_type():
+    assert question("ls -la", colour=False).split("\n") == [
+        "? May I use shell?",
+        "",
+        "│ ls -la",
+        "",
+        "It is new.",
+        "",
+        "  /approve         Allow once",
+        "  /approve always  Always here",
+        "  /deny            Deny",
+        "",
+        "",
+    ]
+
+
+def test_a_line_that_is_folded_in_a_question_looks_like_no_second_line():
+    text = question("echo " + "x" * 30 + "\n\n```\n\tls", colour=False)
+    assert "│ echo xxxxxxxxxxxxxxxxxxxxxxx\n┆ xxxxxxx\n│\n│ ```\n│     ls\n" in text
+
+
+@given(st.text(st.sampled_from("ab #->|~*_[]<>!\\:$;&'\"漢é"), min_size=1, max_size=80), st.integers(4, 60))
+def test_nothing_of_what_is_asked_about_is_left_out(code, width):
+    rows = [line[2:] for line in question(f"({code})", width, colour=False).split("\n") if line[:1] in "│┆"]
+    assert "".join(rows).replace(" ", "") == f"({code})".replace(" ", "")
+
+
+def test_a_question_in_another_thread_says_how_to_get_there():
+    text = question("ls", 50, heading="work", colour=False)
+    assert text.startswith("[work]\n? May I")
+    assert "  /thread work     go there first, then:\n  /approve         Allow once\n" in text
 
 
 def test_a_post_of_another_thread_is_headed_by_its_name():

@@ -71,7 +71,7 @@ async def seat(history) -> AsyncIterator[Seat]:
 
 async def test_an_answer_is_printed_as_markdown_above_the_prompt(seat):
     await seat.says("page", "a link (https://example.org/real)", "<b>with a tag</b>", "\n\nmain>\n")
-    assert seat.bot.got[0].id == "s1-1"
+    assert seat.bot.got[0].id == "s1.1"
     assert seat.bot.got[0].thread == thread_id("main")
     assert seat.screen.text.count("A heading") == 1
 

@@ -40,7 +40,7 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
          "main | rate limited, trying again in 17 s, 2 of 6"),
         ([TurnStarted(), Waiting("rate limited", 2, 1, 6)], "", "main | rate limited, trying again in 0 s, 1 of 6"),
         ([TurnStarted(), Waiting("waiting for your approval", 60)], "", "main | waiting for your approval, 57 s left"),
-        ([TurnStarted(), Waiting("waiting for your approval", inf)], "", "main | waiting for your approval"),
+        ([TurnStarted(), Waiting("a decision", inf)], "", "main | waiting for a decision"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), Resumed()], "", "main | thinking… 3 s"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), TextDelta("a")], "a", "main | answering… 3 s"),
         ([TurnStarted(), TextDelta("a"), TurnSettled("answered")], "", "main"),

@@ -6,6 +6,7 @@ Input is split on the newline byte and on nothing else, and no line is held beyo
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from threads.model import Attachment, Author, Incoming, ThreadId
 
 MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
+
+LEAST_COLUMNS = 20
+"""Columns that the meaning of a command gets, however narrow the window is."""
 
 OWN_COMMANDS: Mapping[str, str] = {
     "/thread NAME": "go to another conversation, or start it; without a name, list them",
@@ -42,7 +46,7 @@ class Seat:
 
     def says(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
         self.said += 1
-        message_id = f"{self.session}-{self.said}"
+        message_id = f"{self.session}.{self.said}"
         return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
 
     def gives(self) -> str:
@@ -123,11 +127,16 @@ def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
     return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
 
 
-def help_text(commands: Mapping[str, str]) -> str:
-    """List the console's own commands and the bot's."""
+def help_text(commands: Mapping[str, str], columns: int = MAX_LINE) -> str:
+    """List the console's own commands and the bot's, each meaning folded in a column of its own."""
     listed = {**OWN_COMMANDS, **commands}
-    width = max(map(len, listed))
-    return "\n".join(f"{command:<{width}}  {meaning}" for command, meaning in listed.items())
+    width = max(map(len, listed)) + 2
+    room = max(columns - width, LEAST_COLUMNS)
+    return "\n".join(
+        f"{' ' * width if more else command:<{width}}{row}"
+        for command, meaning in listed.items()
+        for more, row in enumerate(textwrap.wrap(meaning, room))
+    )
 
 
 class Lines:

@@ -8,15 +8,19 @@ from io import StringIO
 from typing import ClassVar, assert_never
 
 from markdown_it.token import Token
-from rich.cells import set_cell_size
-from rich.console import Console, JustifyMethod
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.cells import chop_cells, set_cell_size
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.syntax import Syntax
 from rich.text import Text
 
 from threads.model import Choice, Outgoing
 from transports.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")
+"""What a button says. At a console the oldest open question of the thread is meant: its id need not be typed."""
 
 MAX_MARKDOWN = 50_000
 """Characters; a longer text is shown as it is: laying it out takes too long."""
@@ -28,10 +32,40 @@ class _PlainHeading(Heading):
     LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
 
 
+class _CloseCode(CodeBlock):
+    """Code without empty lines of its own above and below."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
+        yield Padding(code, (0, 1))
+
+
+class _ExactCode(CodeBlock):
+    """Code that somebody decides about: all of it, and no row that could be taken for a line of its own."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = max(options.max_width - 2, 1)
+        for line in str(self.text).removesuffix("\n").split("\n"):
+            first, *more = chop_cells(line.expandtabs(4), room) or [""]
+            yield Text(
+                "\n".join([f"│ {first}", *(f"┆ {row}" for row in more)]), overflow="ignore", no_wrap=True
+            )
+
+
 class _ChatMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _PlainHeading,
+        "fence": _CloseCode,
+        "code_block": _CloseCode,
+    }
+
+
+class _QuestionMarkdown(_ChatMarkdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **_ChatMarkdown.elements,
+        "fence": _ExactCode,
+        "code_block": _ExactCode,
     }
 
 
@@ -41,7 +75,9 @@ def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool 
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
-            lines.append(_markdown(text, width, colour=colour))
+            lines.append(_markdown(_ChatMarkdown, text, width, colour=colour))
+        case "notice" if outgoing.choices:
+            lines += [_markdown(_QuestionMarkdown, f"? {text}", width, colour=colour), "\n"]
         case "notice" | "refusal":
             lines.append(_styled(f"· {text}", "dim", width, colour=colour))
         case "error":
@@ -49,19 +85,22 @@ def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool 
         case _:
             assert_never(outgoing.kind)
     if outgoing.choices:
-        lines.append(_styled(_choices(outgoing.choices), "bold", width, colour=colour))
+        there = (Choice("go there first, then:", f"/thread {heading}"),) if heading else ()
+        lines.append(_styled(_choices((*there, *outgoing.choices)), "bold", width, colour=colour))
     return "".join(lines) + "\n"
 
 
 def _choices(choices: Sequence[Choice]) -> str:
     """List what can be typed, each with what it means."""
-    longest = max(len(choice.command) for choice in choices)
-    return "\n".join(f"  {choice.command:<{longest}}  {without_controls(choice.label)}" for choice in choices)
+    typed = [_ANSWER.sub(r"\1", choice.command) for choice in choices]
+    longest = max(map(len, typed))
+    labels = [without_controls(choice.label) for choice in choices]
+    return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
 
 
 def note(text: str, width: int, *, colour: bool = True) -> str:
-    """Return a word of the console's own, dimmed."""
-    return _styled(without_controls(text), "dim", width, colour=colour)
+    """Return a word of the console's own, dimmed, and an empty line."""
+    return _styled(without_controls(text), "dim", width, colour=colour) + "\n"
 
 
 def tail(text: str, width: int, rows: int) -> str:
@@ -102,10 +141,10 @@ def _styled(text: str, style: str, width: int, *, colour: bool) -> str:
     return _printed(Text(text, style=style if colour else ""), width, colour=colour)
 
 
-def _markdown(text: str, width: int, *, colour: bool) -> str:
+def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool) -> str:
     if len(text) > MAX_MARKDOWN:
         return text + "\n"
-    markdown = _ChatMarkdown(text, code_theme="ansi_dark", hyperlinks=False)
+    markdown = kind(text, code_theme="ansi_dark", hyperlinks=False)
     for token in markdown.parsed:
         if token.type == "html_block":
             token.type = "code_block"

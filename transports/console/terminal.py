@@ -131,7 +131,7 @@ class Terminal:
             case parse.Attach(path):
                 await self._attach(path)
             case parse.ShowHelp():
-                await self._note(parse.help_text(self._commands))
+                await self._note(parse.help_text(self._commands, self._width))
             case parse.Refuse(why):
                 await self._error(why)
             case parse.Leave():

@@ -188,7 +188,9 @@ def _doing(live: Live, now: float) -> str:
 
 def _waiting(waiting: Waiting, left: float) -> str:
     reason = _one_line(waiting.reason)
-    if not 0 < waiting.seconds < inf:
+    if waiting.seconds == inf:
+        return f"waiting for {reason}"
+    if waiting.seconds <= 0:
         return reason
     seconds = max(0, ceil(left))
     if not waiting.attempts:

@@ -53,7 +53,7 @@ from transports.discord.wire.rest import Rest, open_rest
 from transports.discord.wire.shapes import Me
 from transports.discord.wire.snowflake import is_snowflake
 from transports.marks import Marks
-from transports.presses import decided
+from transports.presses import UNDECIDED, decided
 from transports.proxy import own_origin
 from transports.reach import Reach
 from transports.supervisor import Supervisor
@@ -193,6 +193,8 @@ class Discord:
 
     async def _settled(self, room: _Room, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         await room.answers.release(message_id)
+        for asked in room.posting.left_open(message_key(thread, message_id)):
+            await room.posting.close_question(asked, UNDECIDED)
         # What was handed over and not taken stands there as if it went on; and what a killed process began to show
         # is not in the draft that was stopped now.
         key = message_key(thread, message_id)

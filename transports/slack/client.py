@@ -30,7 +30,7 @@ from threads.model import (
 from transports.base import Capabilities, LinkState
 from transports.catch_up import Recent
 from transports.marks import Marks
-from transports.presses import decided
+from transports.presses import UNDECIDED, decided
 from transports.proxy import own_origin
 from transports.reach import Reach
 from transports.slack.hear.downloads import open_download
@@ -39,7 +39,7 @@ from transports.slack.hear.marks import STAMPS
 from transports.slack.hear.message import Me, spoken
 from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
-from transports.slack.post.posting import Posting
+from transports.slack.post.posting import Asked, Posting
 from transports.slack.wire import record
 from transports.slack.wire.link import Link
 from transports.slack.wire.names import Names
@@ -167,8 +167,11 @@ class Slack:
             self._early.append((thread, message_id, event))
         else:
             room.presence.show(thread, message_id, event)
-            if isinstance(event, QuestionClosed):
-                room.presence.soon(partial(self._close, room, event))
+            if isinstance(event, QuestionClosed) and (asked := room.posting.closed(event.key)):
+                room.presence.soon(partial(self._close, room, asked, event))
+            if isinstance(event, TurnSettled):
+                for asked in room.posting.left_open(message_key(thread, message_id)):
+                    room.presence.soon(partial(room.posting.close_question, asked, UNDECIDED))
             if isinstance(event, TurnSettled) and (
                 event.outcome == "undelivered" or (event.outcome == "stopped" and event.again)
             ):
@@ -178,9 +181,9 @@ class Slack:
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
 
-    async def _close(self, room: _Room, event: QuestionClosed) -> None:
+    async def _close(self, room: _Room, asked: Asked, event: QuestionClosed) -> None:
         who = await room.names.of(event.by) if event.by else ""
-        await room.posting.close_question(event.key, decided(event, who))
+        await room.posting.close_question(asked, decided(event, who))
 
     async def _sweep(self, thread: ThreadId, message_id: str) -> None:
         with suppress(PostFailed):

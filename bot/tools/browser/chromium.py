@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+from playwright._impl import transport
 from playwright.async_api import (
     Browser,
     BrowserType,
@@ -68,6 +69,22 @@ LOOSE = (
     "--unsafely-disable-devtools-self-xss-warnings",
 )
 """What Playwright sets for tests of one's own pages, and is wrong for the pages of strangers."""
+
+
+def driver_environment() -> dict[str, str]:
+    """Return what Playwright's driver gets of our environment: nothing that is secret.
+
+    The library passes on all of it and has no setting for that.
+    """
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
+        if name in os.environ
+    }
+    return {"PATH": os.defpath, "LANG": "C.UTF-8", "PW_LANG_NAME": "python", **kept}
+
+
+transport.get_driver_env = driver_environment  # type: ignore[attr-defined]  # private: a test sees it hold
 
 
 @asynccontextmanager

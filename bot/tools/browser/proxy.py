@@ -174,6 +174,9 @@ async def _response(
             event = await _event(server, far)
         if isinstance(event, h11.Response):
             break
+        visit.moved(
+            MAX_HEAD
+        )  # it may say "wait" without end, but not for nothing, nor when the visit is over
     headers = [(b"Connection", b"close"), *_carried(event.headers)]
     answer = h11.Response(status_code=event.status_code, reason=event.reason, headers=headers)
     await stream.send(client.send(answer) or b"")

@@ -16,9 +16,7 @@ An address that is refused, or has no page, is the same for both: that is told a
 
 from __future__ import annotations
 
-import glob
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -27,8 +25,9 @@ from pydantic import Field, JsonValue
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
 from bot.guards.egress import Egress
-from bot.guards.urls import MAX_URL, parsed
 from bot.tools.base import Arguments, ItemError, Place, Returned, Tool
+from bot.tools.beneath import TOOL_OUTPUT
+from bot.tools.web import ORIGIN, PageArguments
 from bot.tools.writing import Writer
 from threads.model import Image
 
@@ -42,8 +41,6 @@ BROWSER_SHARE = 0.75
 """Share of a call's time that the browser gets; the rest is for `web_fetch` in its place."""
 
 MAX_REFUSED = 5
-ORIGIN = "web page"
-FOLDER = "tool-output"
 
 # Each of these is one short line: longer ones would be fenced as if the page had said them.
 OFF = "the browser does not work at the moment, so this was read without JavaScript"
@@ -57,8 +54,7 @@ TELL_NO_PICTURE = "I could not take a picture of a web page, so I went by its te
 TELL_NOTHING = "I could not open a web page, so I went on without it."
 
 
-class BrowserArguments(Arguments):
-    url: str = Field(max_length=MAX_URL, description="Address of the page, http or https")
+class BrowserArguments(PageArguments):
     action: Literal["read", "screenshot"] = Field(
         default="read", description="read: its visible text and links; screenshot: a picture of it"
     )
@@ -68,19 +64,6 @@ class BrowserArguments(Arguments):
         description="CSS selector of what must be visible first, if that takes a while",
     )
     full_page: bool = Field(default=False, description="Picture the page below the fold too")
-
-    def subject(self) -> str:
-        """Return the address as it will be asked for; one that will be refused as it is."""
-        try:
-            return str(parsed(self.url))
-        except ToolDenied:
-            return self.url
-
-    def always(self) -> str:
-        try:
-            return f"{glob.escape(parsed(self.url).origin)}/*"
-        except ToolDenied:
-            return glob.escape(self.url)
 
 
 @dataclass(slots=True)
@@ -104,7 +87,7 @@ class Browser:
     """*fetch* is `web_fetch`, None where people have not enabled it. *missing* says why there is no browser at all.
 
     *disable_browser* and *disable_screenshots* are the settings `degradation.*_on_error`: without them a failure is
-    the model's to deal with. *sees* returns whether the model of a call can look at pictures.
+    the model's to deal with.
     """
 
     pages: Pages
@@ -114,7 +97,6 @@ class Browser:
     missing: str = ""
     disable_browser: bool = True
     disable_screenshots: bool = True
-    sees: Callable[[Place], bool] = lambda _: True
     switches: Switches = field(default_factory=Switches)
     name: ClassVar[str] = "browser"
     description: ClassVar[str] = (
@@ -200,14 +182,14 @@ class Browser:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_read(seen).result, origin=ORIGIN)
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=NO_PICTURE)
-        path = f"{FOLDER}/{_plain(place.call_id)}.jpg"
+        path = f"{TOOL_OUTPUT}/screenshot-{place.stem}.jpg"
         try:
             async with self.writer.alone(place.workspace):
                 await self.writer.offload(self.writer.put, place.workspace, path, seen.picture)
         except ToolError as error:
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=f"the picture could not be kept, so this is the text. {error}")
-        if not self.sees(place):
+        if not place.sees:
             return _read(seen, picture=path, degraded=UNSEEN)
         shown = _read(replace(seen, text="", links="", cut=False), picture=path)
         return replace(shown, images=(Image(path, "image/jpeg"),))
@@ -231,8 +213,3 @@ def _read(seen: Seen, **more: JsonValue) -> Returned:
     result |= {"unready": seen.unready, **more}
     errors = tuple(ItemError(host, "permission", why) for host, why in seen.refused[:MAX_REFUSED])
     return Returned({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)
-
-
-def _plain(call_id: str) -> str:
-    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in call_id[:60])
-    return f"screenshot-{kept}"

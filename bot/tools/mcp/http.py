@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import httpx2
-from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from bot.tools.mcp.lines import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams  # not for us to rely on: a type, and nothing else
 
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 READ_S = 300.0

@@ -34,19 +34,6 @@ def _value(value: str, environ: Mapping[str, str]) -> str:
     return resolve_secret(value, environ) if REFERENCE.fullmatch(value) else value
 
 
-def secrets_of(servers: Mapping[str, McpServer], environ: Mapping[str, str]) -> frozenset[str]:
-    """Return every secret that servers are given, for the mask of all sinks. Blocking. One not set is left out."""
-    found: set[str] = set()
-    for settings in servers.values():
-        for value in (*settings.headers.values(), *settings.env.values()):
-            if REFERENCE.fullmatch(value):
-                try:
-                    found.add(resolve_secret(value, environ))
-                except ConfigInvalid:
-                    continue  # told when its server is used
-    return frozenset(found)
-
-
 def digest_of(settings: McpServer) -> str:
     """Return what stands for these settings; secrets are in it by reference alone."""
     return hashlib.sha256(f"{RULES}{settings.model_dump_json()}".encode()).hexdigest()[:16]

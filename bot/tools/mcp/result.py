@@ -20,8 +20,8 @@ from threads.pictures import HEAD, MAX_BYTES, look
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-MAX_TEXT = 1_000_000
-"""Characters of one result that are kept."""
+MAX_TEXT = 200_000
+"""Characters of one result that are kept; to look for secrets in a million takes the event loop half a second."""
 MAX_ERROR = 20_000
 """Characters of a failure that are kept."""
 MAX_PARTS = 200

@@ -222,7 +222,8 @@ class Server:
         """Learn its tools and serve; *limit* is on while connecting and while leaving."""
         raw = await session.list()
         if self.listing is None or raw != self._raw:
-            self.listing = await self._offload(judged, raw, digest_of(self._settings))
+            listing = await self._offload(judged, raw, digest_of(self._settings))
+            self.listing = Listing.model_validate_json(self._mask(listing.model_dump_json()))
             self._raw = raw
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf

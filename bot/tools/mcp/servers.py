@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -53,6 +53,11 @@ class Servers:
             f"{server.name}: {counted(self.offered.get(server.name, 0))}, {_state(server)}"
             for server in self.servers
         )
+
+    def trouble(self) -> str:
+        """Return the lines of the servers that are down."""
+        down = [server for server in self.servers if server.state == "waiting"]
+        return replace(self, servers=down).describe()
 
 
 @asynccontextmanager

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client._transport import TransportStreams
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from bot.errors import ToolError, ToolInvalidInput
@@ -22,6 +22,9 @@ from bot.tools.mcp.lines import Gone, Remarks
 from bot.tools.mcp.listing import RawTool, clean, cut
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.target import Address, Program
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
 
 MAX_PAGES = 50
 MAX_LISTED = 1000

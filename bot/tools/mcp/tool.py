@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bot.errors import ToolError
 from bot.tools.base import Arguments, Place, Returned
+from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.mcp.listing import ListedTool
 from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
 from bot.tools.mcp.schema import arguments_of
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 MAX_PICTURES = 4
 """Pictures of one result that are shown to the model."""
-
-_ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 Save = Callable[[Path, str, bytes], Awaitable[None]]
 """Writes a file in a workspace, by its path there. Raises `ToolError`."""
@@ -53,7 +51,7 @@ class McpTool:
             if picture is None or self.save is None:
                 continue
             data, media_type = picture
-            path = f"tool-output/{_ODD.sub('-', place.call_id)[:60]}-{index}.{media_type.rpartition('/')[2]}"
+            path = f"{TOOL_OUTPUT}/{place.stem}-{index}.{media_type.rpartition('/')[2]}"
             with suppress(ToolError):  # no room for it: then it is told that it was left out
                 await self.save(place.workspace, path, data)
                 shown[index] = Image(path, media_type)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from .profile import Limits, environment
+from bot.tools.beneath import INSIDE
 
-INSIDE = "/workspace"
+from .profile import Limits, environment
 
 APPARMOR = """\
 abi <abi/4.0>,

@@ -35,7 +35,8 @@ class Limits:
 
     ``address_space``, ``cpu_s``, ``file_size`` and ``open_files`` hold for each process, ``processes`` and
     ``memory`` for all of them, ``scratch`` for each of /tmp and /dev/shm. ``output`` is what it may write to stdout
-    and stderr before it is taken for a flood; ``kept`` is what is kept of each one's head, and of its tail.
+    and stderr before it is taken for a flood; ``kept`` is what is kept of each one's head, and of its tail. ``spare``
+    is the share of the disk that it leaves free, or half of what was free when that was less.
     """
 
     address_space: int = 4 * 2**30
@@ -47,6 +48,7 @@ class Limits:
     scratch: int = 64 * 2**20
     output: int = 32 * 2**20
     kept: int = 64 * 2**10
+    spare: float = 0.05
 
 
 def environment(home: str, tmp: str) -> dict[str, str]:

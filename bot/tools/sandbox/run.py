@@ -6,6 +6,7 @@
 | the deadline passes              | `timeout`  | the tree is killed; what it wrote is kept                        |
 | it writes without end            | `flood`    | the same                                                         |
 | all of it uses too much memory   | `memory`   | the same                                                         |
+| it fills the disk                | `disk`     | the same                                                         |
 | something else ends it           | `killed`   | (the kernel was out of memory, or somebody's kill)               |
 | the walls cannot be put up       | -          | `SandboxFailed`; nothing was run                                 |
 | the caller is cancelled          | -          | the tree is killed before the cancellation goes on               |
@@ -32,7 +33,7 @@ from threads.disk import Offload
 from .captured import Captured
 from .layers import Layer, Start
 from .profile import Limits
-from .watch import exceeds
+from .watch import exceeds, room
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ DEATH_S = 1.5
 WATCH_S = 1.0
 CHUNK = 65536
 
-Ended = Literal["exited", "timeout", "flood", "memory", "killed"]
+Ended = Literal["exited", "timeout", "flood", "memory", "disk", "killed"]
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
 _FAILED = b'"failed"'
 
@@ -81,7 +82,7 @@ async def run(
         except OSError as error:
             log.warning("a command could not be started", exc_info=error)
             raise SandboxFailed("The sandbox could not be started.") from error
-        running = _Running(process, start, outputs, limits, offload)
+        running = _Running(process, start, outputs, workspace, limits, offload)
         ended = await running.until(deadline)
         status = _read_now(start.status)
         said = _EXIT_CODE.search(status)
@@ -131,10 +132,16 @@ class _Output:
 
 class _Running:
     def __init__(
-        self, process: Process, start: Start, outputs: list[_Output], limits: Limits, offload: Offload
+        self,
+        process: Process,
+        start: Start,
+        outputs: list[_Output],
+        workspace: Path,
+        limits: Limits,
+        offload: Offload,
     ) -> None:
         self._process, self._start, self._outputs = process, start, outputs
-        self._limits, self._offload = limits, offload
+        self._workspace, self._limits, self._offload = workspace, limits, offload
         self._cut: Ended | None = None
         self._until = anyio.CancelScope()
 
@@ -145,7 +152,7 @@ class _Running:
         try:
             with self._until:
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._watch_memory)
+                    tasks.start_soon(self._watch)
                     tasks.start_soon(self._read)
                     await self._process.wait()
                     gone = True
@@ -181,9 +188,12 @@ class _Running:
         if not await output.read():
             self._stop("flood")
 
-    async def _watch_memory(self) -> None:
+    async def _watch(self) -> None:
+        spare = min(self._limits.spare, await self._offload(room, self._workspace) / 2)
         while True:
             await anyio.sleep(WATCH_S)
+            if await self._offload(room, self._workspace) < spare:
+                self._stop("disk")
             if await self._offload(exceeds, self._process.pid, self._limits.memory):
                 self._stop("memory")
 

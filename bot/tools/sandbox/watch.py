@@ -1,4 +1,4 @@
-"""How much memory a tree of processes uses, from /proc: a limit of each process bounds no sum of them."""
+"""What the kernel bounds for no tree of processes: all its memory together, and how full it makes the disk."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def exceeds(root: int, limit: int, proc: Path = Path("/proc")) -> bool:
     """
     pids = tree(root, proc)
     return sum(_own(pid, proc) for pid in pids) > limit and sum(_share(pid, proc) for pid in pids) > limit
+
+
+def room(folder: Path) -> float:
+    """Return which share of the disk that *folder* is on is free: of its bytes or of its files, whichever is less."""
+    about = os.statvfs(folder)
+    shares = ((about.f_bavail, about.f_blocks), (about.f_favail, about.f_files))
+    return min((free / whole for free, whole in shares if whole), default=1.0)
 
 
 def tree(root: int, proc: Path = Path("/proc")) -> list[int]:

@@ -256,6 +256,24 @@ async def test_a_visit_moves_so_many_bytes_and_then_no_more(site, out, monkeypat
     assert out.visit.left < 0
 
 
+async def test_a_server_that_says_wait_without_end_is_hung_up_on_when_the_visit_is_over(site, out):
+    async def waits(stream):
+        while True:
+            await stream.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            await anyio.sleep(0.01)
+
+    site.pages["/"] = waits
+    async with await out.connect() as stream:
+        head = (
+            f"GET http://site.test/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic {out.password}\r\n\r\n"
+        )
+        await stream.send(head.encode())
+        while not site.asked:
+            await anyio.sleep(0.01)
+        out.proxy.dismiss(out.visit)
+        assert await rest(stream) == b""
+
+
 async def test_a_thousand_refusals_are_not_all_remembered(out):
     for number in range(proxies.MAX_PROBLEMS + 5):
         await out.say(f"CONNECT 10.0.0.{number}:80 HTTP/1.1", "Host: a")

@@ -1,5 +1,7 @@
 """What the tool gives, and how it goes on with less; the browser itself is scripted."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -142,7 +144,8 @@ async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_pa
 
 
 async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
-    browser = world.browser(Seen("u", "t", "text", picture=JPEG), sees=lambda _: False)
+    browser = world.browser(Seen("u", "t", "text", picture=JPEG))
+    world.place = replace(world.place, sees=False)
     returned = await world.call(browser, action="screenshot")
     assert returned.images == ()
     assert returned.result["text"] == "text"

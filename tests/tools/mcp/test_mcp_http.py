@@ -9,6 +9,7 @@ import pytest
 
 from bot.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.settings_model import McpServer
+from bot.tools.mcp.result import MAX_TEXT
 from tests.tools.mcp.opened import QUICK, call, opened
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +58,7 @@ async def test_the_rows_of_a_real_server(tmp_path, form):
             await call(servers, "web__slow", within_s=0.2, seconds=30)
         with anyio.move_on_after(0.2):
             await call(servers, "web__slow", seconds=30)
-        assert len((await call(servers, "web__big", size=8_000_000)).result) == 1_000_000
+        assert len((await call(servers, "web__big", size=8_000_000)).result) == MAX_TEXT
         assert (await call(servers, "web__add", a=2, b=2)).result == "4"
 
 

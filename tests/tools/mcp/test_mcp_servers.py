@@ -5,10 +5,11 @@ import sys
 import anyio
 import pytest
 
-from bot.settings_model import McpServer
+from bot.settings import secrets_of
+from bot.settings_model import McpServer, Settings
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
-from bot.tools.mcp.lookup import digest_of, secrets_of
+from bot.tools.mcp.lookup import digest_of
 from bot.tools.mcp.tool import McpTool
 from tests.tools.mcp.opened import call, gone, opened, plain, starts
 from threads.errors import NewerSchema
@@ -78,6 +79,14 @@ async def test_a_start_waits_a_little_for_unknown_servers_and_goes_on_without(tm
             assert [tool.name for tool in servers.tools] == ["p__hello"]
             assert "mute: 0 tools, connecting" in servers.describe()
     assert await gone(starts(tmp_path, "mute")[0])
+
+
+async def test_only_servers_that_are_down_are_told_as_trouble(tmp_path):
+    both = {"broken": McpServer(command=str(tmp_path / "none")), "p": plain(tmp_path)}
+    async with opened(tmp_path, both) as servers:
+        assert servers.trouble() == "broken: 0 tools, down: its program was not found"
+    async with opened(tmp_path, {"p": plain(tmp_path)}) as servers:
+        assert servers.trouble() == ""
 
 
 async def test_a_damaged_file_is_put_aside_and_the_tools_are_learned_anew(tmp_path):
@@ -166,7 +175,7 @@ async def test_every_server_is_ended_when_the_bot_is_stopped(tmp_path):
 def test_secrets_are_collected_for_the_mask_and_are_in_no_digest():
     environ = {"KEY": "correct-horse"}
     server = McpServer(command="x", env={"A": "env:KEY", "B": "env:UNSET", "C": "literal"})
-    assert secrets_of({"s": server}, environ) == {"correct-horse"}
+    assert secrets_of(Settings(mcp_servers={"s": server}), environ) == ["correct-horse"]
     assert digest_of(server) == digest_of(server.model_copy())
     assert digest_of(server) != digest_of(server.model_copy(update={"args": ("a",)}))
 

@@ -9,6 +9,7 @@ import pytest
 
 from bot.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.settings_model import McpServer
+from bot.tools.mcp.result import MAX_TEXT
 from tests.tools.mcp.opened import QUICK, call, gone, opened, plain, starts, workshop
 
 pytestmark = pytest.mark.anyio
@@ -35,8 +36,8 @@ async def test_every_row_of_a_real_server(tmp_path):
         assert bad.is_error
 
         big = await call(servers, "shop__big", size=8_000_000)
-        assert len(big.result) == 1_000_000
-        assert "1,000,000" in big.errors[0].message
+        assert len(big.result) == MAX_TEXT
+        assert f"{MAX_TEXT:,}" in big.errors[0].message
 
         assert (await call(servers, "shop__prints")).result == "printed"
 

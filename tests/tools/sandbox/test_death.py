@@ -114,6 +114,16 @@ async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monk
 
 
 @pytest.mark.parametrize("name", SOME)
+async def test_a_command_that_fills_the_disk_is_stopped(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
+    sandbox = await sandbox_named(name, tmp_path)
+    filled = tmp_path / "w" / "filled"
+    monkeypatch.setattr("bot.tools.sandbox.run.room", lambda _: 0.02 if filled.exists() else 0.06)
+    assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).ended == "exited"
+    assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).ended == "disk"
+
+
+@pytest.mark.parametrize("name", SOME)
 async def test_a_command_has_no_input_and_none_of_our_environment(name, tmp_path, monkeypatch):
     monkeypatch.setenv("CANARY", "of the bot")
     sandbox = await sandbox_named(name, tmp_path)

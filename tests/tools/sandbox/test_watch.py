@@ -1,10 +1,11 @@
-"""The sum of a tree's memory."""
+"""The sum of a tree's memory, and the room on a disk."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from bot.tools.sandbox.watch import PAGE, exceeds, tree
+from bot.tools.sandbox.watch import PAGE, exceeds, room, tree
 
 
 @pytest.fixture
@@ -48,3 +49,18 @@ def test_who_may_not_be_looked_into_is_counted_in_full(proc):
 def test_a_real_process_uses_memory():
     assert exceeds(os.getpid(), 1_000_000)
     assert not exceeds(os.getpid(), 10**13)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "left"),
+    [
+        ((50, 100), (90, 100), 0.5),
+        ((50, 100), (1, 100), 0.01),
+        ((50, 100), (0, 0), 0.5),
+        ((0, 0), (0, 0), 1.0),
+    ],
+)
+def test_a_disk_is_as_full_as_its_bytes_or_its_files(monkeypatch, tmp_path, blocks, files, left):
+    about = SimpleNamespace(f_bavail=blocks[0], f_blocks=blocks[1], f_favail=files[0], f_files=files[1])
+    monkeypatch.setattr(os, "statvfs", lambda _: about)
+    assert room(tmp_path) == left

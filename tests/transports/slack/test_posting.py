@@ -654,16 +654,24 @@ async def test_where_ephemeral_is_refused_it_is_an_ordinary_post(desk, slack, er
 async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slack):
     key = f"{desk.key}?q1"
     ts = await desk.post(f"May I? {EVIL}", key=key, kind="notice", choices=(Choice("Yes", "/approve"),))
-    await desk.posting.close_question(key, "Approved by <@U1>")
+    await desk.posting.close_question(desk.posting.closed(key), "Approved by <@U1>")
     message = slack.message(ts)
     assert "approve" not in str(message.blocks).lower().replace("approved", "")
     assert "Approved by" in str(message.blocks)
     assert message.metadata == Tag(key).metadata()
     assert slack.unfurls == []
-    updates = len(slack.calls_to("chat.update"))
-    await desk.posting.close_question(key, "again")
-    await desk.posting.close_question("never asked", "x")
-    assert len(slack.calls_to("chat.update")) == updates
+    assert desk.posting.closed(key) is None
+    assert desk.posting.left_open(desk.key) == []
+
+
+async def test_what_a_message_left_open_is_known_by_the_messages_key(desk):
+    for name in ("q1", "q2"):
+        await desk.post(
+            "May I?", key=f"{desk.key}?{name}", kind="notice", choices=(Choice("Yes", "/approve"),)
+        )
+    await desk.post("May I?", key=f"{desk.key}1?q1", kind="notice", choices=(Choice("Yes", "/approve"),))
+    assert len(desk.posting.left_open(desk.key)) == 2
+    assert desk.posting.left_open(desk.key) == []
 
 
 # files out

@@ -142,7 +142,8 @@ class Intake:
         except PostFailed as error:
             log.warning("discord: where a button was pressed is not known: %s", error)
             return wording.friendly(error)
-        if pressed is None or (pressed.incoming.text.startswith(ANSWERS) and not self._asks(pressed.message)):
+        answers = pressed is None or pressed.incoming.text.startswith(ANSWERS)
+        if answers and not (interaction.message and self._asks(str(interaction.message.id))):
             self._tasks.start_soon(self._disarm, interaction)
         if pressed is None:
             return EXPIRED

@@ -146,6 +146,10 @@ class Posting:
         """Return whether that message holds a question which is open, as far as this process knows."""
         return any(asked.id == message_id for asked in self._questions.values())
 
+    def left_open(self, key: str) -> list[str]:
+        """Return the keys of the questions of the message *key* that are open."""
+        return [asked for asked in self._questions if asked.startswith(f"{key}?")]
+
     async def close_question(self, key: str, decision: str) -> None:
         """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
         if asked := self._questions.pop(key, None):

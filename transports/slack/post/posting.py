@@ -56,7 +56,9 @@ PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Asked:
+    """A question that is out: the message with its buttons."""
+
     channel: str
     ts: str
     blocks: Sequence[Shape]
@@ -70,7 +72,7 @@ class Posting:
         self._web, self._feedback = web, feedback
         self._ours = frozenset(filter(None, (me.user, me.bot_id)))
         self._sent: OrderedDict[str, Sent] = OrderedDict()
-        self._questions: OrderedDict[str, _Question] = OrderedDict()
+        self._questions: OrderedDict[str, Asked] = OrderedDict()
         self._addresses: OrderedDict[str, str] = OrderedDict()
 
     async def post(self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage] = ()) -> str:
@@ -87,7 +89,7 @@ class Posting:
                     await self._show(outgoing.thread, page, draft[number : number + 1], sent)
             if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
                 last = shown[-1]
-                self._asked(outgoing.key, _Question(outgoing.thread.channel, ts, last.blocks, last.plain))
+                self._asked(outgoing.key, Asked(outgoing.thread.channel, ts, last.blocks, last.plain))
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
 
@@ -119,7 +121,7 @@ class Posting:
         for asked in said if "?" in key and sent.whole else ():
             if stamp(asked, "ts") == sent.first:
                 blocks, plain = parts(asked, "blocks"), string(asked, "text")
-                self._asked(key, _Question(thread.channel, sent.first, blocks, plain))
+                self._asked(key, Asked(thread.channel, sent.first, blocks, plain))
         return sent.first if sent.whole else None
 
     async def attach(
@@ -143,24 +145,31 @@ class Posting:
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
-    async def close_question(self, key: str, decision: str) -> None:
-        """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
-        if asked := self._questions.pop(key, None):
-            await self._web.try_call(
-                "chat.update",
-                channel=asked.channel,
-                ts=asked.ts,
-                blocks=[*without_actions(asked.blocks, decision)],
-                text=asked.plain,
-                parse="none",
-                link_names=False,
-            )
+    def closed(self, key: str) -> Asked | None:
+        """Return the question posted under *key*, which is closed from now on."""
+        return self._questions.pop(key, None)
+
+    def left_open(self, key: str) -> list[Asked]:
+        """Return the open questions of the message *key*, which are closed from now on."""
+        return [self._questions.pop(asked) for asked in [*self._questions] if asked.startswith(f"{key}?")]
+
+    async def close_question(self, asked: Asked, decision: str) -> None:
+        """Take the buttons off a question, and say below it how it ended; may be dropped."""
+        await self._web.try_call(
+            "chat.update",
+            channel=asked.channel,
+            ts=asked.ts,
+            blocks=[*without_actions(asked.blocks, decision)],
+            text=asked.plain,
+            parse="none",
+            link_names=False,
+        )
 
     def answer_at(self, message_id: str, url: str) -> None:
         """Remember where Slack takes the answer to a press or a slash command, wherever the bot is no member."""
         _remembered(self._addresses, message_id, lambda: url)
 
-    def _asked(self, key: str, question: _Question) -> None:
+    def _asked(self, key: str, question: Asked) -> None:
         _remembered(self._questions, key, lambda: question)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
