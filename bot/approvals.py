@@ -165,23 +165,20 @@ class Approvals:
             nth=before.nth + (before.state != "open") if before else 0,
         )
         await self._record(key, asked)
+
+        async def keep(answer: Answer | None) -> None:
+            await self._decided(tool, arguments, place, key, asked, answer)
+
         left_s = (expires_at - now).total_seconds()
-        answer: Answer | None = Answer(approved=False, by="")
+        same = f"{key} {place.call_id} {asked.nth}"
         if left_s > 0:
-            answer = await self._answer(tool, arguments, place, f"{key} {place.call_id} {asked.nth}", left_s)
+            answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
+            if answer is None:
+                await keep(None)
+        else:
+            answer = Answer(approved=False, by="")
+            await keep(answer)
         approved = answer is not None and answer.approved
-        grant, pattern = None, self._pattern(arguments)
-        if answer and approved and pattern and answer.words.strip().lower() == "always":
-            grant = _Grant(
-                thread_id=str(place.thread),
-                tool=tool.name,
-                pattern=pattern,
-                tainted=place.tainted,
-                by=answer.by,
-                at=self._now().isoformat(timespec="seconds"),
-            )
-        await self._record(key, asked.model_copy(update={"state": "used" if approved else "denied"}), grant)
-        await self._audit(tool, key, place, answer, grant)
         if answer is None:
             place.note(wording.nobody_to_ask(tool.name))
             raise ToolDenied("Nobody can be asked for permission here.", suggestion=DO_WITHOUT)
@@ -191,11 +188,35 @@ class Approvals:
             words = "A person denied this." if answer.by else "Nobody allowed this in time."
             raise ToolDenied(words, suggestion=DO_WITHOUT)
 
-    async def _answer(
-        self, tool: Tool, arguments: Arguments, place: Place, same: str, within_s: float
-    ) -> Answer | None:
+    async def _decided(
+        self, tool: Tool, arguments: Arguments, place: Place, key: str, asked: _Asked, answer: Answer | None
+    ) -> None:
+        """Make a decision durable, before anybody is told of it. Raises `ToolDenied` when it cannot be."""
+        grant, pattern = None, self._pattern(arguments)
+        if answer and answer.approved and pattern and answer.words.strip().lower() == "always":
+            grant = _Grant(
+                thread_id=str(place.thread),
+                tool=tool.name,
+                pattern=pattern,
+                tainted=place.tainted,
+                by=answer.by,
+                at=self._now().isoformat(timespec="seconds"),
+            )
+        state = "used" if answer and answer.approved else "denied"
+        await self._record(key, asked.model_copy(update={"state": state}), grant)
+        await self._audit(tool, key, place, answer, grant)
+
+    async def _question(
+        self,
+        tool: Tool,
+        arguments: Arguments,
+        place: Place,
+        same: str,
+        within_s: float,
+        keep: Callable[[Answer], Awaitable[None]],
+    ) -> Question:
         asker = place.asker.id
-        question = Question(
+        return Question(
             await self._text(tool, arguments, place),
             OPTIONS,
             lambda who: who == asker or self._is_admin(who),
@@ -205,8 +226,8 @@ class Approvals:
             ),
             same=same,
             within_s=within_s,
+            keep=keep,
         )
-        return await place.ask(question)
 
     async def _text(self, tool: Tool, arguments: Arguments, place: Place) -> str:
         """Return the question, with the exact arguments: nothing in them is hidden, and nothing left out."""
@@ -254,7 +275,7 @@ class Approvals:
         verdict = "allowed" if answer and answer.approved else "denied"
         details = {"tool": tool.name, "verdict": verdict, "call": key}
         if grant:
-            details["always"] = self._mask(grant.pattern)
+            details["always"] = grant.pattern
         if answer is None or not answer.by:
             details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
         try:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
 
+import anyio
+
 from threads import wording
 from threads.model import Answer, Incoming, ThreadId
 from threads.questions import Questions
@@ -39,6 +41,9 @@ HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/
 
 ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
 """What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
+
+LOOK_AGAIN_S = 0.2
+"""How often an answer that came before its question was asked again looks whether it is."""
 
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
 _QUESTION = re.compile(r"q[0-9a-f]{8}")
@@ -191,12 +196,11 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
     if not answer.approved and words.lower() == "always" and controls.permissions:
         return wording.revoked(await controls.permissions.revoke(thread))
-    if controls.registry.recovering(thread) and not controls.questions.any_open(thread):
+    while controls.registry.recovering(thread) and not controls.questions.any_open(thread):
         if not question_id:
             return wording.NOT_YET_ASKED
-        controls.questions.keep(thread, question_id, answer)
-        return wording.NOT_YET_BACK
-    return controls.questions.decide(thread, question_id, answer)
+        await anyio.sleep(LOOK_AGAIN_S)  # until the turn has asked again the answer is owed
+    return await controls.questions.decide(thread, question_id, answer)
 
 
 async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all

@@ -396,24 +396,6 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
-
-    ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open. ``same``
-    is what makes it the same question after a restart; without it, its text and its place among the turn's questions
-    do. It stays open for ``within_s`` seconds.
-    """
-
-    text: str
-    options: tuple[Option, ...]
-    may_answer: Callable[[str], bool]
-    about: str = "your decision"
-    fault: Callable[[str], str] = lambda _: ""
-    same: str = ""
-    within_s: float = 3600
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """What a person decided. ``words`` are what they added, or the option's own.
 
@@ -423,6 +405,29 @@ class Answer:
     approved: bool
     by: str
     words: str = ""
+
+
+async def nothing_to_keep(_: Answer) -> None:
+    """Do nothing: the answer is for this process alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
+
+    ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open. ``same``
+    is what makes it the same question after a restart; without it, its text and its place among the turn's questions
+    do. It stays open for ``within_s`` seconds. ``keep`` makes the answer durable, before anybody is told of it.
+    """
+
+    text: str
+    options: tuple[Option, ...]
+    may_answer: Callable[[str], bool]
+    about: str = "your decision"
+    fault: Callable[[str], str] = lambda _: ""
+    same: str = ""
+    within_s: float = 3600
+    keep: Callable[[Answer], Awaitable[None]] = nothing_to_keep
 
 
 class Turn(Protocol):

@@ -1,7 +1,7 @@
 """Questions that only a person may decide: one waits, another answers, and the first answer counts.
 
 Kept in memory only. A turn that is cut asks again after the restart, under the same id, so that an old button still
-finds its question; what is pressed before that can be kept until then.
+finds its question; what is pressed before that waits until then.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ import anyio
 from . import wording
 from .model import Answer, Question, ThreadId
 
-MOST_EARLY, MOST_EARLY_EACH = 100, 10
-"""Questions not asked again yet for which answers are kept, and answers to each."""
-
 
 @dataclass(slots=True)
 class OpenQuestion:
@@ -26,6 +23,7 @@ class OpenQuestion:
     question: Question
     answer: Answer | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
 
     async def wait(self) -> Answer:
         """Return the answer: a no by nobody when none came in time."""
@@ -50,7 +48,6 @@ class Questions:
 
     def __init__(self) -> None:
         self._open: dict[ThreadId, dict[str, OpenQuestion]] = {}
-        self._early: dict[tuple[ThreadId, str], list[Answer]] = {}
 
     @contextmanager
     def open(self, thread: ThreadId, question_id: str, question: Question) -> Iterator[OpenQuestion]:
@@ -58,29 +55,28 @@ class Questions:
         asked = OpenQuestion(question)
         of_thread = self._open.setdefault(thread, {})
         of_thread[question_id] = asked
-        for answer in self._early.pop((thread, question_id), ()):
-            if asked.answer is None:
-                asked.take(answer)
         try:
             yield asked
         finally:
+            asked.closed.set()
             del of_thread[question_id]
             if not of_thread:
                 del self._open[thread]
 
-    def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
-        """Answer a question of the thread, and return what to tell who did; a blank id means the oldest open one."""
+    async def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
+        """Answer a question of the thread, and return what to tell who did; a blank id means the oldest open one.
+
+        Returns when the question is closed: an answer that a crash could still take back is owed as long.
+        """
         of_thread = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
         asked = of_thread.get(question_id or next(iter(of_thread), ""))
-        return asked.take(answer) if asked else wording.NO_QUESTION
+        if asked is None:
+            return wording.NO_QUESTION
+        told = asked.take(answer)
+        if asked.answer is answer:
+            await asked.closed.wait()
+        return told
 
     def any_open(self, thread: ThreadId) -> bool:
         """Return whether a question of the thread is open."""
         return thread in self._open
-
-    def keep(self, thread: ThreadId, question_id: str, answer: Answer) -> None:
-        """Keep an answer to a question that a recovered turn may ask again; of too many the oldest are forgotten."""
-        kept = self._early.setdefault((thread, question_id), [])
-        kept[:] = [*kept, answer][-MOST_EARLY_EACH:]
-        while len(self._early) > MOST_EARLY:
-            del self._early[next(iter(self._early))]

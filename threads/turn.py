@@ -125,6 +125,7 @@ class ActorTurn:
                 answer = await open_question.wait()
             finally:
                 self.clock.deadline = anyio.current_time() + left
+            await question.keep(answer)
         await self.tell(QuestionClosed(f"{self.incoming.key}?{question_id}", answer.approved, answer.by))
         await self.tell(Resumed())
         return answer

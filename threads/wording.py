@@ -142,7 +142,6 @@ DAMAGED = (
     "Part of what I had stored was damaged, and a message of yours with it. "
     "Please send it again if you still need an answer."
 )
-NOT_YET_BACK = "I am not back at that question yet. I take your answer as soon as I am."
 NOT_YET_ASKED = "I was interrupted and am not back at my question yet. Please say that again in a moment."
 ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it in this thread."
 EXACTLY_THIS, NOTHING_MORE = "exactly this", "just this once"
