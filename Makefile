@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test check lint crash simulate explore bench core-path lock clean
+.PHONY: chat test check lint slow crash simulate explore bench core-path lock clean
 
 chat: $(VENV)/.installed
 	@$(BIN)/threadfast chat
@@ -19,6 +19,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 -m slow
 
 # Longer proofs, by hand: kill -9 rounds, simulated crashes, every state of a crashed disk, speed and memory.
 crash: $(VENV)/.installed-dev

@@ -166,18 +166,20 @@ class Approvals:
         )
         await self._record(key, asked)
 
+        kept: list[Answer | None] = []
+
         async def keep(answer: Answer | None) -> None:
-            await self._decided(tool, arguments, place, key, asked, answer)
+            if not kept:
+                kept.append(answer)
+                await self._decided(tool, arguments, place, key, asked, answer)
 
         left_s = (expires_at - now).total_seconds()
         same = f"{key} {place.call_id} {asked.nth}"
         if left_s > 0:
             answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
-            if answer is None:
-                await keep(None)
         else:
             answer = Answer(approved=False, by="")
-            await keep(answer)
+        await keep(answer)
         approved = answer is not None and answer.approved
         if answer is None:
             place.note(wording.nobody_to_ask(tool.name))

@@ -269,7 +269,7 @@ def repeated(seen) -> Text:
 async def test_what_the_model_says_is_masked_in_the_post_and_in_every_draft(tmp_path):
     async with stage(tmp_path) as made:
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):
-            for pieces in (1, 7, 50):
+            for pieces in (1, 7, 50) if number == 0 else (7,):
                 await made.turn(
                     f"say {number} {pieces}.", Text(f"The key is: {canary} and that is it.", pieces)
                 )
@@ -348,7 +348,7 @@ async def test_what_a_tool_is_called_with_is_masked_in_its_line_of_status(tmp_pa
 async def test_a_file_that_holds_a_secret_of_ours_is_not_posted_and_names_none(tmp_path):
     async with stage(tmp_path) as made:
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):
-            content = f"{'x' * 1_000_000 * (number % 2)}{canary} and more"
+            content = f"{'x' * 1_000_000 * (number == 1)}{canary} and more"
             await made.turn(
                 f"post {number}.",
                 Tool("c1", "write_file", {"path": "report.txt", "content": content}),

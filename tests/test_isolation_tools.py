@@ -176,15 +176,19 @@ async def test_a_page_that_one_thread_reads_is_fetched_anew_by_another():
     assert fetch.pages.find(T2, url) is None
 
 
-def test_questions_with_one_id_in_two_threads_are_two_questions():
+async def test_questions_with_one_id_in_two_threads_are_two_questions():
     questions = Questions()
     question = Question("May I?", (Option("Yes", approve=True),), lambda _: True)
-    with questions.open(T1, "q00000000", question) as one, questions.open(T2, "q00000000", question) as two:
-        questions.decide(T1, "q00000000", Answer(approved=True, by="U1"))
-        assert one.answer == Answer(approved=True, by="U1")
-        assert two.answer is None
-        questions.decide(T2, "", Answer(approved=False, by="U2"))
-        assert two.answer == Answer(approved=False, by="U2")
+    async with anyio.create_task_group() as tasks:
+        with (
+            questions.open(T1, "q00000000", question) as one,
+            questions.open(T2, "q00000000", question) as two,
+        ):
+            tasks.start_soon(questions.decide, T1, "q00000000", Answer(approved=True, by="U1"))
+            assert await one.wait() == Answer(approved=True, by="U1")
+            assert two.answer is None
+            tasks.start_soon(questions.decide, T2, "", Answer(approved=False, by="U2"))
+            assert await two.wait() == Answer(approved=False, by="U2")
 
 
 async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):

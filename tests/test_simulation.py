@@ -12,12 +12,15 @@ import pytest
 from tests.sim.mutants import MUTANTS
 from tests.sim.run import run_seed
 
-SEEDS = 1600
+SEEDS, MORE = 1000, 1600
 BLOCK = 100
 CAUGHT_WITHIN = 500
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+@pytest.mark.parametrize(
+    "first",
+    [*range(0, SEEDS, BLOCK), *(pytest.param(n, marks=pytest.mark.slow) for n in range(SEEDS, MORE, BLOCK))],
+)
 def test_every_acknowledged_message_ends_in_one_visible_outcome(first):
     for seed in range(first, first + BLOCK):
         result = run_seed(seed)

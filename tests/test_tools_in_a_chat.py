@@ -126,6 +126,11 @@ def journal(home: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
+def context(home: Path) -> str:
+    (path,) = (home / "data" / "threads" / "console").glob("*/context.jsonl")
+    return path.read_text()
+
+
 def outcomes(home: Path) -> list[str]:
     return [line["outcome"] for line in journal(home) if line["kind"] == "settled"]
 
@@ -205,7 +210,8 @@ async def test_a_question_that_a_kill_left_open_is_asked_again_and_its_answer_co
     asked = json.loads((home / "data" / "approvals.json").read_bytes())["asked"]
     (call,) = [key for key, value in asked.items() if value["state"] == "open"]
     (message,) = [line["message_id"] for line in journal(home) if line["kind"] == "received"]
-    question_id = f"q{correlation_id(f'{message_key(MAIN, message)} {call}', 0)}"
+    (made,) = re.findall(r'"id":"([^"]*)","name":"shell"', context(home))
+    question_id = f"q{correlation_id(f'{message_key(MAIN, message)} {call} {made} 0', 0)}"
 
     async with chatting(home) as window:
         asks = re.compile(question(command))

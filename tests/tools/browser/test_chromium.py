@@ -275,6 +275,7 @@ async def test_a_server_that_never_answers_is_given_up_in_time(one, site):
         await see(one, seconds=2)
 
 
+@pytest.mark.slow
 async def test_a_page_that_never_ends_is_read_as_far_as_it_came(one, site):
     async def trickle(stream):
         await stream.send(
@@ -304,6 +305,7 @@ ENDLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ENDLESS)
 async def test_a_page_without_an_end_is_over_in_time_and_the_next_one_works(one, site, what):
     site.pages["/"] = page(f"<body>text{ENDLESS[what]}")
@@ -315,6 +317,7 @@ async def test_a_page_without_an_end_is_over_in_time_and_the_next_one_works(one,
     assert (await see(one)).text == "fine"
 
 
+@pytest.mark.slow
 async def test_a_page_that_takes_too_much_memory_ends_and_the_next_one_works(one, site, monkeypatch):
     site.pages["/"] = page(
         "<script>const all = []; setInterval(() => all.push(new Uint8Array(5e7).fill(1)), 1)</script>"
@@ -325,6 +328,7 @@ async def test_a_page_that_takes_too_much_memory_ends_and_the_next_one_works(one
         assert (await see(one)).text == "fine"
 
 
+@pytest.mark.slow
 async def test_a_page_of_fifty_megabytes_costs_this_process_little(one, site):
     site.pages["/"] = page(b"<p>" + b"long words " * 5_000_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -347,6 +351,7 @@ async def test_a_picture_is_as_large_as_the_screen(one, site):
     assert picture.getpixel((600, 600))[0] > 200
 
 
+@pytest.mark.slow
 async def test_a_picture_of_a_huge_page_has_an_end(one, site):
     site.pages["/"] = page(
         "<div style='width: 90000px; height: 9000000px; background: repeating-linear-gradient(red, blue 9px)'>"
@@ -355,6 +360,7 @@ async def test_a_picture_of_a_huge_page_has_an_end(one, site):
     assert Image.open(BytesIO(seen.picture)).size == (1280, 3200)
 
 
+@pytest.mark.slow
 async def test_a_tab_that_dies_is_the_pages_fault(one, site):
     async def kill(stream):
         for pid in (await pids(one))[1:]:
@@ -368,6 +374,7 @@ async def test_a_tab_that_dies_is_the_pages_fault(one, site):
         await see(one, wait_for="#never")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["the browser", "its driver"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_browser_that_dies_or_hangs_in_the_middle_of_a_page_is_broken_and_replaced(
@@ -421,6 +428,7 @@ async def test_the_browser_gets_none_of_the_bots_environment(site, monkeypatch, 
             assert (b"--no-sandbox" in Path(f"/proc/{pid}/cmdline").read_bytes()) == (os.geteuid() == 0)
 
 
+@pytest.mark.slow
 async def test_a_bot_that_is_killed_leaves_no_browser_behind(one):
     root = Path(__file__).parents[3]
     bot = await anyio.open_process(

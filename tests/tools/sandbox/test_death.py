@@ -14,9 +14,15 @@ from tests.tools.sandbox.stage import gone, ran, real, sandbox_named, seen, smal
 
 pytestmark = [pytest.mark.anyio, real]
 
-NAMES = ("bubblewrap-system", "bubblewrap-packaged", "landlock", "landlock-1", "unsafe-host")
+NAMES = (
+    "bubblewrap-packaged",
+    pytest.param("bubblewrap-system", marks=pytest.mark.slow),
+    "landlock",
+    pytest.param("landlock-1", marks=pytest.mark.slow),
+    pytest.param("unsafe-host", marks=pytest.mark.slow),
+)
 
-SOME = ("bubblewrap-system", "landlock", "unsafe-host")
+SOME = ("bubblewrap-packaged", "landlock", pytest.param("unsafe-host", marks=pytest.mark.slow))
 
 ESCAPEES = {
     "a child in the background": "sleep {n} &",
@@ -160,7 +166,7 @@ async def test_exit_codes_and_signals_are_told(name, tmp_path):
         assert (result.exit_code, result.signal) == (code, sign), result
 
 
-@pytest.mark.parametrize("name", ("bubblewrap-system", "landlock"))
+@pytest.mark.parametrize("name", ("bubblewrap-packaged", "landlock"))
 async def test_commands_take_turns(name, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.tools.sandbox.opened.AT_ONCE", 2)
     sandbox = await sandbox_named(name, tmp_path)
@@ -185,7 +191,7 @@ async def test_commands_take_turns(name, tmp_path, monkeypatch):
     assert most == 2
 
 
-@pytest.mark.parametrize("name", ("bubblewrap-system", "landlock"))
+@pytest.mark.parametrize("name", ("bubblewrap-packaged", "landlock"))
 async def test_who_gets_no_turn_in_time_is_told_so(name, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.tools.sandbox.opened.AT_ONCE", 1)
     sandbox = await sandbox_named(name, tmp_path)
