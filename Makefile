@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# One more than there are cores, four at most: many tests wait for a process or a deadline.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: chat test check lint slow crash simulate explore bench core-path lock clean
@@ -10,7 +12,7 @@ chat: $(VENV)/.installed
 	@$(BIN)/threadfast chat
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(VENV)/.installed-dev lint test
 
@@ -21,7 +23,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 # Longer proofs, by hand: kill -9 rounds, simulated crashes, every state of a crashed disk, speed and memory.
 crash: $(VENV)/.installed-dev
