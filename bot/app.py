@@ -33,13 +33,14 @@ from bot.lineup import Lineup, candidates, offered
 from bot.llm.build import is_local
 from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
+from bot.llm.model import Models
 from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
 from bot.prompt.system import system_prompt
 from bot.settings import secrets_of
 from bot.settings_model import Settings
-from bot.workbench import Means, open_workbench
+from bot.workbench import Means, Workbench, open_workbench
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
 from threads.context import ContextFile
@@ -48,7 +49,7 @@ from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
 from threads.log import Log
-from threads.model import Feedback, Limits, Outgoing, Sink, ThreadId
+from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId
 from threads.records import Owed
 from threads.registry import Registry
 from threads.slots import Slots
@@ -220,18 +221,12 @@ async def serve(
                 core = await open_core(
                     tasks,
                     data,
-                    agent=partial(
-                        Agent,
+                    agent=_agent(
+                        settings,
                         lineup,
-                        bench.toolbox,
-                        system_prompt(settings.name, identity, bench.skills),
-                        max_steps=settings.limits.max_steps,
-                        max_tokens=settings.max_tokens,
-                        temperature=settings.temperature,
-                        room=Room(**settings.compaction.model_dump()),
-                        footer=settings.budget.footer,
-                        remembered=bench.memory.read if bench.memory else nothing,
-                        veil=partial(Veiled, mask=means.mask, suspicious=suspicion(secrets)),
+                        bench,
+                        identity,
+                        partial(Veiled, mask=means.mask, suspicious=suspicion(secrets)),
                     ),
                     brain=lineup,
                     transports=transports,
@@ -264,6 +259,29 @@ async def serve(
                 tasks.cancel_scope.cancel()
     if ended:
         raise ConfigInvalid("\n".join(ended))
+
+
+def _agent(
+    settings: Settings,
+    models: Models,
+    bench: Workbench,
+    identity: str,
+    veil: Callable[[OnEvent], OnEvent],
+) -> MakeAgent:
+    """Return what makes the agent of these settings, once it is known where its threads' files are."""
+    return partial(
+        Agent,
+        models,
+        bench.toolbox,
+        system_prompt(settings.name, identity, bench.skills),
+        max_steps=settings.limits.max_steps,
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        room=Room(**settings.compaction.model_dump()),
+        footer=settings.budget.footer,
+        remembered=bench.memory.read if bench.memory else nothing,
+        veil=veil,
+    )
 
 
 async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> None:

@@ -54,8 +54,6 @@ class Row:
     after: Callable[[Scene, dict[str, Any]], object] = lambda *_: None
     settings: Mapping[str, Any] = field(default_factory=dict)
     tainted: bool = False
-    hole: str = ""
-    """What is wrong today, if the row shows something that is; the row must then fail."""
 
     @property
     def call(self) -> ToolCall:
@@ -228,12 +226,7 @@ async def scene_of(
 
 def params(rows: Iterable[Any]) -> list[Any]:
     """Return the rows as parameters of a test."""
-    return [
-        pytest.param(
-            row, id=row.name, marks=pytest.mark.xfail(strict=True, reason=row.hole) if row.hole else ()
-        )
-        for row in rows
-    ]
+    return [pytest.param(row, id=row.name) for row in rows]
 
 
 async def judge(row: Row, root: Path, monkeypatch: pytest.MonkeyPatch, net: Net | None = None) -> Scene:

@@ -34,7 +34,6 @@ class Command:
     looks: Callable[[Scene, list[dict[str, Any]]], None]
     then: tuple[str, dict[str, Any]] | None = None
     timeout_s: float = 10
-    hole: str = ""
 
 
 def ended(*types: str) -> Callable[[Scene, list[dict[str, Any]]], None]:

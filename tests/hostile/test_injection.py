@@ -101,20 +101,16 @@ WAYS = [
 class Case:
     way: Way
     what: str
-    hole: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.way.name} wants to {self.what}"
 
 
-HOLES: dict[str, str] = {}
-NOT_ASKED = "run a command"  # of itself asked about, outside or not
-
 SOME = ("write a file", "send something out", "run a command")
 CASES = [
-    Case(way, what, HOLES.get(way.name, "") if what != NOT_ASKED else "")
-    for number, way in enumerate(WAYS)
+    Case(way, what)
+    for way in WAYS
     for what in (
         ACTIONS if way.name in ("a page", "a file that came", "a line that was said before") else SOME
     )
@@ -147,8 +143,7 @@ async def test_who_obeys_a_text_from_outside_asks_a_person_first(case, tmp_path,
             assert len(hall.questions) == case.way.allows + 1, "nobody was asked"
             assert_nothing_happened(bot, case)
             question = hall.questions[-1]
-            if not (case.what == NOT_ASKED and case.way.name in HOLES):
-                assert "text from outside" in question.text
+            assert "text from outside" in question.text
             await hall.say(f"/deny {question_of(question)}")
             await hall.settled(incoming.id)
         assert_nothing_happened(bot, case)

@@ -33,7 +33,6 @@ class Upload:
     says: str = ""
     before: Callable[[Bot], object] = lambda _: None
     settings: dict[str, Any] = field(default_factory=dict)
-    hole: str = ""
 
 
 def linked(*folders: str) -> Callable[[Bot], object]:
