@@ -22,6 +22,7 @@ from bot.budgets import (
 )
 from bot.ledger import Ledger
 from bot.llm.model import Usage
+from bot.observe.status import Spend
 from bot.settings_model import Budget
 from threads.errors import StoreUnavailable
 
@@ -61,6 +62,17 @@ class Accounts:
         here = Call(thread_id, user, "", "", self.ledger.today)
         told = self.ledger.budgets
         return "\n".join(_spent(told, self.policy, key) + _cached(told, key) for key in here.keys[1:])
+
+    def spend(self) -> list[Spend]:
+        """Return what everyone spent today and this month, and scheduled messages today."""
+        day = self.ledger.today
+        keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
+        return [self._spend(key) for key in keys]
+
+    def _spend(self, key: Key) -> Spend:
+        total, limit = self.ledger.budgets.total(key), self.ledger.budgets.limit(key, self.policy)
+        most = None if limit is None else dollars(limit)
+        return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
 
 
 @dataclass(frozen=True, slots=True)

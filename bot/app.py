@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,7 @@ from bot.llm.build import is_local
 from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
 from bot.llm.model import Models
+from bot.observe.live import Live
 from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
@@ -74,6 +75,10 @@ MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], 
 """Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
 
 
+Watch = Callable[[Live], AbstractAsyncContextManager[None]]
+"""Looks after the running bot for as long as it is entered; see `bot.observe`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Core:
     """A running bot without its transports' links."""
@@ -81,6 +86,7 @@ class Core:
     orchestrator: Orchestrator
     registry: Registry
     journal: Journal
+    slots: Slots
 
 
 async def open_core(
@@ -101,7 +107,7 @@ async def open_core(
     spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
-    trouble: Callable[[], str] = str,
+    trouble: Callable[[], Sequence[str]] = list,
     rates: Rates | None = None,
     permissions: Permissions | None = None,
     max_age_s: float = 600,
@@ -156,7 +162,7 @@ async def open_core(
             registry,
             shared.questions,
             brain,
-            partial(_troubles, transports, trouble),
+            lambda: ", ".join(_troubles(transports, trouble)),
             notes,
             timetable,
             permissions,
@@ -167,13 +173,21 @@ async def open_core(
     tasks.start_soon(history.run)
     tasks.start_soon(delivery.mend)
     orchestrator.recover(now(), max_age_s=max_age_s, resume=resume)
-    return Core(orchestrator, registry, journal)
+    return Core(orchestrator, registry, journal, shared.slots)
 
 
 async def serve(
-    settings: Settings, environ: Mapping[str, str], *, model: str, transports: Sequence[Transport]
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    model: str,
+    transports: Sequence[Transport],
+    watch: Watch = lambda _: nullcontext(),
 ) -> None:
-    """Run the bot until its transports end. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError."""
+    """Run the bot until its transports end, or *watch* cancels what it surrounds.
+
+    Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
+    """
     data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
     secrets = await offload(secrets_of, settings, environ)
     # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
@@ -252,8 +266,20 @@ async def serve(
                 )
                 if bench.schedules:
                     _fire(tasks, bench.schedules, core, accounts, settings, transports, means.mask)
+                live = Live(
+                    data,
+                    model,
+                    transports,
+                    core.registry,
+                    core.slots,
+                    core.journal,
+                    lineup.circuits,
+                    accounts.spend,
+                    bench.sandbox,
+                    partial(_troubles, transports, lambda: bench.troubles),
+                )
                 ended: list[str] = []
-                async with anyio.create_task_group() as edges:
+                async with watch(live), anyio.create_task_group() as edges:
                     for transport in transports:
                         edges.start_soon(_serve_edge, transport, core.orchestrator.receive, ended)
                 tasks.cancel_scope.cancel()
@@ -294,11 +320,10 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         ended.append(fault)
 
 
-def _troubles(transports: Sequence[Transport], trouble: Callable[[], str]) -> str:
-    """Return a sentence on the transports that are not connected, on other *trouble*, or nothing."""
+def _troubles(transports: Sequence[Transport], trouble: Callable[[], Sequence[str]]) -> list[str]:
+    """Return a clause on each transport that is not connected, and on each other *trouble*."""
     down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
-    told = [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble), trouble()]
-    return ", ".join(filter(None, told))
+    return [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble), *trouble()]
 
 
 def _fire(

@@ -12,7 +12,7 @@ from bot.app import serve
 from bot.commands import MEANINGS
 from bot.lineup import offered
 from bot.llm.choose import choose
-from bot.observe import configure_logging
+from bot.observe.logs import configure_logging
 from bot.settings import secrets_of
 from bot.settings_model import Settings
 from transports.console import CONSOLE_USER, Console

@@ -23,6 +23,7 @@ from bot.llm.metered import Budgeted, Metered
 from bot.llm.model import Model, Request, ToolSpec, TurnModel
 from bot.llm.retry import Retrying
 from bot.llm.schema import Conforming
+from bot.observe.status import CircuitStatus
 from bot.prompt.tokens import most_tokens, request_size, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording
@@ -121,6 +122,10 @@ class Lineup:
             return f"I stay with {self._of(thread)}: {fault}."
         await self._chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
+
+    def circuits(self) -> list[CircuitStatus]:
+        """Return the circuit breakers of all models that were asked so far."""
+        return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     def describe_usage(self, thread: ThreadId, user: str) -> str:
         return self._accounts.overview(str(thread), user)

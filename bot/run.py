@@ -15,7 +15,7 @@ from bot.app import serve, utc_now
 from bot.chat import with_model
 from bot.errors import ConfigInvalid
 from bot.lineup import offered
-from bot.observe import configure_logging
+from bot.observe.logs import configure_logging
 from bot.settings import check_used, resolve_secret, secrets_of
 from bot.settings_model import Discord, Settings, Slack
 from threads.disk import PosixDisk

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +20,8 @@ from pydantic_core import ErrorDetails, from_json
 from bot.errors import ConfigInvalid
 from bot.settings_model import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 
+CREDENTIALS = "credentials"
+"""Folder beside settings.json with a file, mode 0600, for each secret that is referred to as `file:NAME`."""
 MAX_FILE_BYTES = 1_000_000
 MAX_SECRET_BYTES = 65_536
 MAX_LISTED = 50
@@ -32,10 +34,11 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Usable settings, and what a person should be told about them."""
+    """Usable settings, what a person should be told about them, and the environment their references are about."""
 
     settings: Settings
     warnings: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
@@ -45,7 +48,9 @@ def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
     without a file. Raises `ConfigInvalid` with every fault, one a line, and the next step.
     """
     if path is None:
-        return Loaded(_placed(Settings(), Path.cwd(), environ))
+        return Loaded(
+            _placed(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
+        )
     data = _read(path, MAX_FILE_BYTES, str(path), NO_FILE).removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
     settings, faults, unknown = _judge(data)
@@ -53,14 +58,15 @@ def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
     warnings = _listed([_unknown_key(location) for location in unknown[:MAX_LISTED]], len(unknown))
     if settings is None or faults:
         raise ConfigInvalid("\n".join([*_listed(faults, len(faults)), *warnings, NEXT]))
-    return Loaded(_placed(settings, path.absolute().parent, environ), tuple(warnings))
+    folder = path.absolute().parent
+    return Loaded(_placed(settings, folder, environ), tuple(warnings), _with_credentials(folder, environ))
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
     """Return what *reference* stands for, without line breaks at its end.
 
-    A relative `file:` lies in systemd's CREDENTIALS_DIRECTORY, or without one in the working directory. Raises
-    `ConfigInvalid`, naming only the reference.
+    A relative `file:` lies in CREDENTIALS_DIRECTORY: systemd's, or the folder `credentials` beside the settings.
+    Raises `ConfigInvalid`, naming only the reference.
     """
     if not REFERENCE.fullmatch(reference):
         raise ConfigInvalid("a secret must be given as env:NAME or file:PATH")
@@ -221,6 +227,11 @@ def _placed(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Set
             raise ConfigInvalid(f"data: ~ stands for HOME, which is not set; write the whole path\n{NEXT}")
         data = Path(home, *data.parts[1:])
     return settings.model_copy(update={"data": folder / data})
+
+
+def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *environ* with the folder of secrets that `threadfast init` keeps, unless systemd gave one."""
+    return {"CREDENTIALS_DIRECTORY": str(folder / CREDENTIALS), **environ}
 
 
 def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:

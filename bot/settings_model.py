@@ -209,6 +209,7 @@ class Limits(Section):
 class Recovery(Section):
     resume: bool = Field(default=True, description="Continue interrupted turns after a restart.")
     max_age_s: Seconds = Field(default=600, description="Oldest message still answered, seconds.")
+    drain_s: Seconds = Field(default=20, description="How long a stop waits for running turns, seconds.")
 
 
 class Compaction(Section):
@@ -356,6 +357,12 @@ class Observe(Section):
     )
     metrics_port: Port | None = Field(
         default=None, description="Loopback port of /metrics and health; null is none."
+    )
+    slow_loop_ms: Millis = Field(
+        default=250, description="The event loop blocked for so long is logged, with what blocked it."
+    )
+    otlp_endpoint: Url | None = Field(
+        default=None, description="Where spans go, OTLP over HTTP; needs the otel extra. Null is nowhere."
     )
 
 

@@ -82,6 +82,7 @@ class Workbench:
     memory: Memory | None = None
     schedules: Schedules | None = None
     skills: str = ""
+    sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
     toolbox: Toolbox = field(init=False)
@@ -97,9 +98,9 @@ class Workbench:
         return path
 
     @property
-    def troubles(self) -> str:
-        """Return a sentence on the tools that cannot work here, or nothing."""
-        return " ".join(filter(None, [*self.off.values(), *(told() for told in self.status)]))
+    def troubles(self) -> list[str]:
+        """Return a sentence on each of the tools that cannot work here."""
+        return [*filter(None, [*self.off.values(), *(told() for told in self.status)])]
 
 
 @asynccontextmanager
@@ -174,6 +175,7 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
     await means.offload(means.disk.mkdir, folder)
     sandbox = await open_sandbox(settings.tools.sandbox, folder, offload=means.hands)
     bench.tools.append(Shell(sandbox, means.hands))
+    bench.sandbox = sandbox.layer
     if sandbox.layer == "off":
         bench.off["shell"] = f"The shell is off: {sandbox.why}."
         log.warning("%s", bench.off["shell"])

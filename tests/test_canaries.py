@@ -30,7 +30,7 @@ import pytest
 
 from bot.guards.secrets import Masker, forms
 from bot.guards.veiled import Veiled, suspicion
-from bot.observe import configure_logging
+from bot.observe.logs import configure_logging
 from bot.tools.browser.installed import has_own, system_browser
 from bot.tools.browser.launch import Chromium
 from bot.tools.browser.pages import BrowserBroken, Wish

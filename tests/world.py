@@ -134,6 +134,7 @@ class Platform:
     name = "fake"
     state = "connected"
     trouble = ""
+    silent_s: float | None = None
 
     def __init__(self, *, find: bool = True) -> None:
         self.capabilities = Capabilities(find=find)

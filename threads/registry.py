@@ -92,6 +92,11 @@ class Registry:
         running = any(actor.current is not None for actor in actors)
         return running, sum(len(actor.mailbox) for actor in actors)
 
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait in all mailboxes."""
+        return sum(len(actor.mailbox) for actor in self._actors.values())
+
     def _at(self, place: ThreadId) -> list[Actor]:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 

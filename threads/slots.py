@@ -1,4 +1,7 @@
-"""Who may run a turn now: at most so many in all and per person, served in the order of asking."""
+"""Who may run a turn now: at most so many in all and per person, served in the order of asking.
+
+Once closed, for a stop of the process, no turn is begun any more; those that run go on, and `idle` waits for them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,29 @@ class Slots:
         self._total, self._per_user = total, per_user
         self._running: Counter[str] = Counter()
         self._queue: deque[tuple[str, anyio.Event]] = deque()
+        self._closed = False
+        self._idle = anyio.Event()
+
+    @property
+    def running(self) -> int:
+        return self._running.total()
+
+    @property
+    def queued(self) -> int:
+        return len(self._queue)
+
+    def close(self) -> None:
+        """Grant nothing any more."""
+        self._closed = True
+        self._settle()
+
+    async def idle(self) -> None:
+        """Return when the pool is closed and no turn runs."""
+        await self._idle.wait()
+
+    def _settle(self) -> None:
+        if self._closed and not self._running:
+            self._idle.set()
 
     async def acquire(self, user: str) -> None:
         place = (user, anyio.Event())
@@ -39,11 +65,12 @@ class Slots:
         self._running[user] -= 1
         if not self._running[user]:
             del self._running[user]
+        self._settle()
         self._grant()
 
     def _grant(self) -> None:
         passed: deque[tuple[str, anyio.Event]] = deque()
-        free = self._total - self._running.total()
+        free = 0 if self._closed else self._total - self._running.total()
         while self._queue and free > 0:
             user, granted = place = self._queue.popleft()
             if self._running[user] < self._per_user:

@@ -46,6 +46,11 @@ class Transport(Protocol):
         """Return what else is wrong, in a clause for people; blank if nothing is."""
         ...
 
+    @property
+    def silent_s(self) -> float | None:
+        """Return for how many seconds nothing came over the link, not even a sign of life; None while it is down."""
+        ...
+
     async def serve(self, sink: Sink) -> None:
         """Hand every event to *sink* until cancelled or, for a console, until the input ends.
 

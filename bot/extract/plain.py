@@ -71,9 +71,11 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> tuple[str, s
             return content, encoding.lower()
     if len(_BINARY.findall(data)) > _MOST_BINARY * len(data):
         return None
-    from bs4.dammit import UnicodeDammit  # noqa: PLC0415 - seldom needed
+    from bs4.dammit import EncodingDetector, UnicodeDammit  # noqa: PLC0415 - seldom needed
 
-    guess = UnicodeDammit(data, is_html=markup)
+    said = EncodingDetector.find_declared_encoding(data, is_html=markup)
+    # Named before it may guess: which guesser it finds depends on what else is installed, and short texts fool them.
+    guess = UnicodeDammit(data, user_encodings=[*filter(None, [said]), "windows-1252"], is_html=markup)
     return guess.unicode_markup or data.decode("latin-1"), guess.original_encoding or "latin-1"
 
 

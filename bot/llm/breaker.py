@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 
 from bot.errors import ModelConnection, ProviderError
+from bot.observe.status import CircuitState
 from threads.errors import Code
 
 COOLDOWNS_S: dict[Code, float] = {"rate_limited": 60, "timeout": 30, "unavailable": 60, "connection": 30}
@@ -57,6 +58,13 @@ class Breaker:
     def probe_at(self, *, last_resort: bool) -> float:
         """Return when a circuit that is not closed may be probed."""
         return self._last_resort_at if last_resort else self._probe_at
+
+    @property
+    def state(self) -> CircuitState:
+        """Return the circuit's state; it is half-open while its probe is out."""
+        if self.failure is None:
+            return "closed"
+        return "half-open" if self.probing else "open"
 
     def admits(self, now: float, *, last_resort: bool) -> bool:
         """Return whether a call may go out now."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import anyio
 
 from bot.errors import ProviderError
+from bot.observe.status import CircuitStatus
 from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
@@ -59,6 +60,13 @@ class Gate:
         if waiting := len(self.line.lane(model).queue):
             clauses.append("1 call waits in line" if waiting == 1 else f"{waiting} calls wait in line")
         return "; ".join(clauses)
+
+    def circuits(self) -> list[CircuitStatus]:
+        """Return how each model that was asked so far can be reached."""
+        return [
+            CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
+            for lane in self.line.lanes
+        ]
 
     def ticket(self, model: str) -> Ticket:
         """Return the ticket of a new call to *model*: the last place in line, for all of its attempts."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.guards.secrets import mask
-from bot.observe import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
+from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
 
 log = logging.getLogger("bot.test")
 
@@ -216,7 +216,7 @@ def test_one_line_is_one_line(text: str) -> None:
 
 def test_text_logs_do_not_wait_for_the_json_logger() -> None:
     code = (
-        "import sys, bot.observe as o\n"
+        "import sys, bot.observe.logs as o\n"
         "o.configure_logging('info', 'text', sys.stderr)\n"
         "print('pythonjsonlogger' in sys.modules)"
     )

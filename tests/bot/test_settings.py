@@ -12,7 +12,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bot.errors import ConfigInvalid
-from bot.settings import MAX_FILE_BYTES, NEXT, Loaded, check_used, json_schema, load, resolve_secret
+from bot.settings import (
+    MAX_FILE_BYTES,
+    NEXT,
+    Loaded,
+    check_used,
+    json_schema,
+    load,
+    resolve_secret,
+    secrets_of,
+)
 from bot.settings_model import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "settings.example.json"
@@ -74,7 +83,19 @@ def test_the_example_holds_every_key_there_is() -> None:
 def test_no_file_at_all_means_defaults_in_the_working_directory(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     loaded = load(None, environ={})
-    assert loaded == Loaded(Settings().model_copy(update={"data": tmp_path / "data"}))
+    placed = Settings().model_copy(update={"data": tmp_path / "data"})
+    assert loaded == Loaded(placed, environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
+
+
+def test_secrets_lie_beside_the_settings_unless_systemd_brings_them(write, tmp_path: Path) -> None:
+    path = write({"providers": {"openai": {"api_key": "file:openai_api_key"}}})
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials" / "openai_api_key").write_text("sk-beside\n")
+    assert secrets_of(Settings(), {}) == []
+    mine = load(path, environ={})
+    assert "sk-beside" in secrets_of(mine.settings, mine.environ)
+    brought = load(path, environ={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert secrets_of(brought.settings, brought.environ) == []
 
 
 def test_a_relative_data_folder_is_beside_the_file(write, tmp_path: Path, monkeypatch) -> None:

@@ -27,6 +27,7 @@ class SocketTransport:
     name = "crash"
     state = "connected"
     trouble = ""
+    silent_s: float | None = None
 
     def __init__(self, port: int, *, find: bool) -> None:
         self.capabilities = Capabilities(find=find)

@@ -55,6 +55,7 @@ class Platform:
     name = "sim"
     state = "connected"
     trouble = ""
+    silent_s: float | None = None
 
     def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
         self.capabilities = Capabilities(find=plan.find)

@@ -105,6 +105,7 @@ class Room:
     name = "fake"
     state = "connected"
     trouble = ""
+    silent_s: float | None = None
     capabilities = Capabilities(find=True, asks=True)
 
     def __init__(self, fate, eager):

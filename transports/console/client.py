@@ -69,6 +69,7 @@ class Console:
             self._face = Pipe(seat, streams, commands)
 
     trouble = ""
+    silent_s: float | None = None
 
     @property
     def state(self) -> LinkState:

@@ -106,6 +106,7 @@ class Discord:
 
     name = "discord"
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+    silent_s: float | None = None
 
     def __init__(
         self,

@@ -93,6 +93,7 @@ class Slack:
     name = "slack"
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
     trouble = ""
+    silent_s: float | None = None
 
     def __init__(
         self,

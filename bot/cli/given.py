@@ -1,0 +1,67 @@
+"""What every command is given, and how it ends: the settings, the data folder, the masks, the exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bot.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.guards.secrets import Masker
+    from bot.settings import Loaded
+
+EX_CONFIG = 78
+"""The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
+
+settings_option = click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="settings.json; ./settings.json if there is one.",
+)
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder; overrides the settings."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def load(settings_file: Path | None, data: Path | None = None) -> Loaded:
+    """Read the settings, say what is odd about them, and let --data override the folder."""
+    from bot.settings import load as read
+
+    if settings_file is None and Path("settings.json").exists():
+        settings_file = Path("settings.json")
+    try:
+        loaded = read(settings_file, environ=os.environ)
+    except ConfigInvalid as error:
+        refuse(str(error))
+    for warning in loaded.warnings:
+        click.echo(f"settings: {warning}", err=True)
+    if data is None:
+        return loaded
+    return replace(loaded, settings=loaded.settings.model_copy(update={"data": data.absolute()}))
+
+
+def masker(loaded: Loaded) -> Masker:
+    """Return what hides the secrets of these settings, and what looks like one, from a screen."""
+    from bot.guards.secrets import Masker
+    from bot.settings import secrets_of
+
+    return Masker(secrets_of(loaded.settings, loaded.environ))
+
+
+def refuse(text: str) -> NoReturn:
+    """End because a person has to act: nothing restarts this."""
+    click.echo(text, err=True)
+    sys.exit(EX_CONFIG)
+
+
+def fail(text: str) -> NoReturn:
+    click.echo(text, err=True)
+    sys.exit(1)

@@ -1,0 +1,1 @@
+"""What a running bot tells about itself: logs, its status, health, metrics and spans."""

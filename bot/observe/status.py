@@ -1,0 +1,75 @@
+"""What a running bot says of itself, as values: the same for `threadfast status`, health, metrics and systemd."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+CircuitState = Literal["closed", "open", "half-open"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TransportStatus:
+    """One transport. ``silent_s`` is how long nothing at all came over its link, None while it has none."""
+
+    name: str
+    state: str
+    trouble: str = ""
+    silent_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitStatus:
+    """The circuit breaker of one model; ``why`` is a clause for people, blank while nothing holds calls up."""
+
+    model: str
+    state: CircuitState
+    why: str = ""
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was spent under one limit, in USD; ``limit`` None is none."""
+
+    scope: str
+    spent: float
+    reserved: float
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All of it. Times are seconds; ``started_at`` is UTC, ISO 8601.
+
+    ``pending`` messages were received and have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means
+    that what the last process left was taken up and a transport is connected; ``stopping``, that no turn is begun
+    any more. ``lag_s`` is how late the event loop was at its last beat, ``worst_lag_s`` the most in the last minute.
+    """
+
+    pid: int
+    version: str
+    started_at: str
+    uptime_s: float
+    ready: bool
+    stopping: bool
+    data: str
+    model: str
+    transports: tuple[TransportStatus, ...] = ()
+    circuits: tuple[CircuitStatus, ...] = ()
+    spend: tuple[Spend, ...] = ()
+    threads: int = 0
+    running: int = 0
+    queued: int = 0
+    waiting: int = 0
+    pending: int = 0
+    oldest_pending_s: float = 0.0
+    lag_s: float = 0.0
+    worst_lag_s: float = 0.0
+    rss_bytes: int = 0
+    open_files: int = 0
+    sandbox: str = ""
+    troubles: tuple[str, ...] = field(default=())
+    v: int = VERSION
