@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# One more than there are cores, four at most: many tests wait for a process or a deadline.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))")
+# Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: chat test check lint slow crash simulate explore bench core-path lock clean
+.PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path lock clean
 
 chat: $(VENV)/.installed
 	@$(BIN)/threadfast chat
@@ -42,6 +42,17 @@ bench: $(VENV)/.installed-dev
 
 core-path: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.core_path
+
+# Half an hour of 500 threads on both platforms with faults on every side; `soak-short` is two minutes of thirty.
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.soak --minutes 30 --threads 500
+
+soak-short: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.soak --minutes 1.25 --threads 30 --rate 1 --seed 20261122
+
+# Writes the documents that are drawn from the code: deploy/settings.md, deploy/architecture.md and others.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m deploy.generate
 
 # Writes the lock files anew; needs uv on the PATH.
 lock:

@@ -163,9 +163,8 @@ def _spent(budgets: Budgets, policy: Policy, key: Key) -> str:
 
 def _cached(budgets: Budgets, key: Key) -> str:
     total = budgets.total(key)
-    return (
-        f", {total.cached * 100 // total.prompt} % of the prompt read from the cache" if total.prompt else ""
-    )
+    share = total.cached * 100 // total.prompt if total.prompt else 0
+    return f", {share} % of the prompt read from the cache" if share else ""
 
 
 def usd(amount: int) -> str:

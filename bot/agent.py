@@ -195,6 +195,6 @@ def _said(turn: Turn, parts: Sequence[Message], model: str) -> list[str]:
 def _footer(model: TurnModel) -> str:
     """Return one line on what the turn used: the model, its tokens, the share read from the cache, the cost."""
     usage, cost = model.usage, model.spent_usd
-    cached = f", {usage.cache_read / usage.prompt:.0%} of the prompt cached" if usage.prompt else ""
+    cached = f", {usage.cache_read / usage.prompt:.0%} of the prompt cached" if usage.cache_read else ""
     price = "cost unknown" if cost is None else f"${cost:.4f}"
     return f"({model.name}: {usage.prompt + usage.output:,} tokens{cached}, {price})"

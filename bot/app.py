@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -20,6 +21,7 @@ from bot.accounts import Accounts
 from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
+from bot.audited import AuditSink, granted, logged, stopped
 from bot.chosen import ChosenModels
 from bot.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.errors import ConfigInvalid, report
@@ -28,6 +30,8 @@ from bot.guards.access import allowed, is_admin
 from bot.guards.rates import Rates
 from bot.guards.secrets import Masker
 from bot.guards.veiled import Veiled, suspicion
+from bot.keeping.migrations import prepare
+from bot.keeping.restored import restored, sparing
 from bot.ledger import Ledger
 from bot.lineup import Lineup, candidates, offered
 from bot.llm.build import is_local
@@ -35,6 +39,8 @@ from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
 from bot.llm.model import Models
 from bot.observe.live import Live
+from bot.observe.watched import WatchedJournal, watched_run
+from bot.observe.work import Observing
 from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
@@ -112,6 +118,8 @@ async def open_core(
     permissions: Permissions | None = None,
     max_age_s: float = 600,
     resume: bool = True,
+    observing: Observing | None = None,
+    on_stop: Callable[[Owed, int, int], None] = lambda *_: None,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
@@ -120,9 +128,11 @@ async def open_core(
     threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
     for parent in (*reversed(data.parents), data, *threads):
         await offload(disk.mkdir, parent)
-    journal = Journal(disk, data / "journal.jsonl", offload=offload, now=now)
+    observing = observing or Observing()
+    path = data / "journal.jsonl"
+    journal = WatchedJournal(disk, path, offload=offload, now=now, observing=observing)
     if damaged := await offload(journal.open):
-        log.warning("journal: %d damaged lines put aside in journal.jsonl.broken", damaged)
+        log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
@@ -138,7 +148,7 @@ async def open_core(
         delivery=delivery,
         slots=Slots(limits.running_turns, limits.running_turns_per_user),
         limits=limits,
-        run=answers.run,
+        run=watched_run(answers.run, journal, observing),
         context=lambda thread: ContextFile(disk, folder(thread), offload),
         beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader),
         on_error=partial(_record, now),
@@ -166,6 +176,7 @@ async def open_core(
             notes,
             timetable,
             permissions,
+            on_stop,
         ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
@@ -183,8 +194,9 @@ async def serve(
     model: str,
     transports: Sequence[Transport],
     watch: Watch = lambda _: nullcontext(),
+    observing: Observing | None = None,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels what it surrounds.
+    """Run the bot until its transports end, or *watch* cancels what it surrounds; *observing* is told of its work.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
@@ -196,26 +208,32 @@ async def serve(
     def work(function: Callable[[*Given], T], /, *given: *Given) -> Awaitable[T]:
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
-    means = Means(disk, offload, utc_now, Masker(secrets), work)
+    observing = observing or Observing()
+    means = Means(disk, offload, utc_now, Masker(secrets), work, observing)
     catalog = catalog_of(settings)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
     async with aclosing(SharedHttp()) as http:
         with sole_owner(data):
+            await offload(prepare, data, utc_now)
+            came = await offload(restored, data)
             ledger = Ledger(disk, data / "usage", offload=offload, now=utc_now)
             chosen = ChosenModels(disk, data / "models.json", offload)
             if damaged := await offload(ledger.open):
                 log.warning(
-                    "usage: %d damaged lines put aside; what they counted is not known any more", damaged
+                    "usage.damaged: %d damaged lines put aside; what they counted is not known any more",
+                    damaged,
                 )
             await offload(chosen.open)
             accounts = Accounts.of(ledger, settings.budget)
             takes_files = any(transport.capabilities.files for transport in transports)
             async with (
                 open_workbench(settings, environ, means, attach=takes_files) as bench,
+                bench.audit.writing({"version": version("threadfast"), "model": model}),
                 ledger.writing(),
                 anyio.create_task_group() as tasks,
             ):
+                observing.add(AuditSink(bench.audit))
                 identity = await offload(_text, data / "IDENTITY.md")
                 lineup = Lineup(
                     model,
@@ -231,6 +249,8 @@ async def serve(
                     on_all_failed=Escalation(
                         tasks, settings.escalation.channel, _posting(transports, means.mask), utc_now
                     ),
+                    observing=observing,
+                    on_grant=partial(granted, bench.audit),
                 )
                 core = await open_core(
                     tasks,
@@ -263,6 +283,8 @@ async def serve(
                     permissions=bench.approvals,
                     max_age_s=settings.recovery.max_age_s,
                     resume=settings.recovery.resume,
+                    observing=observing,
+                    on_stop=partial(stopped, bench.audit),
                 )
                 if bench.schedules:
                     _fire(tasks, bench.schedules, core, accounts, settings, transports, means.mask)
@@ -279,9 +301,12 @@ async def serve(
                     partial(_troubles, transports, lambda: bench.troubles),
                 )
                 ended: list[str] = []
-                async with watch(live), anyio.create_task_group() as edges:
-                    for transport in transports:
-                        edges.start_soon(_serve_edge, transport, core.orchestrator.receive, ended)
+                outlets = {transport.name: Outbox(transport) for transport in transports}
+                receive = sparing(core.orchestrator.receive, came, core.journal.knows, outlets)
+                with logged(bench.audit, means.mask):
+                    async with watch(live), anyio.create_task_group() as edges:
+                        for transport in transports:
+                            edges.start_soon(_serve_edge, transport, receive, ended)
                 tasks.cancel_scope.cancel()
     if ended:
         raise ConfigInvalid("\n".join(ended))
@@ -316,7 +341,7 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         await transport.serve(sink)
     except* TransportFatal as faults:
         fault = f"{transport.name}: {first_cause(faults)}"
-        log.error("transport stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
+        log.error("transport.stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
         ended.append(fault)
 
 
@@ -419,7 +444,7 @@ def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference
     ids = {"thread_id": received.thread_id, "message_id": received.message_id}
     described = report(error, reference, now(), **ids)
     log.error(
-        "turn failed: %s",
+        "turn.failed: %s",
         described.message,
         exc_info=error,
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},

@@ -126,14 +126,16 @@ class Approvals:
         asked = self._kept.value.asked.get(_key(tool, arguments, place))
         return asked is not None and asked.state == "open"
 
-    async def revoke(self, thread: ThreadId) -> int:
+    async def revoke(self, thread: ThreadId, by: str) -> int:
         """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
         async with self._kept.changing:
             value = self._kept.value
             kept = tuple(grant for grant in value.grants if grant.thread_id != str(thread))
             if gone := len(value.grants) - len(kept):
                 await self._kept.replace(value.model_copy(update={"grants": kept}))
-            return gone
+        if gone:
+            await self._noted(thread, "", by, {"verdict": "taken back", "always": str(gone)})
+        return gone
 
     def _granted(self, place: Place, tool: str, subject: str) -> bool:
         """Judge by the standing permissions: one given before text from outside was read does not hold after it."""
@@ -253,7 +255,7 @@ class Approvals:
                 await self._offload(path.write_bytes, shown.encode("utf-8", "replace"))
                 await place.attach(f"{place.call_id}?", path, f"{tool.name}.txt")
         except (PostFailed, OSError) as error:
-            log.info("arguments shown in the question, not as a file: %s", error)
+            log.info("approval.inline: arguments shown in the question, not as a file: %s", error)
             return False
         return True
 
@@ -280,10 +282,13 @@ class Approvals:
             details["always"] = grant.pattern
         if answer is None or not answer.by:
             details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
+        await self._noted(place.thread, place.message_id, answer.by if answer else "", details)
+
+    async def _noted(self, thread: ThreadId, message_id: str, by: str, details: Mapping[str, str]) -> None:
         try:
-            await self._note("approval", place.thread, place.message_id, answer.by if answer else "", details)
+            await self._note("approval", thread, message_id, by, details)
         except StoreUnavailable as error:
-            log.error("audit line lost: %s", error, extra=details)  # noqa: TRY400 - the disk says why
+            log.error("audit.lost: %s", error, extra=details)  # noqa: TRY400 - the disk says why
 
 
 DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."

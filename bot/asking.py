@@ -53,7 +53,7 @@ class Asking:
             if not await self.compact():
                 raise overflow(request_size(request), window) from error
         except ThinkingRejected as error:
-            log.warning("reasoning refused, left out: %s", error)
+            log.warning("model.reasoning_refused: left out: %s", error)
             self.turn.mend(strip_thinking(self.turn.messages))
         return await self._complete(self._request(tool_choice))
 

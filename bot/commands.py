@@ -95,14 +95,17 @@ class Timetable(Protocol):
 class Permissions(Protocol):
     """What was allowed for good; see `bot.approvals.Approvals`."""
 
-    async def revoke(self, thread: ThreadId) -> int:
+    async def revoke(self, thread: ThreadId, by: str) -> int:
         """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``troubles`` says what does not work now, if anything."""
+    """What commands act on. ``troubles`` says what does not work now, if anything.
+
+    ``on_stop`` is told of a stop: by which message, and how many turns were running and messages waited.
+    """
 
     registry: Registry
     questions: Questions
@@ -111,6 +114,7 @@ class Controls:
     notes: Notes | None = None
     timetable: Timetable | None = None
     permissions: Permissions | None = None
+    on_stop: Callable[[Owed, int, int], None] = lambda *_: None
 
 
 def parse(text: str) -> Command | None:
@@ -144,7 +148,9 @@ async def obey(command: Command, owed: Owed, controls: Controls) -> str:
 
 
 async def _stop(_: Command, owed: Owed, controls: Controls) -> str:
-    return wording.stopped(*await controls.registry.stop(owed))
+    stopped = await controls.registry.stop(owed)
+    controls.on_stop(owed, *stopped)
+    return wording.stopped(*stopped)
 
 
 async def _status(_: Command, owed: Owed, controls: Controls) -> str:
@@ -195,7 +201,7 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
     answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
     if not answer.approved and words.lower() == "always" and controls.permissions:
-        return wording.revoked(await controls.permissions.revoke(thread))
+        return wording.revoked(await controls.permissions.revoke(thread, answer.by))
     while controls.registry.recovering(thread) and not controls.questions.any_open(thread):
         if not question_id:
             return wording.NOT_YET_ASKED

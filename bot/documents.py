@@ -147,13 +147,13 @@ class Documents:
                     answer = await _exchange(reader, data)
                     code = await reader.wait() if len(answer) <= MAX_OUTPUT else None
             except OSError as error:  # no more processes, or no memory for one
-                log.warning("a child could not be started: %s", error)
+                log.warning("document.not_started: a child could not be started: %s", error)
                 return _Said(problem="busy"), b""
             said, body = _understood(answer, code)
             if said.fault:
-                log.warning("a %s could not be taken apart: %s", words[0], said.fault)
+                log.warning("document.failed: a %s could not be taken apart: %s", words[0], said.fault)
             return said, body
-        log.warning("a %s took too long to take apart", words[0])
+        log.warning("document.timeout: a %s took too long to take apart", words[0])
         return _Said(problem="late"), b""
 
 
@@ -186,7 +186,7 @@ async def _feed(stream: ByteSendStream, data: bytes) -> None:
         async with stream:
             await stream.send(data[: MAX_INPUT + 1])
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        log.debug("a child did not want to read all")  # it says why, or its end does
+        log.debug("document.unread: a child did not want to read all")  # it says why, or its end does
 
 
 def _understood(answer: bytes, code: int | None) -> tuple[_Said, bytes]:

@@ -36,7 +36,7 @@ class Escalation:
 
     def __call__(self, error: AllProvidersFailed) -> None:
         """Take up a failure; returns at once."""
-        log.error("no model could answer: %s", error, extra={"code": error.code})
+        log.error("model.all_failed: no model could answer: %s", error, extra={"code": error.code})
         now = anyio.current_time()
         if self._thread is None or now - self._told_at.get(error.code, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return
@@ -49,4 +49,4 @@ class Escalation:
         try:
             await self._post(note)
         except PostFailed as error:
-            log.warning("escalation not posted: %s", error, extra={"code": error.code})
+            log.warning("escalation.failed: not posted: %s", error, extra={"code": error.code})

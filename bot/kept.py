@@ -50,7 +50,7 @@ class Kept(Generic[F]):
                 )
             self.value = type(self.value).model_validate_json(data)
         except (ValidationError, ValueError, AttributeError) as error:
-            log.warning("%s is damaged and was put aside: %s", self._path.name, error)
+            log.warning("state.damaged: %s is damaged and was put aside: %s", self._path.name, error)
             set_aside(self._disk, self._path, data)
 
     async def replace(self, value: F) -> None:

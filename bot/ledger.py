@@ -171,7 +171,7 @@ class Ledger:
                 durable = any(durable for _, durable in batch)
                 await self._offload(self._append, b"".join(self._unwritten), durable)
         except OSError as error:
-            log.warning("ledger write failed: %s", error)
+            log.warning("usage.write_failed: %s", error)
             del self._unwritten[:-KEPT]
             raise
         self._unwritten.clear()

@@ -1,7 +1,8 @@
 """Which models may answer a thread's turns, and in which order: the wiring of all that a model call passes through.
 
 ``Budgeted(Failover([Retrying(Gated(Metered(adapter))), ...]))``: the turn's money, then its candidates; for each of
-them its retries, its place in the provider's line, and the price of every single attempt.
+them its retries, its place in the provider's line, and the price of every single attempt. The outermost and the
+innermost of these are watched: they are a step and a model call.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from difflib import get_close_matches
 from functools import partial
 
 from bot.accounts import Account, Accounts
+from bot.budgets import Key
 from bot.chosen import ChosenModels
 from bot.errors import AllProvidersFailed, ConfigInvalid
 from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
@@ -24,6 +26,8 @@ from bot.llm.model import Model, Request, ToolSpec, TurnModel
 from bot.llm.retry import Retrying
 from bot.llm.schema import Conforming
 from bot.observe.status import CircuitStatus
+from bot.observe.watched import WatchedModel, WatchedTurnModel
+from bot.observe.work import Observing
 from bot.prompt.tokens import most_tokens, request_size, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording
@@ -70,12 +74,14 @@ class Lineup:
         random: Callable[[], float],
         now: Callable[[], datetime],
         on_all_failed: Callable[[AllProvidersFailed], None],
+        observing: Observing,
+        on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
     ) -> None:
         self.name = default
         self._settings, self._environ, self._http, self._now = settings, environ, http, now
         self._tools, self._random = tools, random
         self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
-        self._on_all_failed = on_all_failed
+        self._on_all_failed, self._observing, self._on_grant = on_all_failed, observing, on_grant
         self._offered = offered(settings, default)
         self._gates: dict[str, Gate] = {}
         self._adapters: dict[str, Model] = {}
@@ -100,7 +106,8 @@ class Lineup:
             on_all_failed=self._on_all_failed,
             size=request_size,
         )
-        return Budgeted(failover, account, turn, self._may_grant(asker))
+        budgeted = Budgeted(failover, account, turn, self._may_grant(asker), partial(self._on_grant, turn))
+        return WatchedTurnModel(budgeted, self._observing)
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -115,6 +122,8 @@ class Lineup:
         if name not in self._offered:
             close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
             hint = f" Did you mean {close[0]}?" if close else ""
+            if len(self._offered) == 1:
+                return f"I know no model of that name here: {self.name} is the only one."
             return f"I know no model of that name here.{hint} /model lists them."
         if not self._usable(name):
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
@@ -157,8 +166,9 @@ class Lineup:
         provider = name.partition("/")[0]
         gate = self._gate(provider)
         metered = Metered(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+        attempt = WatchedModel(metered, account, self._observing)
         policy = retry_policy(self._settings.llm_retry, local=is_local(self._provider(provider)))
-        model = Retrying(Gated(metered, gate, partial(uncached_size, model=name)), policy, self._random, gate)
+        model = Retrying(Gated(attempt, gate, partial(uncached_size, model=name)), policy, self._random, gate)
         return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
 
     def _gate(self, provider: str) -> Gate:

@@ -30,6 +30,9 @@ from threads.registry import Registry
 log = logging.getLogger(__name__)
 
 
+RETRIED = ("failed", "dead_letter")
+"""Outcomes that /retry takes up again."""
+
 Shared = Callable[[int], Ending]
 """Makes the ending that so many messages of a thread share."""
 
@@ -112,7 +115,9 @@ class Orchestrator:
             self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
         if found.serve or found.stale:
             log.info(
-                "recovery: %d to serve, %d threads with stale messages", len(found.serve), len(found.stale)
+                "recovery.planned: %d to serve, %d threads with stale messages",
+                len(found.serve),
+                len(found.stale),
             )
 
     async def _obey(self, command: Command, owed: Owed) -> None:
@@ -127,7 +132,7 @@ class Orchestrator:
         ledger = self._journal.ledger
         for key, failed in reversed(ledger.recent):
             received, end = failed.received, ledger.settled.get(key)
-            if received.thread_id != owed.received.thread_id or end is None or end.outcome != "failed":
+            if received.thread_id != owed.received.thread_id or end is None or end.outcome not in RETRIED:
                 continue
             if message_id and received.message_id != message_id:
                 continue

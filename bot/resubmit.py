@@ -10,16 +10,18 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.trace import DeadLetter
+from bot.keeping.migrations import prepare
+from bot.telling.letters import DeadLetter
 from threads.disk import PosixDisk
 from threads.journal import Journal
 from threads.model import Author, Incoming, ThreadId
 from threads.workspace import sole_owner
 
 
-async def resubmit(data: Path, letter: DeadLetter) -> None:
-    """Make the message pending again. Raises `FolderTaken` while a bot runs, `StoreUnavailable` on a bad disk."""
+async def resubmit(data: Path, letter: DeadLetter) -> str:
+    """Make the message pending again, and return its new id. Raises `FolderTaken` while a bot runs, `StoreUnavailable` on a bad disk."""
     with sole_owner(data):
+        prepare(data, partial(datetime.now, UTC))
         journal = Journal(
             PosixDisk(),
             data / "journal.jsonl",
@@ -30,8 +32,10 @@ async def resubmit(data: Path, letter: DeadLetter) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(journal.run, lambda _: None)
             tries = (_again(letter, number) for number in count(1))
-            await journal.receive(next(again for again in tries if not journal.ledger.knows(again.key)))
+            found = next(again for again in tries if not journal.ledger.knows(again.key))
+            await journal.receive(found)
             tasks.cancel_scope.cancel()
+    return found.id
 
 
 def _again(letter: DeadLetter, number: int) -> Incoming:

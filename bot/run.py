@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -14,15 +17,28 @@ import anyio.to_thread
 from bot.app import serve, utc_now
 from bot.chat import with_model
 from bot.errors import ConfigInvalid
-from bot.lineup import offered
+from bot.lineup import candidates, offered
 from bot.observe.logs import configure_logging
+from bot.observe.notify import Notify
+from bot.observe.otlp import open_spans
+from bot.observe.watch import watching
+from bot.observe.work import Observing
 from bot.settings import check_used, resolve_secret, secrets_of
 from bot.settings_model import Discord, Settings, Slack
+from bot.stopping import Stop
+from bot.verifying import verify_all
 from threads.disk import PosixDisk
 from threads.model import ThreadId
 from threads.workspace import recent_threads
 from transports.base import Transport
 from transports.slack.manifest import Features, manifest, scopes
+
+if TYPE_CHECKING:
+    from bot.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from transports.discord.client import Options as DiscordOptions
+    from transports.slack.client import Options as SlackOptions
 
 log = logging.getLogger(__name__)
 
@@ -33,18 +49,43 @@ NOTHING_NAMED = (
 
 
 async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until cancelled. Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does."""
+    """Serve until cancelled, or asked to stop by a signal; see `bot.stopping`.
+
+    Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does.
+    """
+    stop, notify = Stop(settings.recovery.drain_s), Notify.taken_from(os.environ)
+    await stop.over(partial(_run, settings, environ, stop, notify))
+
+
+async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
+    faulthandler.enable()  # systemd's watchdog ends what is stuck with SIGABRT: the log then says where it was
     settings, model, reason = await with_model(settings, environ)
     if faults := check_used(settings.model_copy(update={"model": model}), environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
-    configure_logging(given.log_level, given.log_format, sys.stderr, secrets=secrets_of(settings, environ))
+    # Whoever watches it in a terminal reads; everything else parses.
+    watched = sys.stderr.isatty() and "log_format" not in given.model_fields_set
+    form = "text" if watched else given.log_format
+    configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
     transports = list(_transports(settings, environ, model))
     if not transports:
         raise ConfigInvalid(NOTHING_NAMED)
-    log.info("model: %s (%s)", model, reason)
-    await serve(settings, environ, model=model, transports=transports)
+    log.info("model.chosen: %s (%s)", model, reason)
+    if settings.verify_providers:
+        await verify_all(candidates(settings, model), settings, environ)
+    metrics = _metrics() if given.metrics_port else None
+    told = metrics.render if metrics else None
+    watch = partial(watching, observe=given, stop=stop, notify=notify, metrics=told)
+    async with open_spans(given.otlp_endpoint, settings.name) as spans:
+        observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
+        await serve(settings, environ, model=model, transports=transports, watch=watch, observing=observing)
+
+
+def _metrics() -> Metrics:
+    from bot.observe.metrics import Metrics  # noqa: PLC0415 - loaded only when asked for
+
+    return Metrics()
 
 
 def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
@@ -67,10 +108,11 @@ def _transports(settings: Settings, environ: Mapping[str, str], model: str) -> I
         yield _discord(settings, settings.transports.discord, environ, model)
 
 
-def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Transport:
-    from transports.slack.client import Options, Slack as SlackTransport  # noqa: PLC0415, I001 - loaded only when asked for
+def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
+    """Return what Slack is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    from transports.slack.client import Options  # noqa: PLC0415 - loaded only when asked for
 
-    options = Options(
+    return Options(
         bot_token=resolve_secret(slack.bot_token, environ),
         app_token=resolve_secret(slack.app_token, environ),
         api_base_url=slack.api_base_url,
@@ -82,8 +124,13 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Tran
         links=frozenset(settings.links.allow),
         max_age_s=settings.recovery.max_age_s,
     )
+
+
+def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Transport:
+    from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415 - loaded only when asked for
+
     return SlackTransport(
-        options,
+        slack_options(settings, slack, environ),
         settings.data,
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
@@ -92,10 +139,13 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Tran
     )
 
 
-def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], model: str) -> Transport:
-    from transports.discord.client import Discord as DiscordTransport, Options  # noqa: PLC0415, I001 - loaded only when asked for
+def discord_options(
+    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str
+) -> DiscordOptions:
+    """Return what Discord is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    from transports.discord.client import Options  # noqa: PLC0415 - loaded only when asked for
 
-    options = Options(
+    return Options(
         token=resolve_secret(discord.token, environ),
         api_base_url=discord.api_base_url,
         gateway_url=discord.gateway_url,
@@ -108,8 +158,13 @@ def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], m
         models=("default", *offered(settings, model)),
         max_age_s=settings.recovery.max_age_s,
     )
+
+
+def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], model: str) -> Transport:
+    from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415 - loaded only when asked for
+
     return DiscordTransport(
-        options,
+        discord_options(settings, discord, environ, model),
         settings.data,
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
@@ -123,5 +178,9 @@ async def _recent(data: Path, transport: str, within_s: float, most: int) -> lis
     try:
         return await anyio.to_thread.run_sync(recent_threads, data, transport, within_s, most)
     except OSError as error:
-        log.error("the recent threads of %s cannot be listed, going on without: %s", transport, error)  # noqa: TRY400
+        log.error(  # noqa: TRY400 - the disk says why
+            "transport.recent_unknown: the recent threads of %s cannot be listed, going on without: %s",
+            transport,
+            error,
+        )
         return []

@@ -51,7 +51,12 @@ def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
         return Loaded(
             _placed(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
         )
-    data = _read(path, MAX_FILE_BYTES, str(path), NO_FILE).removeprefix(b"\xef\xbb\xbf")
+    return judge(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
+
+
+def judge(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
+    """Do as `load` with these bytes, as if they stood at *path*."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
     settings, faults, unknown = _judge(data)
     faults += _cross_faults(document)
@@ -88,8 +93,8 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
     return secret
 
 
-def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
-    """Return all secrets that can be read, for masking; one that cannot be is told where it is needed."""
+def references(settings: Settings) -> tuple[str, ...]:
+    """Return the reference of every secret that the settings name, used or not."""
     given = settings.transports
     slack = [given.slack.bot_token, given.slack.app_token] if given.slack else []
     discord = [given.discord.token] if given.discord else []
@@ -100,8 +105,13 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
         for value in (*server.env.values(), *server.headers.values())
         if REFERENCE.fullmatch(value)
     ]
+    return (*providers, *slack, *discord, *servers)
+
+
+def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Return all secrets that can be read, for masking; one that cannot be is told where it is needed."""
     secrets = []
-    for reference in (*providers, *slack, *discord, *servers):
+    for reference in references(settings):
         with suppress(ConfigInvalid):
             secrets.append(resolve_secret(reference, environ))
     return secrets

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TextIO
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from bot.accounts import usd
-from bot.budgets import Commit, Reserve, dollars
-from bot.ledger import names_in, parts, record_of
+from bot.accounts import WHOSE, usd
+from bot.budgets import Commit, Reserve, dollars, micros, record_adapter
+from bot.ledger import names_in, parts
+from bot.telling import table
+from bot.telling.lines import Damage, records
+from bot.telling.spent import LimitUsed
+from bot.telling.table import Column
 from bot.trace import plain
-from threads.lines import intact
 
 By = Literal["day", "user", "thread", "model"]
 DAYS = 30
-BAR = 16
-PIPED_WIDTH = 400
+SOME = 5
+"""Files of the ledger, of some 2 MB each, that are read before anybody misses a progress bar."""
+
+BAR = 12
+"""Columns of the longest bar."""
 
 
 @dataclass(slots=True)
@@ -66,6 +68,8 @@ class Report:
     total: Line = field(default_factory=lambda: Line("total"))
     damaged: int = 0
     files: int = 0
+    limits: list[LimitUsed] = field(default_factory=list)
+    """What is spent now under the limits of the settings, whatever the period."""
 
 
 Days = tuple[str, str | None]
@@ -102,25 +106,15 @@ def report(data: Path, by: By, days: Days) -> Report:
 def _records(folder: Path, month: str, made: Report) -> Iterator[Reserve | Commit]:
     """Return each call's records once; a call never stands in a file older than its month."""
     seen: set[tuple[int, str]] = set()
-    found = parts(names_in(folder))
+    found, damage = parts(names_in(folder)), Damage()
     made.files = len(found)
-    for part in found:
-        if part.month < month:
-            continue
-        for line in _lines(folder / part.name):
-            record = record_of(line) if intact(line) else None
-            made.damaged += record is None
+    wanted = [part for part in found if part.month >= month]
+    for part in table.progress(wanted, "Reading the ledger", few=SOME):
+        for record in records(folder / part.name, record_adapter(), damage):
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
                 yield record
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Return a file's lines, one at a time, without their newlines; one without is being written."""
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line[:-1]
+    made.damaged = damage.lines
 
 
 def _ended(records: Iterable[Reserve | Commit]) -> Iterator[Reserve | Commit]:
@@ -157,6 +151,7 @@ def as_json(made: Report) -> str:
         "lines": lines,
         "total": _numbers(made.total),
         "damaged_lines": made.damaged,
+        "limits": [asdict(one) for one in made.limits],
     }
     return json.dumps(whole, indent=2)
 
@@ -174,17 +169,16 @@ def _numbers(line: Line) -> dict[str, int | float]:
     }
 
 
-def show(made: Report, out: TextIO, *, width: int | None = None) -> None:
+def show(made: Report, out: TextIO) -> None:
     """Print the report: with a bar chart and colours to a terminal, in plain columns to anything else."""
-    console = Console(file=out, highlight=False, width=width)
-    if not console.is_terminal and width is None:
-        console = Console(file=out, highlight=False, width=PIPED_WIDTH, color_system=None)
     if not made.lines:
-        console.print(_nothing(made))
+        out.write(f"{_nothing(made)}\n")
     else:
-        console.print(_table(made, console))
-    for remark in _remarks(made):
-        console.print(remark)
+        table.show(*_rows(made), out=out)
+    out.writelines(f"{remark}\n" for remark in _remarks(made))
+    if made.limits:
+        out.write("\n")
+        table.show(*_limits(made.limits), out=out)
 
 
 def _nothing(made: Report) -> str:
@@ -193,26 +187,45 @@ def _nothing(made: Report) -> str:
     return f"Nothing was spent from {made.since} to {made.until or 'now'}."
 
 
-def _table(made: Report, console: Console) -> Table:
-    table = Table(box=None, pad_edge=False, show_footer=True, padding=(0, 2, 0, 0))
+def _rows(made: Report) -> tuple[list[Column], list[list[str]]]:
     total = made.total
-    table.add_column(made.by.capitalize(), "Total", overflow="fold", style="bold" if made.by == "day" else "")
-    for title, foot in zip(("Calls", "Prompt", "Cached", "Output"), _counts(total), strict=True):
-        table.add_column(title, foot, justify="right", no_wrap=True)
-    table.add_column("Cost", usd(total.micros), justify="right", no_wrap=True)
-    if console.is_terminal:
-        table.add_column("", no_wrap=True)
+    first = Column(made.by.capitalize(), "whole" if made.by == "day" else "wrap", style="bold", foot="Total")
+    counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
+    columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
+    columns.append(Column("", style="cyan", on_terminal=True))
     most = max(line.micros for line in made.lines)
-    for line in made.lines:
-        cells = [*map(Text, (plain(line.name) or "-", *_counts(line), usd(line.micros)))]
-        if console.is_terminal:
-            cells.append(Text(_bar(line.micros, most, console), "cyan"))
-        table.add_row(*cells)
-    return table
+    return columns, [
+        [plain(line.name) or "-", *_counts(line), _bar(line.micros, most)] for line in made.lines
+    ]
 
 
-def _counts(line: Line) -> tuple[str, str, str, str]:
-    return f"{line.calls:,}", _short(line.prompt), f"{line.cached_share:.0%}", _short(line.output)
+def _limits(used: Sequence[LimitUsed]) -> tuple[list[Column], list[list[str]]]:
+    columns = [
+        Column("Now", "whole", style="bold"),
+        *(Column(title, "whole", right=True) for title in ("Spent", "Set aside", "Limit", "")),
+        Column("", style="cyan", on_terminal=True),
+    ]
+    rows = []
+    for one in used:
+        spent, most = micros(one.spent + one.reserved), None if one.limit is None else micros(one.limit)
+        share = f"{spent / most:.0%}" if most else ""
+        bar = _bar(min(spent, most), most) if most else ""
+        rows.append(
+            [
+                WHOSE[one.scope],
+                usd(micros(one.spent)),
+                usd(micros(one.reserved)) if one.reserved else "-",
+                "none" if most is None else usd(most),
+                share,
+                bar,
+            ]
+        )
+    return columns, rows
+
+
+def _counts(line: Line) -> tuple[str, str, str, str, str]:
+    cached = f"{line.cached_share:.0%}" if line.cached else "-"  # many a model has no cache at all
+    return f"{line.calls:,}", _short(line.prompt), cached, _short(line.output), usd(line.micros)
 
 
 def _short(count: int) -> str:
@@ -221,9 +234,8 @@ def _short(count: int) -> str:
     return f"{count / 1000:,.0f}k" if count < 10_000_000 else f"{count / 1_000_000:,.1f}M"
 
 
-def _bar(value: int, most: int, console: Console) -> str:
-    full = "#" if console.options.ascii_only else "█"
-    return full * max(round(BAR * value / most), 1) if value else ""
+def _bar(value: int, most: int) -> str:
+    return "█" * max(round(BAR * value / most), 1) if value else ""
 
 
 def _remarks(made: Report) -> Iterator[str]:

@@ -25,6 +25,8 @@ from bot.errors import ToolError
 from bot.guards.access import is_admin
 from bot.guards.egress import Egress
 from bot.guards.secrets import Masker
+from bot.observe.watched import WatchedPermits, WatchedTool
+from bot.observe.work import Observing
 from bot.prompt.memory import Memory
 from bot.prompt.skills import Skills, listing
 from bot.settings_model import Settings
@@ -64,6 +66,7 @@ class Means:
     now: Callable[[], datetime]
     mask: Masker
     work: Offload | None = None
+    observing: Observing = field(default_factory=Observing)
 
     @property
     def hands(self) -> Offload:
@@ -139,10 +142,10 @@ async def open_workbench(
         await _web(bench, settings, means, tasks)
         bench.approvals = await _approvals(bench, settings, means)
         bench.toolbox = Toolbox(
-            bench.tools,
+            [WatchedTool(tool, means.observing) for tool in bench.tools],
             timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
             default_timeout_s=settings.tools.default_timeout_ms / 1000,
-            permits=bench.approvals,
+            permits=WatchedPermits(bench.approvals, means.observing),
             mask=means.mask,
             off=bench.off,
         )
@@ -178,7 +181,7 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
     bench.sandbox = sandbox.layer
     if sandbox.layer == "off":
         bench.off["shell"] = f"The shell is off: {sandbox.why}."
-        log.warning("%s", bench.off["shell"])
+        log.warning("tool.unavailable: %s", bench.off["shell"])
 
 
 async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
@@ -194,7 +197,7 @@ async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
         details = {"skill": name, "sha256": digest}
         await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
     except StoreUnavailable as error:
-        log.error("audit line lost: %s", error)  # noqa: TRY400 - the disk says why
+        log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
 async def _schedule(bench: Workbench, settings: Settings, means: Means) -> None:
@@ -243,7 +246,7 @@ async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGr
         )
     )
     if missing:
-        log.warning("%s", missing)
+        log.warning("tool.unavailable: %s", missing)
         bench.status.append(lambda: missing)
 
 

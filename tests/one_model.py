@@ -30,6 +30,9 @@ class OneModel:
     def describe_usage(self, thread: ThreadId, user: str) -> str:
         return "Nothing is counted here."
 
+    def circuits(self):
+        return []
+
 
 class Only(OneModel):
     """Any model as the only one."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from bot.app import serve
+from bot.observe.work import Observing
 from bot.settings_model import Settings
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
@@ -61,6 +62,7 @@ async def serving(
     model: str = "",
     environ: Mapping[str, str] = KEYS,
     seat: Seat | None = None,
+    observing: Observing | None = None,
 ) -> AsyncIterator[Seat]:
     """Serve with these settings over *data*, on *seat* or a new one, until the block ends."""
     settings = Settings.model_validate({**FAST, **given, "data": data}, strict=False)
@@ -68,7 +70,7 @@ async def serving(
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
-            await serve(settings, environ, model=model or settings.model, transports=[seat])
+            await serve(settings, environ, model=model or settings.model, transports=[seat], observing=observing)
 
         tasks.start_soon(run)
         with anyio.fail_after(20):

@@ -322,5 +322,5 @@ async def test_a_retry_with_nothing_to_retry_says_so(tmp_path):
     async with running(tmp_path, platform, model) as bot:
         await bot.orchestrator.receive(message(1, "/retry m99"))
         await platform.settled("m1")
-    assert platform.texts == ["I no longer have that message. Please send it again."]
+    assert platform.texts == [wording.NOTHING_TO_RETRY]
     assert model.requests == []

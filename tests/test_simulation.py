@@ -12,7 +12,7 @@ import pytest
 from tests.sim.mutants import MUTANTS
 from tests.sim.run import run_seed
 
-SEEDS, MORE = 600, 1600
+SEEDS, MORE = 400, 1600
 BLOCK = 100
 CAUGHT_WITHIN = 500
 

@@ -187,7 +187,7 @@ async def test_a_decision_counts_even_if_its_line_in_the_audit_is_lost(tmp_path,
         await seat.say("/approve once")
         await seat.settled(sent.id)
         assert results(model)[0]["success"] is True
-    assert "audit line lost" in caplog.text
+    assert "audit.lost" in caplog.text
 
 
 DAMAGE = {

@@ -117,7 +117,7 @@ async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(
     started = next(r for r in journal(tmp_path) if r["kind"] == "started")
     reference = started["correlation_id"]
     assert platform.texts[0].endswith(f"(ref {reference})")
-    record = next(r for r in caplog.records if r.message.startswith("turn failed"))
+    record = next(r for r in caplog.records if r.message.startswith("turn.failed"))
     assert record.correlation_id == reference
     assert record.report["correlation_id"] == reference
     log = (thread_folder(tmp_path, T1) / "log.jsonl").read_text()

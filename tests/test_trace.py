@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from bot.cli import main
 from bot.errors import ModelUnavailable
-from bot.trace import journal_records
+from bot.telling.lines import Damage
+from bot.telling.thread import journal
 from tests.sim.loop import SimLoop
 from tests.world import T1, T2, Platform, Scripted, message, running, says
 from threads.lines import encode
@@ -28,7 +29,11 @@ def anyio_backend():
 
 def threadfast(data, *arguments):
     result = CliRunner().invoke(main, [*arguments, "--data", str(data)])
-    return result.exit_code, re.sub(r"2026-\S+", "AT", result.output)
+    return result.exit_code, re.sub(
+        r"(?m)^Time {8,}|\d\d:\d\d:\d\d\.\d{3}",
+        lambda found: "AT  " if ":" in found[0] else "Time  ",
+        result.output,
+    )
 
 
 async def talk(data):
@@ -46,13 +51,14 @@ async def test_why_tells_the_story_of_a_message_by_its_id(tmp_path):
     code, told = threadfast(tmp_path, "why", "m1")
     assert code == 0
     assert told == (
-        "Message m1 in fake:W:C1:1.0\n"
-        "  AT  received from U1: 'hello�[2J there'\n"
-        "  AT  turn started, attempt 1 (ref 6d65978b)\n"
-        "  AT  about to post (reply): 'hi ann'\n"
-        "  AT  posted as p1\n"
-        "  AT  settled: answered\n"
-        "  Its outcome is final.\n"
+        "Message m1 in fake:W:C1:1.0, 2026-11-21 (UTC)\n"
+        "Time  What\n"
+        'AT    received  from U1 (ann): "hello�[2J there"\n'
+        "AT    started   attempt 1 (ref 6d65978b)\n"
+        'AT    intent    reply: "hi ann"\n'
+        "AT    posted    as p1\n"
+        "AT    settled   answered\n"
+        "It was answered.\n\n"
     )
 
 
@@ -61,9 +67,9 @@ async def test_why_finds_a_failure_by_the_reference_that_the_thread_shows(tmp_pa
     reference = platform.texts[-1].split("(ref ")[1].rstrip(")")
     code, told = threadfast(tmp_path, "why", reference)
     assert code == 0
-    assert told.startswith("Message m2 in fake:W:C2:2.0\n")
-    assert "about to post (error, unavailable): \"I'm having trouble" in told
-    assert "settled: failed" in told
+    assert told.startswith("Message m2 in fake:W:C2:2.0, ")
+    assert "intent    error, unavailable: \"I'm having trouble" in told
+    assert "settled   failed" in told
 
 
 async def test_why_still_knows_when_the_journal_has_forgotten(tmp_path):
@@ -71,8 +77,8 @@ async def test_why_still_knows_when_the_journal_has_forgotten(tmp_path):
     (tmp_path / "journal.jsonl").unlink()
     _, told = threadfast(tmp_path, "why", "m1")
     assert told.count("Message m1") == 1
-    assert "posted as p1 (reply): 'hi ann'" in told
-    assert "settled: answered (ref 6d65978b)" in told
+    assert 'posted    reply as p1: "hi ann"' in told
+    assert "settled   answered (ref 6d65978b)" in told
 
 
 async def test_why_admits_what_it_does_not_know(tmp_path):
@@ -85,7 +91,10 @@ async def test_threads_are_listed_and_shown_by_any_clear_name(tmp_path):
     await talk(tmp_path)
     code, told = threadfast(tmp_path, "threads", "list")
     assert code == 0
-    assert [line.split()[-1] for line in told.splitlines()] == ["fake:W:C2:2.0", "fake:W:C1:1.0"]
+    assert [line.split()[5:7] for line in told.splitlines()[1:]] == [
+        ["U1", "fake:W:C2:2.0"],
+        ["U1", "fake:W:C1:1.0"],
+    ]
     for name in ("fake:W:C1:1.0", "1.0"):
         code, told = threadfast(tmp_path, "threads", "show", name)
         assert code == 0
@@ -129,8 +138,8 @@ def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):
     assert (code, "poison" in told) == (0, True)
     for number in (1, 2):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")
-        assert (code, told) == (0, "m1 will be served at the next start.\n")
-        owed = [r.message_id for r in journal_records(tmp_path)]
+        assert (code, told) == (0, f"m1 will be served at the next start, as m1~{number}.\n")
+        owed = [r.message_id for r in journal(tmp_path, Damage())]
         assert owed == [f"m1~{n}" for n in range(1, number + 1)]
     assert threadfast(tmp_path, "dead-letters", "resubmit", "m9")[0] == 1
     with sole_owner(tmp_path):

@@ -40,6 +40,11 @@ class Actor:
         self._stopped_by = ""
         self._turn_over = anyio.Event()
 
+    @property
+    def settling(self) -> bool:
+        """Whether the turn of the message at hand has ended, and the message has not."""
+        return self.current is not None and self._scope is None
+
     async def serve(self) -> None:
         """Serve messages until the thread falls silent; after a crash, the one at hand first."""
         while True:
@@ -158,7 +163,7 @@ class Actor:
             try:
                 await self._context.save(self._messages)
             except StoreUnavailable as error:
-                log.warning("checkpoint failed, kept in memory: %s", error)
+                log.warning("context.not_saved: checkpoint failed, kept in memory: %s", error)
             else:
                 self._saved = True
 

@@ -105,7 +105,7 @@ class Beside:
         try:
             data = await self.shelf.offload(read, self._workspace(thread), image.file, MAX_BYTES + 1)
         except OSError as error:
-            log.warning("picture not read: %s", error, extra={"thread_id": str(thread)})
+            log.warning("picture.unread: %s", error, extra={"thread_id": str(thread)})
             return image
         seen = look(data)
         same = seen and seen.fits and seen.media_type == image.media_type and len(data) <= MAX_BYTES
@@ -123,7 +123,7 @@ class Beside:
             with anyio.fail_after(EARLIER_WITHIN_S):
                 return await self.source(thread.transport).earlier(thread, incoming.id)
         except (PostFailed, OSError) as error:
-            log.warning("earlier lines not read: %s", error, extra={"thread_id": str(thread)})
+            log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
             note(wording.NOT_HEARD)
             return ()
 
@@ -135,12 +135,12 @@ class Beside:
         try:
             kept = await self._kept(thread, attachment, path)
         except FileUnavailable as error:
-            log.warning("file not read: %s", error, extra=ids)
+            log.warning("file.unread: %s", error, extra=ids)
             return File(name, problem=error.friendly or wording.NO_FILE)
         except TimeoutError:
             return File(name, problem=wording.FILE_LATE)
         except OSError as error:
-            log.warning("file not kept: %s", error, extra=ids)
+            log.warning("file.not_kept: %s", error, extra=ids)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
         seen = look(kept.head)
@@ -159,7 +159,7 @@ class Beside:
         except TimeoutError:
             return replace(file, problem=TOO_SLOW)
         except OSError as error:
-            log.warning("file not opened: %s", error, extra={"thread_id": str(thread)})
+            log.warning("file.not_opened: %s", error, extra={"thread_id": str(thread)})
             return replace(file, problem=SHUT)
 
     async def _read(self, reader: Reader, thread: ThreadId, file: File) -> File:
@@ -210,7 +210,7 @@ class Beside:
         except FileUnavailable:
             raise
         except Exception as error:  # the boundary of a transport: its bugs are files that cannot be had
-            log.exception("download failed", extra={"thread_id": str(thread)})
+            log.exception("file.download_failed: see the traceback", extra={"thread_id": str(thread)})
             raise unavailable(wording.NO_FILE) from error
 
     def _workspace(self, thread: ThreadId) -> Path:

@@ -133,7 +133,7 @@ class Delivery:
             if not (owed.recovered and outlet.finds and await outlet.find(thread, key)):
                 await outlet.post(question)
         except PostFailed as error:
-            log.warning("question dropped: %s", error, extra={"thread_id": str(thread), "code": error.code})
+            log.warning("question.dropped: %s", error, extra={"thread_id": str(thread), "code": error.code})
             return False
         return True
 
@@ -162,7 +162,7 @@ class Delivery:
                 owed.platform_id = await post(owed, intent)
             except PostFailed as error:
                 ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
-                log.warning("reply dropped: %s", error, extra={**ids, "code": error.code})
+                log.warning("post.dropped: %s", error, extra={**ids, "code": error.code})
                 owed.dropped = True
         posted = [owed.posted()] if owed.platform_id else []
         end = owed.settled("undelivered" if owed.dropped else intent.outcome)
@@ -185,7 +185,7 @@ class Delivery:
             try:
                 found = await outlet.find(owed.incoming.thread, owed.incoming.key)
             except PostFailed as error:
-                log.warning("look-up failed: %s", error, extra={"thread_id": intent.thread_id})
+                log.warning("post.lookup_failed: %s", error, extra={"thread_id": intent.thread_id})
                 await anyio.sleep(pause)
             else:
                 return found or await self._post(owed, intent)
@@ -208,7 +208,7 @@ class Delivery:
     async def _conclude(self, owed: Owed, end: Settled) -> None:
         reference = owed.started.correlation_id if owed.started else ""
         ids = {"thread_id": end.thread_id, "message_id": end.message_id, "correlation_id": reference}
-        log.info("settled as %s", end.outcome, extra=ids)
+        log.info("turn.settled: %s", end.outcome, extra=ids)
         at = self._now().isoformat(timespec="milliseconds")
         await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
         self.show(owed, TurnSettled(end.outcome, again=owed.recovered))

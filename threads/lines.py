@@ -50,7 +50,7 @@ def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
         record = adapter.validate_json(line)
         version = record.v
     except ValueError:
-        version = _version_of(line)
+        version = version_of(line)
         if version <= SCHEMA_VERSION:
             raise
     if version > SCHEMA_VERSION:
@@ -61,7 +61,8 @@ def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
     return record
 
 
-def _version_of(line: bytes) -> int:
+def version_of(line: bytes) -> int:
+    """Return the schema that a JSON object says it is in; 0 when it says none."""
     try:
         version = from_json(line).get("v")
     except (ValueError, AttributeError):

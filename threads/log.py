@@ -87,7 +87,9 @@ class Log:
         refused = await self._offload(self._write, [*self._kept, *work])
         self._kept = refused[-KEPT:]
         if refused:
-            log.warning("log entries kept: %d, dropped: %d", len(self._kept), len(refused) - len(self._kept))
+            log.warning(
+                "log.behind: entries kept: %d, dropped: %d", len(self._kept), len(refused) - len(self._kept)
+            )
 
     def _write(self, work: list[Work]) -> list[Work]:
         refused = []
@@ -95,7 +97,7 @@ class Log:
             try:
                 self._append(path, lines)
             except OSError as error:
-                log.warning("log write failed: %s", error)
+                log.warning("log.write_failed: %s", error)
                 refused.append((path, lines))
         return refused
 
@@ -161,4 +163,4 @@ def readable(data: bytes) -> Iterator[Entry]:
         try:
             yield read_line(entry_adapter(), line)
         except (ValueError, NewerSchema):
-            log.warning("a log line is of another shape and was skipped")
+            log.warning("log.odd_line: a line is of another shape and was skipped")

@@ -97,6 +97,11 @@ class Registry:
         """Return how many messages wait in all mailboxes."""
         return sum(len(actor.mailbox) for actor in self._actors.values())
 
+    @property
+    def settling(self) -> int:
+        """Return how many actors have ended a turn and are bringing what came of it out."""
+        return sum(actor.settling for actor in self._actors.values())
+
     def _at(self, place: ThreadId) -> list[Actor]:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
@@ -108,10 +113,10 @@ class Registry:
                     await actor.serve()
                     continue
                 except StoreUnavailable as error:
-                    log.warning("actor waits for the disk: %s", error, extra={"thread_id": str(thread)})
+                    log.warning("actor.waits: for the disk: %s", error, extra={"thread_id": str(thread)})
                     crash = False
                 except Exception:  # the boundary of an actor: the other threads never notice
-                    log.exception("actor crashed", extra={"thread_id": str(thread)})
+                    log.exception("actor.crashed: see the traceback", extra={"thread_id": str(thread)})
                     crash = True
                 if actor.current is not at_hand:
                     pauses, crashes, at_hand = patience(), 0, actor.current

@@ -156,7 +156,9 @@ NO_QUESTION = "There is no question of mine open here, or it was answered alread
 NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 COMPACTED = "Done."
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
-NOTHING_TO_RETRY = "I no longer have that message. Please send it again."
+NOTHING_TO_RETRY = (
+    "There is nothing here that I could try again. If you still need an answer, please send your message again."
+)
 NOTHING_TO_STOP = "There is nothing to stop here."
 IN_ITS_THREAD = (
     "Say this in the thread that it is about. Here I can tell you /status, /usage and /model, and /stop all that I "

@@ -70,7 +70,7 @@ def _changed_at(path: Path) -> float:
     except FileNotFoundError:
         pass  # a thread without a conversation yet
     except OSError as error:
-        log.warning("a thread is passed over: %s", error)
+        log.warning("thread.passed_over: %s", error)
     return -math.inf
 
 

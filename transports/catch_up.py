@@ -125,17 +125,21 @@ class CatchUp:
             if verdict == "token":
                 return False
             if verdict == "moment" and self._try_again(channel):
-                log.warning("what was missed in %s is refused, trying again: %s", where, refused)
+                log.warning(
+                    "catch_up.refused: what was missed in %s is refused, trying again: %s", where, refused
+                )
                 return False
             self._tell(where, refused)
             if channel and verdict == "gone":
                 self._marks.drop(channel)
             self._marks.close(channel, gap)
         except (PostFailed, StoreUnavailable) as error:
-            log.warning("what was missed in %s cannot be taken in now, trying again: %s", where, error)
+            log.warning(
+                "catch_up.waits: what was missed in %s cannot be taken in now, trying again: %s", where, error
+            )
             return False
         except Exception:  # the boundary of a transport: a bug costs what one channel missed, not the bot
-            log.exception("what was missed in %s cannot be taken in", where)
+            log.exception("catch_up.failed: what was missed in %s cannot be taken in", where)
             if self._try_again(channel):
                 return False
             self._marks.close(channel, gap)
@@ -150,4 +154,4 @@ class CatchUp:
         told = where, str(refused)
         if told not in self._told:
             self._told.add(told)
-            log.warning("what was missed in %s stays unread: %s", where, refused)
+            log.warning("catch_up.given_up: what was missed in %s stays unread: %s", where, refused)

@@ -37,7 +37,7 @@ class Jobs:
     def soon(self, job: Job) -> bool:
         """Do the job beside everything else; False, and nothing is done, if there is too much of that."""
         if self._held >= self._most:
-            log.info("too much to show at once")
+            log.info("live.full: too much to show at once")
             return False
         self._held += 1
         if self._tasks is None:
@@ -50,6 +50,6 @@ class Jobs:
         try:
             await job()
         except Exception:  # the boundary of a transport: what cannot be shown costs nothing else
-            log.exception("not shown")
+            log.exception("live.failed: not shown")
         finally:
             self._held -= 1

@@ -32,6 +32,8 @@ import anyio
 from pydantic import BaseModel, Field, ValidationError
 
 from threads.disk import Disk, Offload, read_or_empty, replace_file, set_aside
+from threads.errors import NewerSchema
+from threads.lines import version_of
 from transports.scale import NEVER, Scale
 
 log = logging.getLogger(__name__)
@@ -102,14 +104,25 @@ class Marks:
         self._saving = anyio.Lock()
 
     def open(self) -> None:
-        """Read the file, blocking; with one that cannot be understood every channel starts at now."""
+        """Read the file, blocking; with one that cannot be understood every channel starts at now.
+
+        Raises `NewerSchema` when a newer version of the program wrote it, and OSError.
+        """
         self._first = self.clock()
         self._alive = _Place(self.scale, self._first)
         try:
             data = read_or_empty(self._disk, self._path)
             stored = _File.model_validate_json(data) if data else None
         except ValidationError as error:
-            log.warning("%s is damaged or newer, was put aside, and starts anew: %s", self._path.name, error)
+            if version_of(data) > 1:
+                raise NewerSchema(
+                    f"{self._path.name} was written by a newer Threadfast and is left as it is; update this one."
+                ) from None
+            log.warning(
+                "marks.damaged: %s is damaged, was put aside, and starts anew: %s",
+                self._path.name,
+                error,
+            )
             set_aside(self._disk, self._path, data)
             stored = None
         if stored is None:  # or a kill in the first moments would make the next start the first
@@ -263,7 +276,9 @@ class Marks:
         try:
             replace_file(self._disk, self._path, stored.model_dump_json().encode())
         except OSError as error:
-            log.warning("%s could not be written, trying again soon: %s", self._path.name, error)
+            log.warning(
+                "marks.not_written: %s could not be written, trying again soon: %s", self._path.name, error
+            )
         else:
             self._written = stored
 
@@ -279,7 +294,9 @@ class Marks:
         if channel not in self._places:
             if len(self._places) >= MOST_CHANNELS:
                 quiet = min(self._places, key=self._order_of)
-                log.warning("more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet)
+                log.warning(
+                    "marks.full: more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet
+                )
                 del self._places[quiet]
             self._places[channel] = _Place(self.scale, at)
         return self._places[channel]

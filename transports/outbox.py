@@ -80,7 +80,7 @@ class Outbox:
             try:
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
-                log.warning("post failed: %s", error, extra={"thread_id": str(outgoing.thread)})
+                log.warning("post.failed: %s", error, extra={"thread_id": str(outgoing.thread)})
                 last = pause is None or _hopeless(error)
                 if not last:
                     await anyio.sleep(error.retry_after or pause or 0)
@@ -100,7 +100,7 @@ class Outbox:
             try:
                 return await self.find(outgoing.thread, outgoing.key), outgoing
             except PostFailed as error:
-                log.warning("look-up failed: %s", error, extra={"thread_id": str(outgoing.thread)})
+                log.warning("post.lookup_failed: %s", error, extra={"thread_id": str(outgoing.thread)})
         marked = (
             outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
         )
@@ -116,7 +116,7 @@ class Outbox:
         except (
             Exception
         ) as error:  # the boundary of a transport: its bugs are failed posts, never dead actors
-            log.exception("transport failed", extra={"thread_id": str(thread)})
+            log.exception("post.broke: see the traceback", extra={"thread_id": str(thread)})
             raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
         raise TransportUnavailable("the transport took too long", maybe_posted=True)
 

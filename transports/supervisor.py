@@ -65,11 +65,21 @@ class Supervisor:
         self._state: LinkState = "starting"
         self._up = anyio.Event()
         self._up_at: float | None = None
+        self._heard_at = 0.0
         self._failures = 0
 
     @property
     def state(self) -> LinkState:
         return self._state
+
+    @property
+    def silent_s(self) -> float | None:
+        """Return for how many seconds the link has given no sign of life; None while it is down."""
+        return None if self._up_at is None else anyio.current_time() - self._heard_at
+
+    def heard(self) -> None:
+        """Count what came just now as a sign of life; for the link, whenever it looks and something came."""
+        self._heard_at = anyio.current_time()
 
     async def reconnected(self) -> None:
         """Return at once while connected, else with the next connect; never, if the link has stopped for good."""
@@ -89,20 +99,21 @@ class Supervisor:
         try:
             await link(self._connected)
         except TransportFatal as error:
-            log.error("%s: stopped for good: %s", self._name, error)  # noqa: TRY400  a fact, not a traceback
+            log.error("transport.refused: %s: stopped for good: %s", self._name, error)  # noqa: TRY400  a fact, not a traceback
             raise
         except (LinkDown, PostFailed) as error:
             return error
         except Exception as error:  # the boundary of a transport: a bug costs a reconnect, not the bot
-            log.exception("%s: the link failed", self._name)
+            log.exception("transport.broke: %s: the link failed", self._name)
             return error
         return None
 
     def _connected(self) -> None:
         if self._up_at is None:
-            log.info("%s: connected", self._name, extra={"failures": self._failures})
+            log.info("transport.connected: %s", self._name, extra={"failures": self._failures})
             self._up_at = anyio.current_time()
         self._state = "connected"
+        self.heard()
         self._up.set()
 
     def _down(self, why: Exception | None) -> float | None:
@@ -113,7 +124,7 @@ class Supervisor:
         retry_after = why.retry_after if isinstance(why, LinkDown | PostFailed) else None
         log.log(
             logging.ERROR if self._failures == DISCONNECTED_AFTER else logging.WARNING,
-            "%s: %s (%s); failure %d in a row, trying again in %.0f s",
+            "transport.down: %s: %s (%s); failure %d in a row, trying again in %.0f s",
             self._name,
             self._state,
             f"{type(why).__name__}: {why}" if why else "the link ended",

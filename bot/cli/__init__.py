@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import click
 
-from bot.cli.looking import dead_letters, threads, usage, why
-from bot.cli.running import doctor
+from bot.cli.completion import completion
+from bot.cli.keeping import backup, restore
+from bot.cli.looking import audit, dead_letters, usage, why
+from bot.cli.running import doctor, status
 from bot.cli.serving import chat, run
-from bot.cli.setup import check, manifest, schema
+from bot.cli.setup import check, init, manifest, schema
+from bot.cli.threads import threads
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class InOrder(click.Group):
+    """Lists its commands in the order in which they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="threadfast")
 def main() -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
 
 
-for command in (chat, run, check, doctor, threads, why, usage, dead_letters, manifest, schema):
+for command in (
+    init,
+    chat,
+    run,
+    status,
+    check,
+    doctor,
+    threads,
+    why,
+    usage,
+    dead_letters,
+    audit,
+    manifest,
+    schema,
+    completion,
+    backup,
+    restore,
+):
     main.add_command(command)

@@ -2,74 +2,79 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bot.cli.given import data_option, fail, load, masker, refuse, settings_option
-from threads.errors import NewerSchema
+from bot.cli.given import data_option, fail, json_option, masker, refuse, settings_option
+from bot.cli.reading import SINCE, reading, told_damage
+from bot.cli.threads import look_again
 from threads.workspace import FolderTaken
 
-
-@click.group()
-def threads() -> None:
-    """Look at threads on disk; works beside a running bot."""
-
-
-@threads.command("list")
-@settings_option
-@data_option
-@click.option("--limit", default=50, show_default=True, help="How many, the most recent first.")
-def list_threads(settings_file: Path | None, data: Path | None, limit: int) -> None:
-    """List threads, the most recent first."""
-    from bot import trace
-
-    found = trace.list_threads(load(settings_file, data).settings.data)
-    for summary in found[:limit]:
-        click.echo(f"{summary.at or '-':29}  {summary.messages:5} messages  {trace.plain(summary.name)}")
-    if len(found) > limit:
-        click.echo(f"… and {len(found) - limit} more; --limit shows them.")
-    if not found:
-        click.echo("No threads yet.")
-
-
-@threads.command("show")
-@click.argument("thread")
-@settings_option
-@data_option
-def show_thread(thread: str, settings_file: Path | None, data: Path | None) -> None:
-    """Print a thread's history. THREAD is its id, or the last part of it."""
-    from bot import trace
-
-    loaded = load(settings_file, data)
-    folder = trace.find_thread(loaded.settings.data, thread)
-    if folder is None:
-        fail(f"No single thread is called {thread!r}; `threadfast threads list` names them.")
-    mask = masker(loaded)
-    for line in trace.story_of(folder):
-        click.echo(mask(line))
+if TYPE_CHECKING:
+    from bot.telling.decisions import Decision
+    from bot.telling.letters import DeadLetter
+    from bot.telling.story import Story
+    from bot.telling.transcript import Mask
 
 
 @click.command()
 @click.argument("message")
 @settings_option
 @data_option
-def why(message: str, settings_file: Path | None, data: Path | None) -> None:
-    """Tell what happened to a message. MESSAGE is its id, or the reference of a failure."""
-    from bot import trace
+@click.option("--thread", default="", help="Look only in this thread (its id, or the end of it): quicker.")
+@json_option
+def why(message: str, settings_file: Path | None, data: Path | None, thread: str, as_json: bool) -> None:
+    """Tell what happened to a message. From its arrival to its outcome, with the tools and what it cost.
 
-    loaded = load(settings_file, data)
-    story = trace.why(loaded.settings.data, message)
-    if not story:
-        fail(
-            f"Nothing on disk knows {message!r}; `threadfast threads show THREAD` lists a thread's messages."
-        )
-    mask = masker(loaded)
-    for line in story:
-        click.echo(mask(line))
+    MESSAGE is its id, a link to it in Slack or Discord, the (ref …) of a failure, or the id of the bot's own post.
+    """
+    from functools import partial
+
+    from bot.telling import story, table
+    from bot.telling.transcript import masked
+
+    with reading(settings_file, data) as loaded:
+        mask = masker(loaded)
+        over = partial(table.progress, what="Looking through threads")
+        found = story.stories(loaded.settings.data, message, over=over, thread=thread)
+        if as_json:
+            reasons = [] if found else list(story.UNKNOWN)
+            value = {"asked": message, "messages": [*map(_value, found)], "possible_reasons": reasons}
+            click.echo(json.dumps(masked(value, mask), indent=2))
+        for one in () if as_json else found:
+            _tell(one, mask)
+        if not found:
+            if not as_json:
+                click.echo(f"Nothing on disk knows {message!r}. What that can mean:", err=True)
+                for reason in story.UNKNOWN:
+                    click.echo(click.wrap_text(reason, 78, "  - ", "    "), err=True)
+            sys.exit(1)
+
+
+def _value(one: Story) -> dict[str, object]:
+    return {
+        "thread": one.thread,
+        "message_id": one.message_id,
+        "outcome": one.outcome or None,
+        "merged_into": one.by or None,
+        "verdict": one.verdict,
+        "events": [{"at": event.at, "kind": event.kind, "what": event.what} for event in one.events],
+    }
+
+
+def _tell(one: Story, mask: Mask) -> None:
+    from bot.telling.table import Column, show
+    from bot.trace import SHOWN, line, plain
+
+    click.echo(f"Message {plain(one.message_id)} in {plain(one.thread)}, {one.events[0].at[:10]} (UTC)")
+    columns = [Column("Time", "whole"), Column("What", "whole", style="bold"), Column("")]
+    show(columns, [[event.at[11:23], event.kind, line(mask(event.what), SHOWN)] for event in one.events])
+    click.echo(f"{one.verdict}\n")
 
 
 @click.command()
@@ -80,7 +85,7 @@ def why(message: str, settings_file: Path | None, data: Path | None) -> None:
     "--since", type=click.DateTime(["%Y-%m-%d"]), help="First day; by default 30 days ago. Days are UTC."
 )
 @click.option("--month", type=click.DateTime(["%Y-%m"]), help="One month in place of --since.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def usage(
     settings_file: Path | None,
     data: Path | None,
@@ -89,59 +94,172 @@ def usage(
     month: datetime | None,
     as_json: bool,
 ) -> None:
-    """Tell what was spent on models; works beside a running bot."""
+    """Tell what was spent, and of which limits. Works beside a running bot."""
     from bot import usage_report
+    from bot.telling.spent import budgets, limits_used
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
-    folder = load(settings_file, data).settings.data
-    try:
-        made = usage_report.report(folder, by, usage_report.period(since, month, datetime.now(UTC)))
-    except NewerSchema as error:
-        refuse(str(error))
-    if as_json:
-        click.echo(usage_report.as_json(made))
-    else:
-        usage_report.show(made, sys.stdout)
+    now = datetime.now(UTC)
+    with reading(settings_file, data) as loaded:
+        folder = loaded.settings.data
+        made = usage_report.report(folder, by, usage_report.period(since, month, now))
+        if made.files:
+            made.limits = limits_used(budgets(folder), loaded.settings.budget, now)
+        if as_json:
+            click.echo(usage_report.as_json(made))
+        else:
+            usage_report.show(made, sys.stdout)
+
+
+@click.command()
+@settings_option
+@data_option
+@click.option("--since", type=SINCE, default="7d", show_default=True, help="A day, or 30m, 12h, 7d, 2w.")
+@click.option("--kind", multiple=True, help="Only this kind, such as approval; can be given more than once.")
+@click.option("--thread", default="", help="Only this thread: its id, or the end of it.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@json_option
+def audit(
+    settings_file: Path | None,
+    data: Path | None,
+    since: str,
+    kind: tuple[str, ...],
+    thread: str,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Tell who decided what, and what the bot did by itself. Works beside a running bot.
+
+    With --follow, --json prints an object a line.
+    """
+    from bot.telling.decisions import Wanted, as_value, decisions
+    from bot.telling.folders import find
+    from bot.telling.lines import Damage
+    from bot.telling.transcript import masked
+
+    with reading(settings_file, data) as loaded:
+        mask, damage, folder = masker(loaded), Damage(), loaded.settings.data
+        names = [one.name for one in find(folder, thread)] or [thread] if thread else []
+        found = decisions(folder, Wanted(since, kind, names), damage, look_again if follow else None)
+        if follow:
+            for one in found:
+                value = masked(as_value(one), mask)
+                click.echo(json.dumps(value) if as_json else "  ".join(_cells(one, mask)))
+        elif as_json:
+            records = [masked(as_value(one), mask) for one in found]
+            click.echo(json.dumps({"records": records, "damaged_lines": damage.lines}, indent=2))
+        else:
+            _show_audit([*found], since, mask)
+        told_damage(damage.lines)
+
+
+def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
+    from bot.telling.table import Column, show
+
+    if not found:
+        click.echo(f"Nothing in the audit since {since[:16].replace('T', ' ')} (UTC).")
+        return
+    columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
+    show([*columns, Column("What")], [_cells(one, mask) for one in found])
+
+
+def _cells(one: Decision, mask: Mask) -> list[str]:
+    from bot.telling.decisions import told
+    from bot.trace import SHOWN, line
+
+    about = [told(one.details)]
+    about += [f"in {one.thread_id}"] if one.thread_id else []
+    about += [f"message {one.message_id}"] if one.message_id else []
+    about += [f"(ref {one.correlation_id})"] if one.correlation_id else []
+    when = one.at[:19].replace("T", " ")
+    return [when, line(one.kind), line(one.author, 20) or "-", line(mask(" ".join(about)), SHOWN)]
 
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Messages that were put aside because serving them kept failing."""
+    """List and resubmit messages that were put aside. Each try to serve them was interrupted."""
+
+
+def _letters(data: Path) -> list[DeadLetter]:
+    from functools import partial
+
+    from bot.telling.letters import dead_letters as read
+    from bot.telling.table import progress
+
+    return read(data, partial(progress, what="Looking through threads"))
 
 
 @dead_letters.command("list")
 @settings_option
 @data_option
-def list_dead_letters(settings_file: Path | None, data: Path | None) -> None:
-    """List dead letters."""
-    from bot import trace
+@json_option
+def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bool) -> None:
+    """List dead letters, oldest first, and what became of those that were resubmitted."""
+    from dataclasses import asdict
 
-    found = trace.dead_letters(load(settings_file, data).settings.data)
-    for letter in found:
-        click.echo(f"{letter.at}  {trace.plain(letter.message_id)}  {trace.plain(letter.thread_id)}")
-        click.echo(f"    {trace.plain(letter.text, trace.SHOWN)}")
-    if not found:
-        click.echo("No dead letters.")
+    from bot.telling.table import WIDE, Column, show, width
+    from bot.telling.transcript import masked
+    from bot.trace import line
+
+    with reading(settings_file, data) as loaded:
+        mask, found = masker(loaded), _letters(loaded.settings.data)
+        if as_json:
+            click.echo(json.dumps(masked({"dead_letters": [*map(asdict, found)]}, mask), indent=2))
+        elif not found:
+            click.echo("No dead letters.")
+        else:
+            columns = [
+                Column("When (UTC)", "whole"),
+                Column("Message", "whole", style="bold"),
+                Column("Who", "cut"),
+                Column("Since then", "whole"),
+                Column("Text"),
+                Column("Thread"),
+            ]
+            rows = [
+                [
+                    one.at[:16].replace("T", " "),
+                    line(one.message_id),
+                    line(one.author, 20),
+                    line(one.again) or "-",
+                    line(mask(one.text)),
+                    line(one.thread_id),
+                ]
+                for one in found
+            ]
+            if width() < WIDE:
+                columns, rows = columns[:-1], [row[:-1] for row in rows]
+            show(columns, rows)
 
 
 @dead_letters.command()
 @click.argument("message")
 @settings_option
 @data_option
-def resubmit(message: str, settings_file: Path | None, data: Path | None) -> None:
-    """Put a dead letter back in line for the next start. The bot must not be running."""
+@json_option
+def resubmit(message: str, settings_file: Path | None, data: Path | None, as_json: bool) -> None:
+    """Put a dead letter back in line for the next start.
+
+    The bot must not be running: it alone writes its journal. MESSAGE is the id that `dead-letters list` shows.
+    """
     import anyio
 
-    from bot import trace
     from bot.resubmit import resubmit as put_back
 
-    folder = load(settings_file, data).settings.data
-    letters = [letter for letter in trace.dead_letters(folder) if letter.message_id == message]
-    if not letters:
-        fail(f"{message!r} is no dead letter; `threadfast dead-letters list` names them.")
-    try:
-        anyio.run(put_back, folder, letters[-1])
-    except FolderTaken as error:
-        refuse(f"{error}; stop it first")
-    click.echo(f"{message} will be served at the next start.")
+    with reading(settings_file, data) as loaded:
+        folder = loaded.settings.data
+        letters = [letter for letter in _letters(folder) if letter.message_id == message]
+        if not letters:
+            fail(f"{message!r} is no dead letter; `threadfast dead-letters list` names them.")
+        try:
+            again = anyio.run(put_back, folder, letters[-1])
+        except FolderTaken as error:
+            refuse(
+                f"{error}; stop it first, and start it again afterwards. "
+                "Or have its author say /retry in the thread: that needs no stop."
+            )
+        if as_json:
+            click.echo(json.dumps({"message_id": message, "resubmitted_as": again}))
+        else:
+            click.echo(f"{message} will be served at the next start, as {again}.")

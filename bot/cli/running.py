@@ -7,15 +7,70 @@ from pathlib import Path
 
 import click
 
-from bot.cli.given import load, settings_option
+from bot.cli.given import data_option, json_option, load, settings_option
+
+DATED = "<dated>"
 
 
 @click.command()
 @settings_option
-@click.option("--json", "as_json", is_flag=True, help="A JSON list, an object for each thing.")
-def doctor(settings_file: Path | None, as_json: bool) -> None:
-    """Look over what the tools stand on: the sandbox, each MCP server."""
-    from bot.doctor import run_doctor
+@data_option
+@json_option
+@click.option("--offline", is_flag=True, help="Look only at what is on this machine.")
+@click.option("--fix", is_flag=True, help="First mend what is safe to mend, and say what was done.")
+@click.option(
+    "--post-in",
+    metavar="PLACE",
+    default="",
+    help="A channel's id, of Slack or Discord: post a test message there and delete it.",
+)
+@click.option(
+    "--bundle",
+    is_flag=False,
+    flag_value=DATED,
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="[FILE]",
+    help="Write what a report needs to a file: no messages, names or secrets.",
+)
+def doctor(
+    settings_file: Path | None,
+    data: Path | None,
+    as_json: bool,
+    offline: bool,
+    fix: bool,
+    post_in: str,
+    bundle: Path | None,
+) -> None:
+    """Look over all that the bot stands on: settings, disk, models, tools, platforms.
 
-    loaded = load(settings_file)
-    sys.exit(run_doctor(loaded.settings, loaded.environ, json=as_json))
+    Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 something does,
+    78 the settings cannot be used.
+    """
+    import os
+    from datetime import datetime
+
+    from bot.doctor.run import Wanted, run_doctor
+
+    if bundle and str(bundle) == DATED:
+        bundle = Path(f"threadfast-doctor-{datetime.now():%Y%m%d-%H%M%S}.txt")  # noqa: DTZ005 - for people
+    wanted = Wanted(settings_file, data, offline, post_in, fix, as_json, bundle)
+    try:
+        sys.exit(run_doctor(wanted, os.environ))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@click.command()
+@settings_option
+@data_option
+@json_option
+@click.option("--quiet", is_flag=True, help="Print nothing; for the health check of a container.")
+@click.option("--watch", is_flag=True, help="On a terminal: show it anew every second, until Ctrl-C.")
+def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: bool, watch: bool) -> None:
+    """Ask the running bot how it is.
+
+    Exit code: 0 ready, 3 it runs and is not ready, 4 it does not run or does not answer.
+    """
+    from bot.observe.report import run_status
+
+    sys.exit(run_status(load(settings_file, data), json=as_json, quiet=quiet, watch=watch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -36,6 +37,8 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @data_option
 def run(settings_file: Path | None, data: Path | None) -> None:
     """Serve the transports that the settings name, until the process is ended."""
+    # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from bot.run import run_transports
 
     _serve(run_transports, load(settings_file, data))

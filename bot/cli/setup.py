@@ -1,12 +1,113 @@
-"""Commands before the first start: settings and what platforms must know."""
+"""Commands before the first start: the setup, settings, and what platforms must know."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.cli.given import load, refuse, settings_option
+from bot.cli.given import EX_CONFIG, data_option, json_option, load, refuse, settings_option
+from bot.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.setup.given import Given
+
+SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
+"""Fields of each platform, with the flag `--FIELD-file`."""
+
+_file = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("platform", type=click.Choice(["slack", "discord"]), required=False)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take what is found, or say what is missing.")
+@click.option("--model", default="", help="provider/model that answers.")
+@click.option("--base-url", default="", help="Address of its provider, OpenAI-compatible; ends in /v1.")
+@click.option("--key-file", type=_file, help="File that holds its key.")
+@click.option("--bot-token-file", type=_file, help="Slack: file that holds the xoxb token.")
+@click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
+@click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
+@click.option("--name", default="", help="What the bot is called.")
+@settings_option
+@data_option
+@click.option("--no-verify", is_flag=True, help="Try neither the model nor the platform.")
+@click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
+@click.option("--api-base-url", default="", help="Of a gateway in the platform's place.")
+@click.option("--gateway-url", default="", help="Discord: the same, for its gateway.")
+@json_option
+@click.pass_context
+def init(
+    context: click.Context,
+    /,
+    platform: str | None,
+    settings_file: Path | None,
+    *,
+    no_start: bool,
+    as_json: bool,
+    **flags: object,
+) -> None:
+    """Set the bot up: a model that answers, and if you like a PLATFORM to answer on; then it starts there.
+
+    Secrets are asked for unseen, or taken from the environment, from files, or piped in with --yes, a line each. They
+    are kept in credentials/ beside the settings. Nothing is written before everything was tried.
+    """
+    import json
+
+    from bot.guards.process import seal
+    from bot.setup.screen import Screen
+    from bot.setup.wizard import set_up
+
+    seal()
+    given = _given(platform or "", settings_file, flags, as_json=as_json)
+    interactive = not given.yes and on_terminal()
+    screen = Screen(interactive=interactive, quiet=as_json)
+    try:
+        done = set_up(given, os.environ, screen)
+    except ConfigInvalid as error:
+        refuse(screen.mask(str(error)))
+    except OSError as error:
+        refuse(f"{error.filename or given.settings}: {error.strerror}. The settings are as they were.")
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\nStopped; nothing was changed.", err=True)
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps(done.document(), indent=2))
+        return
+    starts = bool(platform) and not no_start and done.startable
+    screen.closing(done.then, done.hello, starts=starts)
+    if starts:
+        from bot.cli.serving import run
+
+        context.invoke(run, settings_file=given.settings, data=None)
+
+
+def on_terminal() -> bool:
+    """Say whether somebody sits there who can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _given(platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool) -> Given:
+    """Gather the flags. Raises `click.UsageError` for a flag of another platform."""
+    from bot.setup.given import Given
+
+    files: dict[str, Path] = {}
+    for owner, fields in SECRET_FILES.items():
+        for field in fields:
+            path = flags.pop(f"{field}_file")
+            if path and owner != platform:
+                raise click.UsageError(f"--{field.replace('_', '-')}-file goes with: threadfast init {owner}")
+            if isinstance(path, Path):
+                files[field] = path
+    for flag, owners in (("api_base_url", ("slack", "discord")), ("gateway_url", ("discord",))):
+        if flags[flag] and platform not in owners:
+            raise click.UsageError(f"--{flag.replace('_', '-')} goes with: threadfast init {owners[-1]}")
+    verify = not flags.pop("no_verify")
+    yes = bool(flags.pop("yes")) or as_json
+    path = settings_file or Path("settings.json")
+    return Given(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
 
 
 @click.group()
@@ -31,11 +132,14 @@ def manifest_slack(settings_file: Path | None) -> None:
 
 @click.command()
 @settings_option
-def check(settings_file: Path | None) -> None:
+@json_option
+def check(settings_file: Path | None, as_json: bool) -> None:
     """Check the settings and the secrets they refer to, without starting anything."""
     from bot.app import unpriced
     from bot.settings import check_used
 
+    if as_json:
+        _check_for_programs(settings_file)
     loaded = load(settings_file, None)
     faults = check_used(loaded.settings, loaded.environ, transports=True)
     if faults:
@@ -43,6 +147,28 @@ def check(settings_file: Path | None) -> None:
     for name in unpriced(loaded.settings):
         click.echo(f"settings: prices: what {name} costs is not known, so a hard budget refuses it", err=True)
     click.echo("The settings are fine.")
+
+
+def _check_for_programs(settings_file: Path | None) -> NoReturn:
+    import json
+
+    from bot.app import unpriced
+    from bot.settings import check_used
+    from bot.settings import load as read
+
+    usual = Path("settings.json")
+    warnings: list[str] = []
+    try:
+        loaded = read(settings_file or (usual if usual.exists() else None), environ=os.environ)
+        faults = check_used(loaded.settings, loaded.environ, transports=True)
+        warnings = [
+            *loaded.warnings,
+            *(f"prices: what {name} costs is not known" for name in unpriced(loaded.settings)),
+        ]
+    except ConfigInvalid as error:
+        faults = str(error).splitlines()
+    click.echo(json.dumps({"ok": not faults, "faults": faults, "warnings": warnings}, indent=2))
+    sys.exit(EX_CONFIG if faults else 0)
 
 
 @click.command()

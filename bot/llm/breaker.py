@@ -1,14 +1,15 @@
 """The circuit breaker of one model: whether its provider may be asked, and by how many.
 
-    from       event                                                   to
-    closed     the `threshold`-th exhausted call in a row              open, for the cooldown
-    closed     a call refused for good: auth, payment, model unknown   open, for 30 min
-    open       30 s before the cooldown ends (half of a shorter one)   half-open
-    open       60 s on, for a call that has no other model to go to    half-open for this call
-    half-open  one call goes out                                       half-open, the probe is out
-    probe out  it succeeds                                             closed
-    probe out  it fails                                                open, for twice the time
-    probe out  it is cancelled, or says nothing about the provider     half-open, the probe is given back
+| from      | event                                                   | to                                 |
+|-----------|---------------------------------------------------------|------------------------------------|
+| closed    | the `threshold`-th exhausted call in a row              | open, for the cooldown             |
+| closed    | a call refused for good: auth, payment, model unknown   | open, for 30 min                   |
+| open      | 30 s before the cooldown ends (half of a shorter one)   | half-open                          |
+| open      | 60 s on, for a call that has no other model to go to    | half-open, for this call           |
+| half-open | one call goes out                                       | probe out                          |
+| probe out | it succeeds                                             | closed                             |
+| probe out | it fails                                                | open, for twice the time           |
+| probe out | it is cancelled, or says nothing about the provider     | half-open, the probe is given back |
 
 A passing failure therefore never shuts the last candidate for longer than a minute, however often it was doubled. The
 cooldown is the provider's Retry-After or, by kind, `COOLDOWNS_S`; it doubles up to 10 min while probes fail. No

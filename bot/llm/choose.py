@@ -59,20 +59,32 @@ async def choose(
             return Choice(model, f"{key} is set")
     for server, model in zip(servers, await _probe(servers, within_s), strict=True):
         if model:
-            provider = Provider(base_url=f"http://{LOOPBACK}:{server.port}/v1")
-            return Choice(f"{server.name}/{model}", f"{server.title} answers on port {server.port}", provider)
+            return _local(server, model)
     names = ", ".join(server.title for server in servers)
     return Choice("offline/demo", f"no API key is set and no local model server ({names}) answers")
 
 
-async def _probe(servers: Sequence[LocalServer], within_s: float) -> list[str]:
-    """Ask all servers at once for a model; stop as soon as nothing better can come."""
+async def find_local(
+    servers: Sequence[LocalServer] = LOCAL_SERVERS, *, within_s: float = PROBE_S
+) -> list[Choice]:
+    """Return a model of every local server that answers within *within_s* seconds; raises nothing."""
+    answers = await _probe(servers, within_s, every=True)
+    return [_local(server, model) for server, model in zip(servers, answers, strict=True) if model]
+
+
+def _local(server: LocalServer, model: str) -> Choice:
+    provider = Provider(base_url=f"http://{LOOPBACK}:{server.port}/v1")
+    return Choice(f"{server.name}/{model}", f"{server.title} answers on port {server.port}", provider)
+
+
+async def _probe(servers: Sequence[LocalServer], within_s: float, *, every: bool = False) -> list[str]:
+    """Ask all servers at once for a model; stop when nothing better can come, unless *every* one is wanted."""
     found: list[str | None] = [None] * len(servers)
 
     async def ask(index: int) -> None:
         found[index] = chat_model(await _get_models(servers[index].port))
         leader = next((answer for answer in found if answer != ""), None)
-        if leader:
+        if leader and not every:
             tasks.cancel_scope.cancel()
 
     with anyio.move_on_after(within_s):

@@ -115,7 +115,7 @@ class Failover:
             if fault is None:
                 able.append(candidate)
             else:
-                log.warning("model passed over: %s", fault, extra={"code": fault.code})
+                log.warning("model.passed_over: %s", fault, extra={"code": fault.code})
                 faults.append(fault)
                 if not able:
                     self._why[candidate.info.name] = (str(fault), fault)
@@ -167,13 +167,13 @@ class Failover:
             raise failed from error
         self._why[model] = (wording.because(model, error.code), error)
         self._left = others[place:]
-        log.warning("failover from %s to %s: %s", model, self.name, error, extra={"code": error.code})
+        log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra={"code": error.code})
 
     def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
         """Go on without a candidate; raises *error* when it was the last."""
         if len(self._left) == 1:
             raise error
-        log.warning("model passed over: %s", error, extra={"code": error.code})
+        log.warning("model.passed_over: %s", error, extra={"code": error.code})
         self._why[candidate.info.name] = (why, error)
         self._left = self._left[1:]
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bot.accounts import Account, Opened, usd
-from bot.budgets import MICRO, MOST_GRANTED_USD, OverLimit, micros, parse_grant
+from bot.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
 from bot.errors import ModelTimeout, PriceUnknown, ProviderError
 from bot.llm.catalog import Catalog, Rate, most
 from bot.llm.model import Completion, KnownModel, Model, ModelInfo, Request, Usage
@@ -116,12 +116,19 @@ def _unfinished(error: BaseException, seen: _Seen) -> _Counted:
 class Budgeted:
     """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
 
-    ``may_grant`` says whose word counts. What a limit has to say is noted once, above the answer.
+    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom.
+    What a limit has to say is noted once, above the answer.
     """
 
     def __init__(
-        self, model: KnownModel, account: Account, turn: Turn, may_grant: Callable[[str], bool]
+        self,
+        model: KnownModel,
+        account: Account,
+        turn: Turn,
+        may_grant: Callable[[str], bool],
+        on_grant: Callable[[Key, int, str], None] = lambda *_: None,
     ) -> None:
+        self._on_grant = on_grant
         self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
 
     @property
@@ -167,6 +174,7 @@ class Budgeted:
         amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
         for shortage in error.shortages:
             await self._account.grant(shortage.key, amount, answer.by)
+            self._on_grant(shortage.key, amount, answer.by)
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:

@@ -1,7 +1,11 @@
 """Logs: one event is one line, JSON or text, in which no secret appears and no text of a person can forge a line.
 
-Fields (`thread_id`, `message_id`, `turn_id`, `correlation_id`, …) are passed as `extra=`. A log call never fails its
-caller, whatever it is given, and other log receivers see the record unchanged.
+Every line names its event by a word that stays the same from version to version, such as ``transport.connected``; a
+log call of ours writes it before its text, ``"transport.connected: %s"``. `deploy/events.md` lists them.
+
+Fields are passed as `extra=`; what is logged within a turn, by us or by a library, has its `thread_id`, `message_id`
+and `correlation_id` (the ``(ref …)`` of a failure) anyway. A log call never fails its caller, whatever it is given,
+and other log receivers see the record unchanged.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,6 +23,7 @@ from typing import Literal, TextIO
 from pydantic import JsonValue
 
 from bot.guards.secrets import Masker
+from bot.observe.work import turn_ids
 
 MAX_TEXT = 20_000
 """Characters of one text; of a longer one the middle is left out."""
@@ -26,13 +32,16 @@ MAX_MASKED = 200_000
 MAX_ITEMS = 50
 MAX_DEPTH = 3
 MAX_INT = 10**15
-OWN = ("at", "level", "logger", "event")
+OWN = ("at", "level", "logger", "event", "text")
+NAMED = re.compile(r"([a-z][a-z_]*(?:\.[a-z_]+)+)(?:: |$)")
+FOREIGN = "library"
+"""The event of a line that a library wrote: only its text tells more."""
 RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 Mask = Callable[[str], str]
 
 
-TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_bolt", "slack_sdk")
+TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_bolt", "slack_sdk", "urllib3")
 """What logs whole payloads when it may debug: what people say, and tickets."""
 
 
@@ -77,17 +86,17 @@ class Sink(logging.StreamHandler[TextIO]):
 
 
 class TextLines(logging.Formatter):
-    """Lines for people: time, level, logger, event, fields; a traceback follows, indented."""
+    """Lines for people: time, level, logger, event, text, fields; a traceback follows, indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {name: value for name, value in vars(record).items() if name not in RESERVED}
-        at, level, logger, event = (one_line(str(fields.pop(name))) for name in OWN)
+        at, level, logger, event, text = (one_line(str(fields.pop(name))) for name in OWN)
         trace = str(fields.pop("traceback", ""))
         words = [
             at,
             f"{level:7}",
             f"{logger}:",
-            event,
+            f"{event}: {text}" if text else event,
             *(f"{one_line(k)}={_word(v)}" for k, v in fields.items()),
         ]
         return "\n".join([" ".join(words), *(f"    {one_line(line)}" for line in trace.splitlines())])
@@ -98,13 +107,15 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
 
     Its fields are `OWN`, the extras, and ``traceback``; an extra of the same name gets a ``_`` at its end.
     """
+    event, text = named(_said(record))
     fields: dict[str, JsonValue] = {
         "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
         "logger": record.name,
-        "event": _text(_said(record), mask),
+        "event": event,
+        "text": _text(text, mask),
     }
-    for name, value in vars(record).items():
+    for name, value in {**turn_ids(), **vars(record)}.items():
         if name not in RESERVED:
             taken = name in OWN or name == "traceback"
             fields[f"{name}_" if taken else mask(name)] = _value(value, mask, MAX_DEPTH)
@@ -113,6 +124,12 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
     elif record.exc_text or record.stack_info:
         fields["traceback"] = _text(record.exc_text or record.stack_info or "", mask)
     return logging.makeLogRecord(fields)
+
+
+def named(said: str) -> tuple[str, str]:
+    """Return the event that a log call names, and its text."""
+    match = NAMED.match(said)
+    return (match[1], said[match.end() :]) if match else (FOREIGN, said)
 
 
 def one_line(text: str) -> str:

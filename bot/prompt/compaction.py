@@ -174,7 +174,7 @@ class Compaction:
                 return None
             await turn.compact(shorter)
         except StoreUnavailable:
-            log.warning("compaction: the disk refuses", exc_info=True, extra=_ids(turn))
+            log.warning("compaction.not_saved: the disk refuses", exc_info=True, extra=_ids(turn))
             return None
         after = round(size * _length(request, shorter) / before)
         return f"{word} to make room ({size:,} to {after:,} tokens); the full text is kept."
@@ -196,12 +196,14 @@ class Compaction:
             try:
                 summary = await writer.summary(messages[:cut])
             except ProviderError as error:
-                log.warning("compaction: no summary: %s: %s", error.code, error, extra=_ids(turn))
+                log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=_ids(turn))
                 return None
             shorter = [_entry(summary, messages[:cut]), *tail]
             if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
                 return shorter
-            log.warning("compaction: a summary of %d characters is no use", len(summary), extra=_ids(turn))
+            log.warning(
+                "compaction.useless: a summary of %d characters is no use", len(summary), extra=_ids(turn)
+            )
             writer.tool_choice = "none"
         return None
 

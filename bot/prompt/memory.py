@@ -113,9 +113,11 @@ class Memory:
             try:
                 note = await self._offload(self._add, path, scope, worded, day, user)
             except OSError as error:
-                log.warning("nothing was remembered: %s", error, extra={"thread_id": str(thread)})
+                log.warning(
+                    "memory.not_kept: nothing was remembered: %s", error, extra={"thread_id": str(thread)}
+                )
                 raise ToolError("Its file cannot be read or written, so nothing was remembered.") from error
-        log.info("remembered %s, asked by %s", note.id, user, extra={"thread_id": str(thread)})
+        log.info("memory.kept: remembered %s, asked by %s", note.id, user, extra={"thread_id": str(thread)})
         return note
 
     async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
@@ -132,7 +134,12 @@ class Memory:
                 except OSError as error:
                     raise StoreUnavailable(f"{path.name}: {error}") from error
             if note and allowed:
-                log.info("forgot %s, asked by %s", note.id, user, extra={"thread_id": str(thread)})
+                log.info(
+                    "memory.forgotten: forgot %s, asked by %s",
+                    note.id,
+                    user,
+                    extra={"thread_id": str(thread)},
+                )
                 return f"Forgotten, {WHERE[scope]}: “{note.text}”"
             if note:
                 return f"Only an admin may forget {note.id}: it is remembered everywhere."
@@ -145,7 +152,7 @@ class Memory:
         try:
             return self._lines(path)
         except OSError as error:
-            log.warning("memory is left out: %s", error)
+            log.warning("memory.unread: left out: %s", error)
             return [UNREADABLE]
 
     def _lines(self, path: Path) -> list[Note]:

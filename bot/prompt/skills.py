@@ -97,7 +97,7 @@ class Skills:
                 problems.append(f"skill {name}: {LOOSE}")
         for problem in problems:
             if problem not in self.problems:
-                log.warning("%s", problem)
+                log.warning("skill.problem: %s", problem)
         self._parsed, self.problems = parsed, tuple(problems)
         self.found = tuple(skill for _, skill in parsed.values() if isinstance(skill, Skill))
         return self.found
@@ -115,7 +115,7 @@ class Skills:
             found = (path for path in below(self._folder / skill.name, DEEPEST) if path != SKILL)
             return list(islice(found, MOST_FILES))
         except OSError as error:
-            log.warning("the files of skill %s cannot be listed: %s", skill.name, error)
+            log.warning("skill.unlisted: the files of skill %s cannot be listed: %s", skill.name, error)
             return []
 
     def read(self, skill: Skill, path: str) -> tuple[str, str]:

@@ -101,7 +101,7 @@ class Firing:
                 if schedule.next_at <= now and (found := await self._due(schedule, now)):
                     left_out.setdefault(schedule.thread, []).append(found)
         except StoreUnavailable as error:
-            log.warning("schedules wait for the disk: %s", error)
+            log.warning("schedule.waits: for the disk: %s", error)
             return AGAIN_S
         for thread, missing in left_out.items():
             self._telling.update(left.schedule.id for left in missing)
@@ -165,7 +165,7 @@ class Firing:
         told = schedule.barred if why == "barred" else self.schedules.told_on(schedule.thread) == today
         if why == "missed" or not schedule.cron or not told:
             return _LeftOut(schedule, schedule.next_at, why)
-        log.info("schedule %s left out: %s", schedule.id, why, extra={"thread_id": schedule.thread})
+        log.info("schedule.left_out: %s: %s", schedule.id, why, extra={"thread_id": schedule.thread})
         await self.schedules.put({schedule.id: schedule.after(now)})
         return None
 
@@ -179,7 +179,7 @@ class Firing:
                 spent = {thread: _day(now)} if any(left.why == "spent" for left in missing) else {}
                 await self.schedules.put(there, spent)
         except (PostFailed, StoreUnavailable) as error:
-            log.warning("told later what was left out: %s", error, extra={"thread_id": thread})
+            log.warning("schedule.told_later: what was left out: %s", error, extra={"thread_id": thread})
             await anyio.sleep(TELL_AGAIN_S)
         self._telling.difference_update(left.schedule.id for left in missing)
         self.schedules.wake()
@@ -193,7 +193,11 @@ class Firing:
             if error.retryable and not error.maybe_posted:
                 raise
             # It will not get through, or has: there is no use in trying for ever.
-            log.warning("nobody was told what was left out: %s", error, extra={"thread_id": str(thread)})
+            log.warning(
+                "schedule.untold: nobody was told what was left out: %s",
+                error,
+                extra={"thread_id": str(thread)},
+            )
 
     def _sentence(self, left: _LeftOut, now: datetime) -> str:
         schedule, zone = left.schedule, left.schedule.zone

@@ -42,7 +42,7 @@ _RESOLVE = 0x02 | 0x04 | 0x08
 
 _LINK = (ToolDenied, "{} is a link, or lies behind one: links are not followed.")
 _NO_FILE = (ToolDenied, "{} is no regular file.")
-_NO_FOLDER = (ToolInvalidInput, "A part of {} is a file, not a folder.")
+_NO_FOLDER = (ToolInvalidInput, "{} is a file, or leads through one, where a folder is needed.")
 _KEPT = (ToolError, "The permissions of {} keep me from it.")
 _FULL = (ToolError, "The disk is full, so nothing was changed. Tell the person.")
 _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {

@@ -116,7 +116,7 @@ class Toolbox:
         except ToolError as error:
             return await self._results.failed(call, error, place)
         except Exception:  # the boundary of a tool: the model reads that it failed, the operator reads why
-            log.exception("tool failed", extra={"tool": call.name})
+            log.exception("tool.failed: see the traceback", extra={"tool": call.name})
             return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> JsonValue | Returned:

@@ -32,7 +32,7 @@ class LoadSkillArguments(Arguments):
 
 
 async def logged(place: Place, what: str, digest: str) -> None:
-    log.info("loaded skill %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
+    log.info("skill.loaded: %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
 
 
 @dataclass(frozen=True)

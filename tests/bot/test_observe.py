@@ -44,27 +44,27 @@ def record(out: io.StringIO) -> dict[str, object]:
 def test_a_json_line_holds_time_level_logger_event_and_fields(out: io.StringIO) -> None:
     configure_logging("info", "json", out)
     log.info(
-        "turn %s", "started", extra={"thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True}
+        "turn.started: attempt %d of %s", 2, "it", extra={"thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True}
     )
     line = record(out)
     assert line.pop("at")[10:] > "T00:00:00.000+00:00"
     assert line == {
-        "level": "info", "logger": "bot.test", "event": "turn started",
+        "level": "info", "logger": "bot.test", "event": "turn.started", "text": "attempt 2 of it",
         "thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True,
     }  # fmt: skip
 
 
 def test_a_text_line_can_be_read(out: io.StringIO) -> None:
     configure_logging("info", "text", out)
-    log.warning("slow", extra={"thread_id": "a:b:c:d", "why": "two words"})
-    assert out.getvalue()[29:] == ' warning bot.test: slow thread_id=a:b:c:d why="two words"\n'
+    log.warning("loop.slow: by %d", 7, extra={"thread_id": "a:b:c:d", "why": "two words"})
+    assert out.getvalue()[29:] == ' warning bot.test: loop.slow: by 7 thread_id=a:b:c:d why="two words"\n'
 
 
 def test_the_level_is_the_least_that_is_written(out: io.StringIO) -> None:
     configure_logging("warning", "json", out)
     log.info("no")
     log.warning("yes")
-    assert record(out)["event"] == "yes"
+    assert record(out)["text"] == "yes"
 
 
 def test_libraries_that_log_what_people_say_are_never_heard_debugging(out: io.StringIO) -> None:
@@ -127,9 +127,9 @@ def test_a_persons_text_cannot_forge_a_line(out: io.StringIO) -> None:
 
 def test_fields_that_share_a_name_with_the_lines_own_are_kept_beside_them(out: io.StringIO) -> None:
     configure_logging("info", "json", out)
-    log.info("mine", extra={"event": "other", "level": 3, "at": "x", "traceback": "y"})
+    log.info("mine.own: words", extra={"event": "other", "level": 3, "at": "x", "traceback": "y"})
     line = record(out)
-    assert (line["event"], line["event_"], line["level_"], line["at_"]) == ("mine", "other", 3, "x")
+    assert (line["event"], line["event_"], line["level_"], line["at_"]) == ("mine.own", "other", 3, "x")
     assert line["traceback_"] == "y"
 
 
@@ -176,13 +176,13 @@ def test_a_stream_that_refuses_counts_what_was_lost_and_says_nothing_elsewhere(c
 
 
 def event_of(text: str) -> str:
-    return str(vars(clean(logging.makeLogRecord({"msg": text}), mask))["event"])
+    return str(vars(clean(logging.makeLogRecord({"msg": text}), mask))["text"])
 
 
 def test_a_long_text_keeps_its_two_ends_and_hides_the_secret_between(out: io.StringIO) -> None:
     configure_logging("info", "json", out)
     log.info("start %s end", "x" * 1_000_000)
-    event = str(record(out)["event"])
+    event = str(record(out)["text"])
     assert len(event) < MAX_TEXT + 100
     assert event.startswith("start x")
     assert event.endswith("x end")

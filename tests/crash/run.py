@@ -284,11 +284,11 @@ async def meet(bot: Child, death: Death, platform: Place, number: signal.Signals
         await bot.over.wait()
 
 
-async def judge(folder: Path, module: str = SOCKET.judge) -> tuple[dict[str, int], list[str]]:
+async def judge(folder: Path, module: str = SOCKET.judge, *options: str) -> tuple[dict[str, int], list[str]]:
     """Run the judge in a process of its own and return its counts and the violations it found."""
     with anyio.fail_after(120):
         done = await anyio.run_process(
-            [sys.executable, "-m", module, str(folder)], cwd=ROOT, env=environment(), check=False
+            [sys.executable, "-m", module, *options, str(folder)], cwd=ROOT, env=environment(), check=False
         )
     *violations, last = done.stdout.decode().splitlines() or [""]
     if done.returncode not in (0, 1) or bool(done.returncode) != bool(violations):

@@ -163,6 +163,21 @@ async def test_connected_again_within_one_link_stays_connected(caplog):
         await supervisor.run(link)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "fake: connected",
-        "fake: reconnecting (LinkDown: dropped); failure 1 in a row, trying again in 1 s",
+        "transport.connected: fake",
+        "transport.down: fake: reconnecting (LinkDown: dropped); failure 1 in a row, trying again in 1 s",
     ]
+
+
+async def test_how_long_a_link_was_silent_is_counted_from_its_last_sign_and_not_while_it_is_down():
+    fake = Fake((10, LinkDown("gone")))
+    async with anyio.create_task_group() as tasks:
+        assert fake.supervisor.silent_s is None
+        tasks.start_soon(fake.supervisor.run, fake)
+        await anyio.sleep(4)
+        assert fake.supervisor.silent_s == pytest.approx(4)
+        fake.supervisor.heard()
+        await anyio.sleep(3)
+        assert fake.supervisor.silent_s == pytest.approx(3)
+        await anyio.sleep(4)
+        assert fake.supervisor.silent_s is None
+        tasks.cancel_scope.cancel()

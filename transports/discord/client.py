@@ -106,7 +106,6 @@ class Discord:
 
     name = "discord"
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
-    silent_s: float | None = None
 
     def __init__(
         self,
@@ -130,6 +129,10 @@ class Discord:
     @property
     def state(self) -> LinkState:
         return self._supervisor.state
+
+    @property
+    def silent_s(self) -> float | None:
+        return self._supervisor.silent_s
 
     @property
     def trouble(self) -> str:
@@ -282,5 +285,6 @@ class Discord:
             now=self._now,
         )
         session = partial(Session, presence.soon, intake, channels, self._published, options.models, limits)
-        link = Link(options.token, options.gateway_url, session, rest.standing)
+        heard = self._supervisor.heard
+        link = Link(options.token, options.gateway_url, session, rest.standing, heard=heard)
         return _Room(rest, me, link, files, places, answers, intake, posting, presence)

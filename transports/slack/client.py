@@ -93,7 +93,6 @@ class Slack:
     name = "slack"
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
     trouble = ""
-    silent_s: float | None = None
 
     def __init__(
         self,
@@ -116,6 +115,10 @@ class Slack:
     @property
     def state(self) -> LinkState:
         return self._supervisor.state
+
+    @property
+    def silent_s(self) -> float | None:
+        return self._supervisor.silent_s
 
     async def serve(self, sink: Sink) -> None:
         """Receive until cancelled. Raises `TransportFatal` when only a person can mend what is wrong."""
@@ -234,12 +237,13 @@ class Slack:
             connected()
             room.intake.missed()
 
-        await Link(app_token=options.app_token, client=web.client, take=room.intake.take).run(up)
+        take, heard = room.intake.take, self._supervisor.heard
+        await Link(app_token=options.app_token, client=web.client, take=take, heard=heard).run(up)
 
     async def _furnished(self, web: Web, sink: Sink, tasks: TaskGroup) -> _Room:
         options, identity = self._options, await web.identity()
         for clause in missing_scopes(identity.scopes, options.features):
-            log.warning("slack: a scope is missing: %s; `threadfast manifest slack` has all of them", clause)
+            log.warning("slack.scope_missing: %s; `threadfast manifest slack` has all of them", clause)
         me = Me(identity.team, identity.user, identity.bot_id, identity.name)
         presence = Presence(
             web,

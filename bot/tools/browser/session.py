@@ -108,7 +108,7 @@ class OneBrowser:
             finally:
                 session.fail("the bot is stopping")
             if session.problem != CLOSED:
-                log.warning("browser: %s", session.problem)
+                log.warning("browser.ended: %s", session.problem)
 
     async def see(self, wish: Wish, deadline: float) -> Seen:
         with anyio.CancelScope(deadline=deadline):

@@ -121,7 +121,7 @@ class Browser:
         try:
             seen = await self._seen(wish, now + left * BROWSER_SHARE)
         except BrowserBroken as error:
-            log.warning("browser: %s", error)
+            log.warning("browser.failed: %s", error)
             if not self.disable_browser:
                 raise ToolError("The browser failed.", suggestion="Try web_fetch.") from error
             return await self._without(url, place, OFF, TELL_OFF)
@@ -177,7 +177,7 @@ class Browser:
     async def _shown(self, seen: Seen, place: Place) -> Returned:
         """Keep the picture, and show it to a model that can see it."""
         if not seen.picture:
-            log.warning("browser: no picture: %s", seen.unpictured or "they are off")
+            log.warning("browser.no_picture: %s", seen.unpictured or "they are off")
             if not self.disable_screenshots:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_read(seen).result, origin=ORIGIN)
             place.note(TELL_NO_PICTURE)

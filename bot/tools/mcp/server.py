@@ -180,7 +180,7 @@ class Server:
         pause = self._times.pause(self._failures)
         self.state, self._again_at = "waiting", anyio.current_time() + pause
         log.warning(
-            "MCP server %s: %s; the next try in %g s%s",
+            "mcp.down: %s: %s; the next try in %g s%s",
             self.name,
             self.reason,
             pause,
@@ -211,7 +211,7 @@ class Server:
                 self.reason, self.words = "its settings cannot be used", str(error)
             except Exception as error:  # a connection's boundary: what the SDK raises ends nothing else
                 self.reason, self.words = sdk.why(error), self._mask(sdk.said(error)) or remarks.last
-                log.debug("MCP server %s", self.name, exc_info=True)
+                log.debug("mcp.trouble: %s", self.name, exc_info=True)
             else:
                 return False
         if limit.cancel_called and self.state == "connecting":
@@ -282,7 +282,7 @@ class Server:
         return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")
 
     def _remark(self, line: str) -> None:
-        log.info("MCP server %s says: %s", self.name, line)
+        log.info("mcp.said: %s: %s", self.name, line)
 
 
 def _masked(own: Masker, mask: Callable[[str], str], text: str) -> str:

@@ -95,7 +95,7 @@ async def open_servers(
             tool_of(servers[name], ours, tool, save) for ours, name, tool in named(list(listings.items()))
         ]
         if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
-            log.warning("MCP servers: %d tools left out: all of them may have %d", beyond, MAX_ALL)
+            log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
         yield Servers(tools, tuple(servers.values()), Counter(tool.server.name for tool in tools))
         tasks.cancel_scope.cancel()
 
@@ -110,7 +110,7 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
     for server in unknown:
         if server.listing is None:
             log.warning(
-                "MCP server %s: its tools are not known yet; a later start will have them", server.name
+                "mcp.unknown: %s: its tools are not known yet; a later start will have them", server.name
             )
 
 
@@ -147,19 +147,19 @@ class _Book:
             try:
                 await self._kept.replace(KeptListings(servers=dict(self.known)))
             except StoreUnavailable as error:
-                log.warning("MCP server %s: what it lists could not be kept: %s", name, error)
+                log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
 
     def _tell(self, name: str, listing: Listing) -> None:
         if self._offered is None:
-            log.info("MCP server %s lists %s", name, counted(len(listing.tools)))
+            log.info("mcp.listed: %s lists %s", name, counted(len(listing.tools)))
         else:
             log.warning(
-                "MCP server %s lists other tools now, which takes effect at the next start: %s",
+                "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",
                 name,
                 _changed(self._offered.get(name, Listing()), listing),
             )
         if listing.left_out:
-            log.warning("MCP server %s: left out: %s", name, "; ".join(listing.left_out)[:1000])
+            log.warning("mcp.left_out: %s: %s", name, "; ".join(listing.left_out)[:1000])
 
 
 def _changed(before: Listing, now: Listing) -> str:

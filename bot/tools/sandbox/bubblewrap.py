@@ -65,7 +65,7 @@ class Variant:
     sealed: bool = True
 
 
-VARIANTS = (Variant(), Variant(proc=False), Variant(proc=False, sealed=False))
+VARIANTS = (Variant(), Variant(sealed=False), Variant(proc=False), Variant(proc=False, sealed=False))
 """The best first."""
 
 
@@ -95,7 +95,8 @@ def arguments(
     The command is an argument of its own, never part of a text that a shell reads.
     """
     walls = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
-    walls += ["--unshare-cgroup", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    # No cgroup namespace: nothing of cgroups is mounted inside, and a unit of systemd may well refuse it.
+    walls += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     walls += ["--disable-userns"] if variant.sealed else []
     walls += ["--hostname", "sandbox", "--clearenv"]
     for name, value in environment(INSIDE, "/tmp").items():  # noqa: S108 - a file system of its own

@@ -59,7 +59,7 @@ class Bubblewrap:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        return ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+        return ("ipc", "mnt", "net", "pid", "user", "uts")
 
     def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
         filter_fd = _fed(opened, seccomp.program(_machine(), shared=False))

@@ -92,9 +92,9 @@ async def open_sandbox(
         failure = await _failure(layer, beside, limits, offload)
         if not failure:
             why = _chosen(layer, reasons)
-            log.info("sandbox: %s", why)
+            log.info("sandbox.chosen: %s", why)
             return Sandbox(layer, why, offload=offload, limits=limits)
-        log.warning("sandbox: %r cannot be used: %s", layer, failure)
+        log.warning("sandbox.unusable: %r cannot be used: %s", layer, failure)
         reasons.setdefault(layer.name, failure)
     if mode in ("auto", "bubblewrap") and "bubblewrap" not in reasons:
         reasons["bubblewrap"] = "it is not installed: install the package bubblewrap"
@@ -132,7 +132,7 @@ async def _failure(layer: Layer, beside: Path, limits: Limits, offload: Offload)
         said = str(error.__cause__ or error)
         advice = bubblewrap.symptom(said) if layer.name == "bubblewrap" else said.strip()[:200]
         if "AppArmor" in advice:
-            log.warning("a profile that lets bubblewrap work:\n%s", bubblewrap.APPARMOR)
+            log.warning("sandbox.profile: a profile that lets bubblewrap work:\n%s", bubblewrap.APPARMOR)
         return advice
     except OSError as error:
         return f"the folder of the workspaces cannot be used ({type(error).__name__})"

@@ -80,7 +80,7 @@ async def run(
             start = layer.start(command, workspace, limits, opened)
             process = await _started(start, *outputs)
         except OSError as error:
-            log.warning("a command could not be started", exc_info=error)
+            log.warning("sandbox.not_started: a command could not be started", exc_info=error)
             raise SandboxFailed("The sandbox could not be started.") from error
         running = _Running(process, start, outputs, workspace, limits, offload)
         ended = await running.until(deadline)
@@ -90,7 +90,7 @@ async def run(
             ended = "killed"
         if _FAILED in status or (ended == "exited" and not said):
             reason = outputs[1].captured.text()
-            log.warning("the sandbox failed: %s", reason)
+            log.warning("sandbox.failed: %s", reason)
             raise SandboxFailed("The sandbox could not be put up.") from OSError(reason)
         out, err = (output.captured for output in outputs)
         code = int(said[1]) if said and ended == "exited" else None
@@ -170,7 +170,7 @@ class _Running:
         with anyio.move_on_after(DRAIN_S):
             await self._read()
         if self._process.returncode is None:
-            log.error("a command outlived its kill", extra={"pid": self._process.pid})
+            log.error("sandbox.outlived: a command outlived its kill", extra={"pid": self._process.pid})
 
     def _kill(self) -> None:
         if self._start.end:

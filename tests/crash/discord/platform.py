@@ -32,6 +32,7 @@ NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 """Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""
 
 FILE = ("notes.txt", b"some notes of mine", "text/plain")
+CUT_EVERY_S = 4.0
 PEOPLE = tuple(f"7000000000000003{number:02}" for number in range(10, 18))
 STOP = "Stop"
 CALLBACK = "POST /interactions/{}/{}/callback"
@@ -44,10 +45,9 @@ STEPS = (
 class Guild(FakeDiscord):
     """The fake, telling of what is delivered; old sessions are not kept for those who died."""
 
-    def __init__(self, chance: Chance) -> None:
-        super().__init__(
-            rate_limits=True, rate_scale=10, nonce_lasts=NONCE_LASTS_S, nonce_shown=NONCE_SHOWN_S
-        )
+    def __init__(self, chance: Chance, **given: Any) -> None:
+        hurried = {"rate_scale": 10, "nonce_lasts": NONCE_LASTS_S, "nonce_shown": NONCE_SHOWN_S}
+        super().__init__(rate_limits=True, **(hurried | given))
         self.script = self.chance = chance
 
     def tell(self, event: str, data: Json, **more: Any) -> None:
@@ -62,24 +62,39 @@ class Guild(FakeDiscord):
 
 
 class Place:
-    """A `tests.crash.run.Place`: Discord. ``crowd`` people have one conversation after the other, side by side."""
+    """A `tests.crash.run.Place`: Discord. ``crowd`` people have one conversation after the other, side by side.
 
-    def __init__(self, folder: Path, *, seed: int, late_s: float, crowd: int, pause_s: float) -> None:
-        self.talking = True
+    *given* is for the fake, whose own times are not shortened then.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        late_s: float,
+        crowd: int,
+        pause_s: float,
+        rooms: int = 6,
+        people: tuple[str, ...] = PEOPLE,
+        **given: Any,
+    ) -> None:
+        self.talking, self._cut_every_s = True, CUT_EVERY_S
+        self._people = people
         self._seed, self._crowd, self._pause_s = seed, crowd, pause_s
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
         self._chance = Chance(random.Random(f"{seed} faults"), late_s, self._refused)
-        self._discord = discord = Guild(self._chance)
+        self._discord = discord = Guild(self._chance, **given)
         self._fate = random.Random(f"{seed} fate")
         self._threads, self._counts = itertools.count(100), Counter[str]()
         self._spoken: list[Spoken] = []
         self._by_id: dict[str, Spoken] = {}
         self._presses = self._commands = 0
         self._pressed: list[tuple[tuple[str, ...], Interaction]] = []
-        for number, user in enumerate((*PEOPLE, STRANGER)):
+        for number, user in enumerate((*people, STRANGER)):
             discord.users[user] = User(user, f"person{number}")
             discord.dm(user)
-        self._channels = [discord.channel(f"room-{number}").id for number in range(6)]
+        self._channels = [discord.channel(f"room-{number}").id for number in range(rooms)]
         self._in_place = frozenset(self._channels[:2])
         discord.deny(self._channels[0], "CREATE_PUBLIC_THREADS")
         (folder / IN_PLACE).write_text(self._channels[1])
@@ -156,7 +171,7 @@ class Place:
             "left",
             eyes=len(eyed := self._eyed()),
             eyes_on=eyed,
-            pings=[ping for ping in discord.pings if ping not in (*PEOPLE, STRANGER)],
+            pings=[ping for ping in discord.pings if ping not in (*self._people, STRANGER)],
             unfurls=discord.unfurls,
             acked=self._acked(),
             interactions=sum(one.acked for one in discord.interactions.values() if one.type != AUTOCOMPLETE),
@@ -187,7 +202,7 @@ class Place:
             await self._pause(person)
 
     async def _conversation(self, person: random.Random) -> None:
-        user, kind = person.choice(PEOPLE), person.random()
+        user, kind = person.choice(self._people), person.random()
         if kind < 0.35:
             first = self._say(user, self._discord.dm(user), person)
         elif kind < 0.42:
@@ -326,7 +341,7 @@ class Place:
 
     async def _cut_links(self) -> None:
         while self.talking:
-            await anyio.sleep(self._fate.expovariate(1 / 4))
+            await anyio.sleep(self._fate.expovariate(1 / self._cut_every_s))
             for link in self._discord.links[:1]:
                 self._fate.choice((link.abort, link.reconnect, link.invalidate))()
 

@@ -23,11 +23,12 @@ from tests.crash.platform import Book
 from tests.crash.slack.faults import Chance
 from tests.crash.slack.judge import unheard_of
 from tests.crash.visible import first_heard
-from tests.fakes.slack import Delivery, FakeSlack, Message, Said
+from tests.fakes.slack import Delivery, FakeSlack, File, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
 
 ACK_BUDGET_S = 0.6
 REDELIVER_AFTER_S = (0.0, 1.0, 2.5)
+CUT_EVERY_S = 4.0
 CHANNELS = tuple(f"C{number}" for number in range(1, 9))
 PEOPLE = tuple(f"U{number}" for number in range(1, 9))
 ODD = "&lt;b&gt; &amp;amp; é 漢 \U0001f600 *x*"
@@ -83,10 +84,9 @@ class Spoken:
 class Workspace(FakeSlack):
     """The fake, told of each delivery, and telling of each acknowledgement."""
 
-    def __init__(self, chance: Chance) -> None:
-        super().__init__(
-            ack_budget=ACK_BUDGET_S, redeliver_after=REDELIVER_AFTER_S, rate_limits=True, rate_scale=10
-        )
+    def __init__(self, chance: Chance, **given: Any) -> None:
+        hurried = {"ack_budget": ACK_BUDGET_S, "redeliver_after": REDELIVER_AFTER_S, "rate_scale": 10}
+        super().__init__(rate_limits=True, **(hurried | given))
         self.script = self.chance = chance
         send = self.sockets._send
 
@@ -106,22 +106,37 @@ class Workspace(FakeSlack):
 
 
 class Place:
-    """A `tests.crash.run.Place`: Slack. ``crowd`` people have one conversation after the other, side by side."""
+    """A `tests.crash.run.Place`: Slack. ``crowd`` people have one conversation after the other, side by side.
 
-    def __init__(self, folder: Path, *, seed: int, late_s: float, crowd: int, pause_s: float) -> None:
-        self.talking = True
+    *given* is for the fake, whose own times are not shortened then.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        late_s: float,
+        crowd: int,
+        pause_s: float,
+        channels: tuple[str, ...] = CHANNELS,
+        people: tuple[str, ...] = PEOPLE,
+        **given: Any,
+    ) -> None:
+        self.talking, self._cut_every_s = True, CUT_EVERY_S
+        self._channels, self._people = channels, people
         self._folder, self._seed, self._crowd, self._pause_s = folder, seed, crowd, pause_s
         self._book = Book(folder)
         self._chance = Chance(random.Random(f"{seed} faults"), late_s, self._refused)
-        self._slack = Workspace(self._chance)
+        self._slack = Workspace(self._chance, **given)
         self._fate = random.Random(f"{seed} fate")
         self._threads = itertools.count(1)
         self._spoken: list[Spoken] = []
         self._presses = self._commands = 0
-        for user in (*PEOPLE, STRANGER):
+        for user in (*people, STRANGER):
             self._slack.user(user)
             self._slack.channel(f"D{user}", kind="im", user=user)
-        for channel in CHANNELS:
+        for channel in channels:
             self._slack.channel(channel)
 
     @property
@@ -155,7 +170,7 @@ class Place:
 
     async def talk(self) -> None:
         await self._slack.until(lambda: self._slack.sockets.links, 60)
-        for channel in CHANNELS:
+        for channel in self._channels:
             self._slack.join(BOT_USER, channel)
         async with anyio.create_task_group() as people:
             for number in range(self._crowd):
@@ -209,9 +224,9 @@ class Place:
             await self._pause(person)
 
     async def _thread(self, number: str, person: random.Random) -> None:
-        user = person.choice(PEOPLE)
+        user = person.choice(self._people)
         direct = person.random() < 0.4
-        channel = f"D{user}" if direct else person.choice(CHANNELS)
+        channel = f"D{user}" if direct else person.choice(self._channels)
         root = self._say(number, 0, user, channel, "", person)
         if len(root.said) > 1:
             return
@@ -251,7 +266,7 @@ class Place:
         elif kind < 0.25:
             token = f"t{number}m{count:03}"
             text = f"let me {token}"
-            said = slack.say(STRANGER, person.choice(CHANNELS), f"<@{BOT_USER}> {text}")
+            said = slack.say(STRANGER, person.choice(self._channels), f"<@{BOT_USER}> {text}")
             place = said.message.channel
             self._spoken.append(
                 Spoken(token, place, said.ts, STRANGER, [text], [said], must=True, alone=True)
@@ -284,6 +299,7 @@ class Place:
             "thread_ts": root or None,
             "order": person.choice(("message_first", "mention_first")),
             "quiet": quiet,
+            "files": self._files(person),
         }
         said = [slack.say(user, channel, f"{wire} {ODD}" if odd else wire, **how)]
         if person.random() < 0.05 and not command:
@@ -304,6 +320,10 @@ class Place:
             if person.random() < 0.08:
                 self._slack.redeliver(delivery)
         return spoken
+
+    def _files(self, person: random.Random) -> list[File]:
+        """Return what is sent along."""
+        return []
 
     def _press(self, user: str, channel: str, root: str) -> None:
         """Press any button that is there."""
@@ -328,7 +348,7 @@ class Place:
 
     async def _cut_links(self) -> None:
         while self.talking:
-            await anyio.sleep(self._fate.expovariate(1 / 4))
+            await anyio.sleep(self._fate.expovariate(1 / self._cut_every_s))
             for link in self._slack.sockets.links[:1]:
                 self._fate.choice((link.reset, link.disconnect))()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.fakes.discord import rules
-from tests.fakes.discord.ids import CATEGORY, DM, FORUM_TYPE, GUILD, U1, Json
+from tests.fakes.discord.ids import CATEGORY, DM, EVERYONE, FORUM_TYPE, GUILD, U1, Json
 from tests.fakes.discord.posting import found, place, shown
 from tests.fakes.discord.records import Call, Channel, Message
 from tests.fakes.discord.rules import Refusal
@@ -111,11 +111,20 @@ def guilds(discord: FakeDiscord, call: Call) -> list[Json]:
         "icon": None,
         "banner": None,
         "owner": False,
-        "permissions": "0",
+        "permissions": str(_rights(discord)),
         "features": [],
     }
     after = int(call.query.get("after") or 0)
     return [mine] if discord.in_guild and int(GUILD) > after else []
+
+
+def _rights(discord: FakeDiscord) -> int:
+    """Return what the bot's roles give it in the guild, without the overwrites of channels."""
+    mine = {EVERYONE, *discord.users[discord.me].roles}
+    rights = 0
+    for role in discord.roles.values():
+        rights |= role.permissions if role.id in mine else 0
+    return rights
 
 
 def _check_guild(discord: FakeDiscord, call: Call) -> None:

@@ -164,6 +164,26 @@ def delete(slack: FakeSlack, args: Args) -> Json:
     return {"channel": message.channel, "ts": message.ts}
 
 
+@method("chat.scheduleMessage", "chat:write")
+def schedule(slack: FakeSlack, args: Args) -> Json:
+    channel = place(slack, args.need("channel"))
+    post_at = args.number("post_at", 0)
+    if post_at <= slack.wall():
+        raise Refusal("time_in_past")
+    if post_at > slack.wall() + 120 * 86_400:
+        raise Refusal("time_too_far")
+    number = f"Q{next(slack.serial)}"
+    slack.scheduled[number] = args.need("text")
+    return {"channel": channel.id, "scheduled_message_id": number, "post_at": post_at}
+
+
+@method("chat.deleteScheduledMessage", "chat:write")
+def delete_scheduled(slack: FakeSlack, args: Args) -> Json:
+    if slack.scheduled.pop(args.need("scheduled_message_id"), None) is None:
+        raise Refusal("invalid_scheduled_message_id")
+    return {}
+
+
 def streaming(slack: FakeSlack, message: Message) -> Stream | None:
     """Its stream, if it still runs: five minutes from the start at most, even if it is busy."""
     stream = message.stream

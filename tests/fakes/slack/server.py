@@ -94,6 +94,8 @@ class FakeSlack(People):
         """(file id, token) of every download."""
         self.responses: list[Json] = []
         """What was posted to response addresses."""
+        self.scheduled: dict[str, str] = {}
+        """What is to be posted later, by its number."""
         self.triggers: dict[str, float] = {}
         self.used_triggers: set[str] = set()
         self.connections: set[int] = set()

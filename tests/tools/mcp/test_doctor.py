@@ -1,15 +1,15 @@
-import json
 import os
 
 import pytest
+from rich.console import Console
 
-from bot.doctor import Check, diagnose, doctor_table, run_doctor
-from bot.settings_model import McpServer, Settings, Tools
+from bot.doctor.look import Look, examine
+from bot.doctor.show import plain_lines, shown
+from bot.doctor.tools import mcp_servers
+from bot.guards.secrets import Masker
+from bot.settings_model import McpServer, Settings
 from tests.tools.mcp.opened import gone, plain, starts
-
-
-def settings(servers, **tools):
-    return Settings(mcp_servers=servers, tools=Tools(**tools))
+from transports.checks import Finding
 
 
 @pytest.mark.anyio
@@ -23,8 +23,8 @@ async def test_each_server_is_tried_and_ended(tmp_path):
         "none": McpServer(command="no-such-program-anywhere"),
     }
     environ = {"PATH": os.environ["PATH"], "KEY": "correct-horse-battery"}
-    sandbox, *found = await diagnose(settings(servers, sandbox="off"), environ)
-    assert (sandbox.name, sandbox.state) == ("sandbox", "ok")
+    look = Look(Settings(mcp_servers=servers), environ, mask=Masker(["correct-horse-battery"]))
+    found = await examine(mcp_servers(look), look, lambda _: None)
     assert [(check.name, check.state) for check in found] == [
         ("mcp_servers.dead", "fail"),
         ("mcp_servers.good", "ok"),
@@ -38,21 +38,16 @@ async def test_each_server_is_tried_and_ended(tmp_path):
     assert "64 tools" in wide
     assert "t67: a server may have 64 tools" in wide
     assert "and 3 more" in wide
-    assert all(check.fix for check in found if check.state != "ok")
+    assert all(check.fix and check.meaning for check in found if check.state != "ok")
     assert await gone(starts(tmp_path)[0])
 
 
-def test_the_exit_code_says_whether_something_fails(capsys):
-    quiet = settings({}, sandbox="off")
-    assert run_doctor(quiet, os.environ) == 0
-    assert "commands are switched off" in capsys.readouterr().out
-    bad = settings({"x": McpServer(command="no-such-program-anywhere")}, sandbox="off")
-    assert run_doctor(bad, os.environ, json=True) == 1
-    assert [entry["state"] for entry in json.loads(capsys.readouterr().out)] == ["ok", "fail"]
-
-
 def test_what_a_server_says_writes_nothing_into_the_terminal():
-    table = doctor_table([Check("mcp_servers.\x1b[2J", "fail", "said \x1b[31m[bold]x[/bold]", "")])
-    cells = [str(cell) for column in table.columns for cell in column.cells]
-    assert not any("\x1b" in cell for cell in cells)
-    assert "[bold]x[/bold]" in cells[2]
+    bad = Finding("mcp_servers.\x1b[2J", "fail", "said \x1b[31m[bold]x[/bold]\nok  forged", "", "")
+    to = Console(width=80, markup=False)
+    with to.capture() as printed:
+        to.print(shown(bad, to))
+    for text in (printed.get().replace("\x1b[1;31mfail\x1b[0m", ""), "\n".join(plain_lines(bad))):
+        assert "\x1b" not in text
+        assert "[bold]x[/bold]" in text
+    assert len(list(plain_lines(bad))) == 1

@@ -205,7 +205,7 @@ async def test_a_flood_on_standard_error_costs_us_little_and_is_logged_a_little(
         after = os.times()
         assert (await call(servers, "p__hello")).result == "{}"
     assert after.user + after.system - before.user - before.system < 0.5
-    said = [record for record in caplog.records if " says: " in record.getMessage()]
+    said = [record for record in caplog.records if "mcp.said: " in record.getMessage()]
     assert len(said) == 51
     assert max(len(record.getMessage()) for record in said) < 600
 

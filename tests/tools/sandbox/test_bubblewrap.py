@@ -9,7 +9,7 @@ from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, arguments, links, sy
 from bot.tools.sandbox.landlock import handled
 from bot.tools.sandbox.profile import Limits, environment
 
-KINDS = ("user", "pid", "ipc", "uts", "net", "cgroup")
+KINDS = ("user", "pid", "ipc", "uts", "net")
 GIVEN = {
     "system": [("/usr", ""), ("/bin", "usr/bin")],
     "workspace": Path("/data/threads/t1/workspace"),

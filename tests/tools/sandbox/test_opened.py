@@ -97,7 +97,7 @@ async def test_a_bubblewrap_that_shares_what_it_claims_to_separate_is_not_used(t
     def without(wall):
         return lambda *given, **more: [word for word in told(*given, **more) if word != wall]
 
-    for wall in ("--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup"):
+    for wall in ("--unshare-net", "--unshare-ipc", "--unshare-uts"):
         monkeypatch.setattr(bubblewrap, "arguments", without(wall))
         assert await opened._failure(layer, tmp_path, Limits(), threaded), wall
     monkeypatch.setattr(bubblewrap, "arguments", told)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from bot.llm.model import Completion, Usage
-from bot.trace import why
+from bot.telling.story import stories
 from tests.fakes.discord import (
     BOT,
     CHANNEL,
@@ -405,10 +405,9 @@ async def test_an_answer_that_a_ban_keeps_back_is_told_by_why_and_mentioned_afte
         discord.fail(SEND, RateLimited(600, via=False))
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
-        told = "\n".join(why(tmp_path, said.id))
-        assert "'one'" in told
-        assert "settled: undelivered" in told
-        assert "final" in told
+        (story,) = stories(tmp_path, said.id)
+        assert any('"one"' in event.what for event in story.events)
+        assert story.outcome == "undelivered"
         assert answers(discord, said.id) == []
         await anyio.sleep(1.5)
         more = await discord.say(U1, said.id, "and?")

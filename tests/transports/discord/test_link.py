@@ -212,7 +212,7 @@ async def test_what_a_hook_raises_is_logged_and_ends_nothing(discord, caplog):
         bot.note = None
         await discord.say(U1, CHANNEL, "one")
         await (await discord.press(U1, await discord.say(U1, CHANNEL, "x"), "go", stale=True))
-        await until(lambda: "an interaction was not taken" in caplog.text)
+        await until(lambda: "interaction.failed" in caplog.text)
         bot.note = broken
         await discord.say(U1, CHANNEL, "two")
         await discord.until(bot.has("message"))
@@ -535,3 +535,16 @@ async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, capl
     assert record.levelname == "WARNING"
     assert record.exc_info is None
     assert "WSServerHandshakeError" in record.getMessage()
+
+
+async def test_heartbeats_are_signs_of_life_and_a_frozen_link_gives_none(anyio_backend, monkeypatch):
+    async with FakeDiscord(heartbeat=0.05) as discord:
+        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
+        signs = []
+        async with listening(discord, heard=lambda: signs.append(discord.changed())):
+            await discord.until(lambda: len(signs) > 3)
+            discord.links[0].freeze()
+            await anyio.sleep(0.1)
+            before = len(signs)
+            await anyio.sleep(0.1)
+            assert len(signs) == before

@@ -162,7 +162,7 @@ async def test_an_answer_that_cannot_be_given_is_only_logged(caplog):
         message = with_buttons(fake, CHANNEL, type(STOP)("Old", "vote:1"))
         fake.fail(CALLBACK, Cut(), forever=True)
         fake.press(U1, message, "vote:1")
-        await fake.until(lambda: "could not be answered" in caplog.text)
+        await fake.until(lambda: "interaction.unanswered" in caplog.text)
     assert "token-" not in caplog.text
 
 

@@ -641,7 +641,7 @@ async def test_an_acknowledgement_that_is_lost_with_its_link_means_the_same_even
         await said
     assert len(begun) == 2
     assert len(set(begun)) == 1
-    assert "acknowledgement is lost" in caplog.text
+    assert "link.ack_lost" in caplog.text
     assert not any(record.exc_info for record in caplog.records)
 
 
@@ -655,3 +655,14 @@ async def test_a_token_that_is_revoked_later_ends_it_instead_of_an_endless_retry
         calls = len(slack.calls)
         await anyio.sleep(0.2)
     assert len(slack.calls) == calls
+
+
+async def test_pongs_are_signs_of_life_and_a_peer_that_is_gone_gives_none(slack):
+    signs = []
+    async with serving(slack, heard=lambda: signs.append(slack.changed())) as bot:
+        await slack.until(lambda: len(signs) > 3)
+        bot.link.freeze()
+        await anyio.sleep(PING_S)
+        before = len(signs)
+        await anyio.sleep(PING_S)
+        assert len(signs) == before

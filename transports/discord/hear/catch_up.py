@@ -90,7 +90,11 @@ class History:
         gap, told = self._marks.gap_of(UNKNOWN), self.last
         since, scale = self._marks.alive_at, self._marks.scale
         if scale.is_before(since, oldest := self._ago(self._back_s)):
-            log.warning("nothing was heard since %s: what was said before %s stays unread", since, oldest)
+            log.warning(
+                "catch_up.too_old: nothing was heard since %s: what was said before %s stays unread",
+                since,
+                oldest,
+            )
         archived = await self._archived(since)
         for channel, last in told.items():
             if scale.is_before(since, last):
@@ -129,14 +133,21 @@ class History:
                 after = self._skip(channel, after)
             self._marks.reached(channel, self._past(after))
         else:
-            log.error("%s has more than %d pages: the rest is not read", channel, MOST_PAGES)
+            log.error(
+                "catch_up.too_long: %s has more than %d pages: the rest is not read", channel, MOST_PAGES
+            )
         return self._past(after)
 
     def _skip(self, channel: str, after: str) -> str:
         """Return where that begins which can still be answered, if it is later."""
         fresh = self._ago(self._max_age_s)
         if self._marks.scale.is_before(after, fresh):
-            log.warning("so much was missed in %s that it stays unread from %s to %s", channel, after, fresh)
+            log.warning(
+                "catch_up.too_much: so much was missed in %s that it stays unread from %s to %s",
+                channel,
+                after,
+                fresh,
+            )
         return self._marks.scale.later(after, fresh)
 
     def _ago(self, seconds: float) -> str:

@@ -59,7 +59,9 @@ class Chains:
                 with anyio.fail_after(LONGEST_WALK_S):
                     await self._walk(message, way)
             except (PostFailed, TimeoutError) as failure:
-                log.info("discord: the beginning of a chain of replies cannot be read: %s", failure)
+                log.info(
+                    "discord.chain_unread: the beginning of a chain of replies cannot be read: %s", failure
+                )
             else:
                 self._remember(way)
         return way.root

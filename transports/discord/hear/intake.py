@@ -119,7 +119,9 @@ class Intake:
         if place and not self._lanes.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
         elif not self._lanes.put(channel, partial(self._take, message, where)):
-            log.warning("discord: more comes in than can be taken in: what is said in %s waits there", where)
+            log.warning(
+                "intake.full: more comes in than can be taken in: what is said in %s waits there", where
+            )
             self._marks.missed(where, at)
             self._close_gaps()
 
@@ -140,7 +142,7 @@ class Intake:
         try:
             pressed = await self._pressed(interaction)
         except PostFailed as error:
-            log.warning("discord: where a button was pressed is not known: %s", error)
+            log.warning("intake.press_unknown: where a button was pressed is not known: %s", error)
             return wording.friendly(error)
         answers = pressed is None or pressed.incoming.text.startswith(ANSWERS)
         if answers and not (interaction.message and self._asks(str(interaction.message.id))):
@@ -175,7 +177,7 @@ class Intake:
                     await self._marks.save()
                 await self._hear(message)
         except (PostFailed, StoreUnavailable) as error:
-            log.warning("discord: what was said in %s cannot be taken in now: %s", where, error)
+            log.warning("intake.waits: what was said in %s cannot be taken in now: %s", where, error)
             self._close_gaps()
 
     def _change(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -185,10 +187,12 @@ class Intake:
             try:
                 await work()
             except (PostFailed, StoreUnavailable) as error:
-                log.warning("discord: an edit or a deletion was not taken in: %s", error)
+                log.warning("intake.change_lost: an edit or a deletion was not taken in: %s", error)
 
         if not self._lanes.put(channel, take):
-            log.warning("discord: an edit or a deletion in %s was not taken in: too much waits", channel)
+            log.warning(
+                "intake.change_lost: an edit or a deletion in %s was not taken in: too much waits", channel
+            )
 
     def _is_chatter(self, message: discord.Message, place: Place) -> bool:
         if is_ours(message, self._me):
@@ -208,13 +212,13 @@ class Intake:
         except (PostFailed, StoreUnavailable):
             raise
         except Exception:  # the boundary of a transport: one odd message must not hide those after it
-            log.exception("discord: message %d was not taken in", message.id)
+            log.exception("intake.failed: message %d was not taken in", message.id)
 
     async def _hear(self, message: discord.Message, *, live: bool = True) -> None:
         try:
             place = self._channels.see(message.channel) or await self._channels.of(str(message.channel.id))
         except TransportRejected as refused:
-            log.info("discord: a message in a channel that cannot be looked at: %s", refused)
+            log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
         root = await self._chains.root_of(message, place) if message.reference else ""
         if not (incoming := self._parsed(message, place, root)):

@@ -78,9 +78,7 @@ async def acknowledge(interaction: discord.Interaction, *, thinking: bool) -> bo
     except FAILURES as failure:
         if isinstance(failure, discord.HTTPException) and failure.code == ACKNOWLEDGED:
             return True
-        log.warning(
-            "discord: an interaction was not acknowledged in time: %s", failure or type(failure).__name__
-        )
+        log.warning("interaction.late: not acknowledged in time: %s", failure or type(failure).__name__)
         return False
     return True
 
@@ -93,7 +91,7 @@ async def tell(interaction: discord.Interaction, text: str) -> None:
         else:
             await interaction.response.send_message(text, ephemeral=True)
     except FAILURES as failure:
-        log.warning("discord: an interaction could not be answered: %s", failure or type(failure).__name__)
+        log.warning("interaction.unanswered: %s", failure or type(failure).__name__)
 
 
 def author_of(interaction: discord.Interaction) -> Author | None:

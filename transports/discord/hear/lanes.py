@@ -45,7 +45,7 @@ class Lanes:
                 try:
                     await lane[0]()
                 except Exception:  # the boundary of a transport: one was not taken in, and the next one is
-                    log.exception("discord: what came in %s was not taken in", channel)
+                    log.exception("intake.failed: what came in %s was not taken in", channel)
                 lane.popleft()
                 self._held -= 1
         finally:

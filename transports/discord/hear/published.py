@@ -56,7 +56,9 @@ class Published:
             except FAILURES as failure:
                 refused = isinstance(failure, discord.HTTPException) and failure.status in (400, 403)
                 self._refused = wanted if refused else ""
-                log.warning("discord: the slash commands could not be set: %s%s", failure, _advice(failure))
+                log.warning(
+                    "slash.not_set: the slash commands could not be set: %s%s", failure, _advice(failure)
+                )
             else:
                 await self._offload(self._write, wanted)
 
@@ -65,7 +67,11 @@ class Published:
             data = read_or_empty(self._disk, self._path)
             return _File.model_validate_json(data).published if data else ""
         except (OSError, ValidationError) as error:
-            log.info("%s cannot be read, so the slash commands are set anew: %s", self._path.name, error)
+            log.info(
+                "slash.state_unread: %s cannot be read, so the slash commands are set anew: %s",
+                self._path.name,
+                error,
+            )
             return ""
 
     def _write(self, published: str) -> None:
@@ -73,7 +79,9 @@ class Published:
             replace_file(self._disk, self._path, _File(published=published).model_dump_json().encode())
         except OSError as error:
             log.warning(
-                "%s could not be written; the slash commands will be set again: %s", self._path.name, error
+                "slash.state_not_kept: %s could not be written; the slash commands will be set again: %s",
+                self._path.name,
+                error,
             )
 
 

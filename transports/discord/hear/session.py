@@ -57,7 +57,9 @@ class Session:
             link = discord.utils.oauth_url(
                 client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")
             )
-            log.warning("discord: the bot is in no server yet; whoever owns one invites it with %s", link)
+            log.warning(
+                "discord.uninvited: the bot is in no server yet; whoever owns one invites it with %s", link
+            )
 
     def on_message(self, message: discord.Message) -> None:
         self._intake.message(message)

@@ -123,11 +123,11 @@ class Slash(app_commands.CommandTree[discord.Client]):
     ) -> None:
         """Say one sentence to the person, and the rest to the log; what was typed is in neither."""
         if isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch):
-            log.info("discord: a command of an earlier version was called: %s", error)
+            log.info("slash.old: a command of an earlier version was called: %s", error)
             text = OUTDATED
         else:
             cause = error.original if isinstance(error, app_commands.CommandInvokeError) else error
-            log.error("discord: a slash command failed", exc_info=cause)
+            log.error("slash.failed: see the traceback", exc_info=cause)
             text = wording.friendly(cause)
         if interaction.type is discord.InteractionType.application_command:
             await tell(interaction, text)

@@ -140,11 +140,11 @@ class Draft:
                 pause = PAUSE_S
             except DiscordRefused as refused:
                 if refused.kind != "old":
-                    log.info("a live answer was refused: %s", refused, extra={"thread_id": str(self._thread)})
+                    log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
                     return
                 self._aged = True
             except PostFailed as error:
-                log.debug("a live answer waits: %s", error)
+                log.debug("live.waits: %s", error)
                 await anyio.sleep(min(error.retry_after or pause, LONGEST_PAUSE_S))
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 

@@ -38,7 +38,7 @@ async def leave(
             else:
                 await remove(rest, message.channel, message.id)
     if scope.cancelled_caught:
-        log.info("a live answer was left as it was")
+        log.info("live.left: as it was")
 
 
 async def _keep(rest: Rest, pace: Pace, message: DraftMessage, content: str) -> None:
@@ -51,5 +51,5 @@ async def _keep(rest: Rest, pace: Pace, message: DraftMessage, content: str) -> 
             if error.retryable and pause is not None:
                 await anyio.sleep(error.retry_after or pause)
                 continue
-            log.info("a live answer was left as it was: %s", error)
+            log.info("live.left: as it was: %s", error)
         return

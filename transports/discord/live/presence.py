@@ -111,7 +111,9 @@ class Presence:
         try:
             self._saw(thread, message_id, event)
         except Exception:  # the boundary of a transport: what cannot be shown costs no turn
-            log.exception("not shown", extra={"thread_id": str(thread), "message_id": message_id})
+            log.exception(
+                "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
+            )
 
     def draft_of(self, thread: ThreadId, message_id: str) -> Draft | None:
         live = self._lives.get((thread, message_id))

@@ -132,7 +132,11 @@ class Reactions:
             return
         self._forget(message_id)
         if refused.status == 403:
-            log.warning("channel %s takes no reactions, and is not asked for an hour: %s", channel, refused)
+            log.warning(
+                "reaction.refused: channel %s takes no reactions, and is not asked for an hour: %s",
+                channel,
+                refused,
+            )
             if len(self._barred) >= MOST_BARRED:
                 self._barred.clear()
             self._barred[channel] = anyio.current_time() + BARRED_S
@@ -141,7 +145,7 @@ class Reactions:
         return self._barred.get(channel, 0.0) > anyio.current_time()
 
     async def _failed(self, message_id: str, marked: _Marked, error: PostFailed) -> None:
-        log.debug("a reaction failed: %s", error)
+        log.debug("reaction.failed: %s", error)
         marked.tries -= 1
         if marked.tries:
             await anyio.sleep(min(error.retry_after or PAUSE_S, LONGEST_PAUSE_S))

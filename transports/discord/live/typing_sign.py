@@ -80,5 +80,5 @@ class Typing:
 
     def _tell(self, error: PostFailed) -> None:
         """Say it once: what is wrong with one is wrong with many, and costs nothing."""
-        log.log(logging.DEBUG if self._told else logging.INFO, "not shown as typing: %s", error)
+        log.log(logging.DEBUG if self._told else logging.INFO, "typing.failed: %s", error)
         self._told = True

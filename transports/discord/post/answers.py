@@ -89,7 +89,7 @@ class Answers:
             try:
                 await _done(asked.interaction.delete_original_response())
             except PostFailed as error:
-                log.info("a command shows that it is thinking, though it is over: %s", error)
+                log.info("slash.left: a command shows that it is thinking, though it is over: %s", error)
 
 
 async def _write(

@@ -49,7 +49,7 @@ async def send(rest: Rest, channel: str, upload: Upload, *, nonce: str, reply_to
         except PostFailed as error:
             if last or not error.retryable:
                 raise
-            log.info("a file is sent again: %s", error)
+            log.info("file.sent_again: %s", error)
             await anyio.sleep(error.retry_after or PAUSE_S)
         else:
             return

@@ -151,7 +151,7 @@ class Places:
 
     def _bar(self, channel: str, refused: DiscordRefused) -> None:
         if channel not in self._barred:
-            log.warning("no threads in channel %s, answers go there as replies: %s", channel, refused)
+            log.warning("post.no_threads: in channel %s, answers go there as replies: %s", channel, refused)
         if len(self._barred) >= REMEMBERED:
             self._barred.clear()
         self._barred[channel] = anyio.current_time() + BARRED_S

@@ -157,7 +157,7 @@ class Posting:
                 content = ended(asked.content, decision)
                 await self._rest.edit(asked.channel, asked.id, content, urgent=False)
             except PostFailed as error:
-                log.info("a question keeps its buttons: %s", error)
+                log.info("question.not_closed: keeps its buttons: %s", error)
 
     async def _spot(self, outgoing: Outgoing) -> Spot:
         """Return where a post goes; a refusal opens no thread."""
@@ -176,7 +176,9 @@ class Posting:
         except DiscordRefused as refused:
             if refused.kind == "token":
                 raise
-            log.info("not for one alone: %s", refused, extra={"thread_id": str(outgoing.thread)})
+            log.info(
+                "post.not_private: not for one alone: %s", refused, extra={"thread_id": str(outgoing.thread)}
+            )
             return False
         return True
 
@@ -209,7 +211,9 @@ class Posting:
         except DiscordRefused as refused:
             if refused.kind in ("token", "gone", "locked"):
                 raise
-            log.warning("no file for a long answer: %s", refused, extra={"thread_id": str(outgoing.thread)})
+            log.warning(
+                "post.no_file: for a long answer: %s", refused, extra={"thread_id": str(outgoing.thread)}
+            )
             sent.spelled, sent.over = True, (sent.out.pop(beginning.part),)
             return False
         return True
@@ -218,14 +222,18 @@ class Posting:
         if sent.spot is not None:
             for message in sent.left(but)[:MOST_SWEPT]:
                 log.info(
-                    "sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": message}
+                    "post.swept: sweeping an unfinished answer",
+                    extra={"thread_id": str(thread), "post_id": message},
                 )
                 await remove(self._rest, sent.spot.channel, message)
         sent.seen = sent.over = ()
 
     async def _tell_locked(self, thread: ThreadId) -> None:
         """Say in its channel that a thread is locked, once: whoever asks there would hear nothing."""
-        log.warning("a thread is locked, so nothing can be posted there", extra={"thread_id": str(thread)})
+        log.warning(
+            "post.locked: a thread is locked, so nothing can be posted there",
+            extra={"thread_id": str(thread)},
+        )
         if thread in self._locked or not thread.root or thread.workspace == DIRECT:
             return
         _remember(self._locked, thread, lambda: None)
@@ -235,7 +243,7 @@ class Posting:
                 thread.channel, LOCKED.format(root=thread.root), nonce=nonce, reply_to=thread.root
             )
         except PostFailed as error:
-            log.info("nobody was told of a locked thread: %s", error)
+            log.info("post.locked_untold: nobody was told of a locked thread: %s", error)
 
     def _known(self, key: str) -> Sent:
         return _remember(self._sent, key, lambda: Sent(key))

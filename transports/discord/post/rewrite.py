@@ -43,14 +43,14 @@ async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
         except DiscordRefused as refused:
             if refused.kind == "token":
                 raise
-            log.info("a live message does not take its text: %s", refused)
+            log.info("live.not_taken: a message does not take its text: %s", refused)
             return False
         except TransportUnavailable as error:
             if pause is not None:
                 await anyio.sleep(pause)
                 continue
             # What was not answered may be done all the same: it has to be gone before another takes its place.
-            log.warning("a live message cannot be written over, and is deleted: %s", error)
+            log.warning("live.replaced: a message cannot be written over, and is deleted: %s", error)
             if not await remove(rest, channel, message):
                 raise
             return False
@@ -75,7 +75,7 @@ async def remove(rest: Rest, channel: str, message: str) -> bool:
             if error.retryable and pause is not None:
                 await anyio.sleep(error.retry_after or pause)
                 continue
-            log.warning("an unfinished message was not deleted: %s", error)
+            log.warning("live.not_deleted: an unfinished message: %s", error)
         else:
             return True
         break

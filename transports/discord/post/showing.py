@@ -87,7 +87,7 @@ class Showing:
         except DiscordRefused as refused:
             if refused.kind != "shape" or not (reply_to or page.buttons):
                 raise
-            log.warning("a post goes out without its reference and its buttons: %s", refused)
+            log.warning("post.bare: without its reference and its buttons: %s", refused)
             said = await send()
         return seen_of(said)
 

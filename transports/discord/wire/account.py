@@ -111,12 +111,12 @@ class Account:
         if isinstance(error, PostFailed):
             return error
         if not isinstance(error, FROM_OUTSIDE):
-            log.error("%s: the call broke on our side", call, exc_info=error)
+            log.error("platform.broke: %s: the call broke on our side", call, exc_info=error)
         failed = explain(call, error, maybe_posted=sent and call == "send")
         match failed:
             case Banned():
                 failed.retry_after = self.standing.banned(anyio.current_time())
-                log.error("discord: %s: nothing is asked for %.0f s", failed, failed.retry_after)
+                log.error("platform.paused: %s: nothing is asked for %.0f s", failed, failed.retry_after)
             case DiscordRefused(kind="token"):
                 self._token_refused.set()
             case _:

@@ -119,7 +119,7 @@ class Gateway(Client):
         try:
             parse(data)
         except Exception:  # the boundary of a transport: one odd event, and the next one is read
-            log.exception("discord: what came cannot be read: %s", event)
+            log.exception("link.unreadable: what came cannot be read: %s", event)
 
     def dispatch(self, event: str, /, *args: Any, **more: Any) -> None:
         """Tell the hooks at once: the library's own way is a task for each event, in no order."""
@@ -129,7 +129,7 @@ class Gateway(Client):
         try:
             self._tell(event, *args)
         except Exception:  # the boundary of a transport: one odd event, and the next one is read
-            log.exception("discord: what came was not taken: %s", event)
+            log.exception("link.not_taken: what came was not taken: %s", event)
         super().dispatch(event, *args, **more)
 
     def _tell(self, event: str, *what: Any) -> None:
@@ -157,7 +157,7 @@ class Gateway(Client):
 
     def _interact(self, interaction: discord.Interaction) -> None:
         if len(self._answers) >= INTERACTIONS_AT_ONCE:
-            log.warning("discord: %d interactions are under way, one is not taken", len(self._answers))
+            log.warning("interaction.full: %d are under way, one is not taken", len(self._answers))
             return
         scope = anyio.CancelScope(shield=True)  # `leave` gives it the time it has
         self._answers.add(scope)
@@ -168,7 +168,7 @@ class Gateway(Client):
             with scope:
                 await self._told.on_interaction(interaction)
         except Exception:  # the boundary of a transport: one press, and the next one is taken
-            log.exception("discord: an interaction was not taken")
+            log.exception("interaction.failed: not taken")
         finally:
             self._answers.remove(scope)
             if not self._answers:

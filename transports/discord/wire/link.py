@@ -56,7 +56,10 @@ FATAL = {
 
 
 class Link:
-    """The gateway of one bot. ``standing`` is that of its `Rest`: a ban holds for both."""
+    """The gateway of one bot. ``standing`` is that of its `Rest`: a ban holds for both.
+
+    ``heard`` is told of each look that finds that something came.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Link:
         make_hooks: Callable[[], Hooks],
         standing: Standing,
         *,
+        heard: Callable[[], None] = lambda: None,
         silent_s: float = 120.0,
         down_s: float = 30.0,
         look_s: float = 1.0,
@@ -73,6 +77,7 @@ class Link:
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
         self._make_hooks, self._standing = make_hooks, standing
+        self._heard = heard
         self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
         self._options = {"guild_ready_timeout": guilds_s, "heartbeat_timeout": heartbeat_s}
         self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
@@ -142,6 +147,8 @@ class Link:
             await anyio.sleep(self._look_s)
             quiet = 0 if client.heard else quiet + 1
             down = 0 if client.up else down + 1
+            if client.heard:
+                self._heard()
             client.heard = False
             if down * self._look_s >= self._down_s:
                 client.ailing = LinkDown(f"no session for {self._down_s:.0f} s")

@@ -133,7 +133,7 @@ def read_message(read: Callable[[Any], T], data: Any) -> T | None:
         try:
             return read(fields)
         except Exception:  # the boundary of a transport: one odd message, and the next one is read
-            log.exception("discord: a message cannot be read")
+            log.exception("link.unreadable: a message cannot be read")
     return None
 
 

@@ -112,7 +112,7 @@ class History:
                 upto = incoming.id
             if not reading.cut:
                 return min(upto, began, key=instant)
-            log.info("more than %d messages were missed in %s: going on", self._most, channel)
+            log.info("catch_up.long: more than %d messages were missed in %s: going on", self._most, channel)
             reading = Reading(instant(upto), self._most, threads=reading.threads)
 
     def _is_stale(self, incoming: Incoming) -> bool:
@@ -148,7 +148,7 @@ class History:
         except SlackRefused as refused:
             if refused.kind != "gone":
                 raise
-            log.info("a thread in %s is gone: %s", channel, refused)
+            log.info("catch_up.gone: a thread in %s is gone: %s", channel, refused)
 
     def _parsed(self, page: Sequence[Shape], channel: str) -> list[Incoming]:
         direct = is_direct(channel)
@@ -173,4 +173,9 @@ class History:
             if not take(parts(answer, key)) or cursor in ("", arguments.get("cursor")):
                 return
             arguments["cursor"] = cursor
-        log.error("%s of %s has more than %d pages: the rest is not read", method, channel, MOST_PAGES)
+        log.error(
+            "catch_up.too_long: %s of %s has more than %d pages: the rest is not read",
+            method,
+            channel,
+            MOST_PAGES,
+        )

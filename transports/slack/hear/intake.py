@@ -89,14 +89,14 @@ class Intake:
                     self._on_address(incoming.id, reply_address(dict(body)))
                     await self._hear(incoming)
             case "other":
-                log.info("slack: nothing to do with a payload of a kind that is not used")
+                log.info("intake.ignored: a payload of a kind that is not used")
             case _:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
         parsed = parse_event(dict(body), self._me, bots=self._bots)
         if parsed.odd:
-            log.info("slack: nothing to do with %s", parsed.odd)
+            log.info("intake.ignored: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
             self._heed(signal)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
@@ -121,7 +121,7 @@ class Intake:
                 await self._hear(feedback)
                 self._presence.soon(partial(self.buttons.thank, feedback))
             case None:
-                log.info("slack: nothing to do with a button that is none of ours")
+                log.info("intake.ignored: a button that is none of ours")
 
     async def _hear(self, event: Inbound) -> None:
         if not isinstance(event, Incoming) or self._cap.admits(event):
@@ -150,7 +150,9 @@ class Intake:
             case Left(channel=channel):
                 self._marks.drop(channel)
             case Overload():
-                log.error("slack: drops events of this workspace, which had more than 30,000 in an hour")
+                log.error(
+                    "slack.dropping: Slack drops events of this workspace, which had more than 30,000 in an hour"
+                )
                 self.missed()
             case _:
                 assert_never(signal)

@@ -83,7 +83,7 @@ class Board(Generic[K]):
         except SlackRefused as refused:
             self._refused(refused)
         except PostFailed as error:
-            log.debug("a live call failed: %s", error)
+            log.debug("live.call_failed: %s", error)
             if tries > 1 and not (key in self._soon or key in self._later):
                 self._soon[key] = (arguments, tries - 1)
         finally:
@@ -93,12 +93,12 @@ class Board(Generic[K]):
 
     def _refused(self, refused: SlackRefused) -> None:
         if refused.kind not in ("unsupported", "scope", "token") or refused.error in HERE_ONLY:
-            log.debug("a live call was refused: %s", refused)
+            log.debug("live.call_refused: %s", refused)
             return
         self.offered = False
         self._soon.clear()
         self._later.clear()
-        log.warning("the workspace does not offer it, and is not asked again: %s", refused)
+        log.warning("live.not_offered: the workspace does not offer it, and is not asked again: %s", refused)
 
 
 def _without_channel(arguments: Arguments) -> Arguments:

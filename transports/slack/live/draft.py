@@ -166,11 +166,15 @@ class Draft:
                 return
             if writer is self._edited:
                 self._seats.edits = False
-                log.warning("Slack lets nothing be edited here: answers appear when they are whole")
+                log.warning(
+                    "live.no_edits: Slack lets nothing be edited here: answers appear when they are whole"
+                )
                 return
             if writer.barred == "workspace" and self._seats.streams:
                 self._seats.streams = False
-                log.warning("Slack has no streams here: live answers are posts that are edited")
+                log.warning(
+                    "live.no_streams: Slack has no streams here: live answers are posts that are edited"
+                )
             self._native = None
 
     async def _keep(self, writer: NativeStream | EditedPost) -> None:

@@ -101,7 +101,7 @@ class EditedPost:
         except SlackRefused as refused:
             self._refused(live, refused)
         except PostFailed as error:
-            log.info("a live answer was cut: %s", error, extra={"thread_id": str(self._thread)})
+            log.info("live.cut: %s", error, extra={"thread_id": str(self._thread)})
             self._changed = bool(live) or not error.maybe_posted
             self.done = live is None and error.maybe_posted  # one may be out: `Draft.lost` has it swept
 
@@ -134,7 +134,7 @@ class EditedPost:
         live.sure, live.shown = True, text
 
     def _refused(self, live: Live | None, refused: SlackRefused) -> None:
-        log.info("a live answer was refused: %s", refused, extra={"thread_id": str(self._thread)})
+        log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
         if refused.kind == "shape" and self._blocks:
             self._blocks, self._changed = False, True
             return

@@ -39,9 +39,9 @@ async def leave(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: b
             try:
                 await _keep(web, thread.channel, live, STOPPED if stopped and live is kept[-1] else "")
             except PostFailed as error:
-                log.info("a live answer was left as it was: %s", error, extra={"thread_id": str(thread)})
+                log.info("live.left: as it was: %s", error, extra={"thread_id": str(thread)})
     if scope.cancelled_caught:
-        log.info("a live answer was left as it was", extra={"thread_id": str(thread)})
+        log.info("live.left: as it was", extra={"thread_id": str(thread)})
 
 
 async def _keep(web: Web, channel: str, live: Live, mark: str) -> None:

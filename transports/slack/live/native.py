@@ -203,7 +203,7 @@ class NativeStream:
             self._script.put_back(Batch((rest,)))
             self._mute = refused.error == STOPPED
         except TransportUnavailable as error:
-            log.info("nobody knows whether a stream ended: %s", error)
+            log.info("live.unknown: nobody knows whether a stream ended: %s", error)
             live.sure = False
         else:
             live.shown += last
@@ -227,11 +227,11 @@ class NativeStream:
                 live.open = False
         else:
             self.barred = "workspace" if refused.kind in ("unsupported", "scope") else "turn"
-        log.info("a live answer was refused: %s", refused, extra={"thread_id": str(self._thread)})
+        log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
 
     def _lost(self, live: Live | None, batch: Batch, error: TransportUnavailable) -> None:
         """Note that nobody knows whether *batch* is out: it is not shown again, the final text has it."""
-        log.info("a live answer was cut: %s", error, extra={"thread_id": str(self._thread)})
+        log.info("live.cut: %s", error, extra={"thread_id": str(self._thread)})
         if not error.maybe_posted:
             self._script.put_back(batch)
         elif live:

@@ -116,7 +116,10 @@ class Posting:
             fold(await record.read(self._web, thread.channel, sent.first, sent.first), key, sent)
         if thread.root and since and "?" not in key:
             for ts in orphans(said, self._ours, since, live)[:MOST_SWEPT]:
-                log.info("sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": ts})
+                log.info(
+                    "post.swept: sweeping an unfinished answer",
+                    extra={"thread_id": str(thread), "post_id": ts},
+                )
                 await remove(self._web, thread.channel, ts)
         for asked in said if "?" in key and sent.whole else ():
             if stamp(asked, "ts") == sent.first:
@@ -202,7 +205,7 @@ class Posting:
             alone = outgoing.reply_to.startswith("slash-") and not is_direct(thread.channel)
             if refused.kind == "token" or alone:
                 raise
-            log.info("not for one alone: %s", refused, extra={"thread_id": str(thread)})
+            log.info("post.not_private: not for one alone: %s", refused, extra={"thread_id": str(thread)})
             return False
         return True
 
@@ -220,7 +223,7 @@ class Posting:
         try:
             file_id = "" if sent.filed else await uploads.upload(self._web, source, size, file)
         except (TransportRejected, TransportUnavailable) as error:
-            log.warning("no file for a long answer: %s", error, extra={"thread_id": str(thread)})
+            log.warning("post.no_file: for a long answer: %s", error, extra={"thread_id": str(thread)})
             return False
         page = beginning(first, outgoing, file, feedback=self._feedback)
         await self._show(thread, page, draft[:1], sent)
@@ -228,7 +231,7 @@ class Posting:
             try:
                 await uploads.share(self._web, file_id, file, thread.channel, thread.root or sent.first)
             except SlackRefused as refused:
-                log.warning("no file for a long answer: %s", refused, extra={"thread_id": str(thread)})
+                log.warning("post.no_file: for a long answer: %s", refused, extra={"thread_id": str(thread)})
                 if await take_over(self._web, thread.channel, DraftMessage(sent.first, "post", ""), first):
                     sent.add(first.tag, sent.first)
                 return False
@@ -274,7 +277,7 @@ async def _bring(page: Page, sent: Sent, send: Send) -> None:
         except SlackRefused as refused:
             if refused_for_good(refused) or refused.kind == "gone":
                 raise
-            log.warning("blocks were refused, the text goes without: %s", refused)
+            log.warning("post.blocks_refused: the text goes without: %s", refused)
         else:
             return
     words = page.words

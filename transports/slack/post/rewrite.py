@@ -51,7 +51,7 @@ async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> 
         return await _take_over(web, channel, draft, page)
     except TransportUnavailable as error:
         # What was not answered may be done all the same: it has to be gone before another takes its place.
-        log.warning("a live message cannot be written over, and is deleted: %s", error)
+        log.warning("live.replaced: a message cannot be written over, and is deleted: %s", error)
         try:
             await _at_rest(web, "chat.delete", channel, draft.ts)
         except SlackRefused as refused:
@@ -71,7 +71,7 @@ async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) ->
         except SlackRefused as refused:
             if refused_for_good(refused):
                 raise
-            log.warning("a live message does not take its text: %s", refused)
+            log.warning("live.not_taken: a message does not take its text: %s", refused)
         else:
             return True
     return False
@@ -100,7 +100,7 @@ async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool
     except SlackRefused as refused:
         if refused_for_good(refused):
             raise
-        log.info("a stream was not stopped: %s", refused)
+        log.info("live.not_stopped: %s", refused)
         return False
     return same
 
@@ -128,7 +128,7 @@ async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> None:
             if error.retryable and pause is not None:
                 await anyio.sleep(error.retry_after or pause)
                 continue
-            log.warning("an unfinished message was not deleted: %s", error)
+            log.warning("live.not_deleted: an unfinished message: %s", error)
         else:
             return
         break

@@ -127,7 +127,7 @@ async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: i
         why = f"status {status}"
     if last:
         raise TransportUnavailable(f"upload: {why}")
-    log.warning("upload failed: %s", why)
+    log.warning("file.upload_failed: %s", why)
     await anyio.sleep(PAUSE_S)
     return False
 

@@ -49,6 +49,7 @@ HELLO_WITHIN_S = 5.0
 class Link:
     """The stream of events of one app. ``silent_s``: replace a socket on which nothing happened for so long.
 
+    ``heard`` is told of each look that finds that something came.
     ``settled_s``: a socket that asks to be replaced sooner is a failed one, or two would replace each other all day.
     """
 
@@ -58,12 +59,13 @@ class Link:
         app_token: str,
         client: AsyncWebClient,
         take: Take,
+        heard: Callable[[], None] = lambda: None,
         ping_interval: float = 5.0,
         silent_s: float = 600.0,
         open_within_s: float = 30.0,
         settled_s: float = 10.0,
     ) -> None:
-        self._app_token, self._client = app_token.strip(), client
+        self._app_token, self._client, self._heard = app_token.strip(), client, heard
         self._ping_interval, self._silent_s = ping_interval, silent_s
         self._open_within_s, self._settled_s = open_within_s, settled_s
         self._app = AsyncApp(
@@ -101,7 +103,7 @@ class Link:
             if not isinstance(end, Renew) or anyio.current_time() - current.opened_at < self._settled_s:
                 current.released.set()
                 return end
-            log.info("slack: %s", end)
+            log.info("link.renewed: %s", end)
 
     async def _hold(self, connected: Callable[[], None], *, task_status: TaskStatus[Socket]) -> None:
         """Open a socket, keep it until it is released, finish what it took, close it."""
@@ -119,6 +121,7 @@ class Link:
             silent_s=self._silent_s,
             hello=self._greeted,
             envelope=envelope,
+            heard=self._heard,
         )
         self._open += 1
         try:
@@ -152,7 +155,7 @@ class Link:
         try:
             await send_async_response(socket, *await self._dispatch(frame), start_time=0)
         except ConnectionError as error:
-            log.info("slack: an acknowledgement is lost, the event will come again: %s", error)
+            log.info("link.ack_lost: the event will come again: %s", error)
         finally:
             room.release()
 
@@ -163,17 +166,19 @@ class Link:
             if request is not None:
                 return request, await run_async_bolt_app(self._app, request)
         except Exception:  # the boundary of a transport: Bolt may stumble over an odd payload in any way
-            log.warning("slack: an envelope that Bolt cannot read: %s", sorted(frame), exc_info=True)
+            log.warning(
+                "link.unreadable: an envelope that Bolt cannot read: %s", sorted(frame), exc_info=True
+            )
         else:
-            log.warning("slack: an envelope without a payload: %s", sorted(frame))
+            log.warning("link.unreadable: an envelope without a payload: %s", sorted(frame))
         return SocketModeRequest("unread", str(frame["envelope_id"]), {}), BoltResponse(status=200)
 
     def _greeted(self, frame: Frame) -> None:
         count = frame.get("num_connections")
-        log.debug("slack: hello, %s links", count)
+        log.debug("link.hello: %s links", count)
         if isinstance(count, int) and count > self._open:
             log.warning(
-                "slack: the app has %d links and %d of them ours: another copy of the bot may be taking events",
+                "link.shared: the app has %d links and %d of them ours: another copy of the bot may be taking events",
                 count,
                 self._open,
             )
@@ -195,10 +200,10 @@ class _Taking(AsyncMiddleware):
         try:
             answer = await self._take(kind_of(req.body), req.body)
         except StoreUnavailable as error:
-            log.warning("slack: not acknowledged, it will come again: %s", error)
+            log.warning("link.not_acknowledged: it will come again: %s", error)
             return BoltResponse(status=503)
         except Exception:  # the boundary of a transport: what could not be taken comes again
-            log.exception("slack: not acknowledged, it will come again")
+            log.exception("link.not_acknowledged: it will come again")
             return BoltResponse(status=503)
         return BoltResponse(status=200, body="" if answer is None else dict(answer))
 

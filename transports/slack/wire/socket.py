@@ -54,7 +54,10 @@ class Renew(LinkDown):
 
 
 class Socket(SocketModeClient):
-    """``hello`` gets Slack's greeting; ``envelope`` is awaited for each envelope before the next frame is read."""
+    """``hello`` gets Slack's greeting; ``envelope`` is awaited for each envelope before the next frame is read.
+
+    ``heard`` is told of each look that finds that something came.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Socket(SocketModeClient):
         silent_s: float,
         hello: Callable[[Frame], None],
         envelope: Callable[[Frame], Awaitable[None]],
+        heard: Callable[[], None],
     ) -> None:
         super().__init__(
             app_token,
@@ -74,7 +78,7 @@ class Socket(SocketModeClient):
             on_close_listeners=[self._broke],
             on_error_listeners=[self._broke],
         )
-        self._silent_s, self._hello, self._envelope = silent_s, hello, envelope
+        self._silent_s, self._hello, self._envelope, self._heard = silent_s, hello, envelope, heard
         self._frames = 0
         self._spoke_at = self.opened_at = anyio.current_time()
         self._over, self.spoken, self.released = anyio.Event(), anyio.Event(), anyio.Event()
@@ -145,7 +149,7 @@ class Socket(SocketModeClient):
                 await self._envelope(frame)
                 self.reading = True
             case _:
-                log.debug("slack: a frame that means nothing to us, %d characters", len(message))
+                log.debug("link.odd_frame: a frame that means nothing to us, %d characters", len(message))
 
     async def watch(self) -> None:
         """Judge the socket until it has ended.
@@ -154,6 +158,7 @@ class Socket(SocketModeClient):
         """
         assert self.current_session is not None
         missed, pings, heard = 0, 0, self._signs
+        last = heard
         for look in itertools.count(1):
             await anyio.sleep(self.ping_interval / LOOKS_PER_PING)
             if self.current_session.closed:
@@ -163,6 +168,9 @@ class Socket(SocketModeClient):
                 return self.end(LinkDown("what came is not taken any more"))
             if quiet_s > self._silent_s:
                 self.end(Renew(f"no event for {self._silent_s:.0f} s: some links die that way"))
+            if self._signs != last or not self.reading:
+                last = self._signs
+                self._heard()
             if look % LOOKS_PER_PING:
                 continue
             alive, heard = heard != self._signs or not self.reading, self._signs

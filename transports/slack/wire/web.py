@@ -113,7 +113,7 @@ class Web:
         except SlackRefused as refused:
             self._tell_once(refused)
         except PostFailed as error:
-            log.debug("a live call failed: %s", error)
+            log.debug("live.call_failed: %s", error)
         return None
 
     async def ask(self, method: str, *, channel: str = "", **arguments: JsonValue) -> Mapping[str, JsonValue]:
@@ -177,7 +177,7 @@ class Web:
             failed = explained(method, error)
         except Exception as error:  # the boundary of a transport: whatever broke, the call failed
             if not isinstance(error, FROM_OUTSIDE):
-                log.exception("%s: the call broke on our side", method)
+                log.exception("platform.broke: %s: the call broke on our side", method)
             sent = not isinstance(error, NEVER_SENT)
             failed = TransportUnavailable(
                 f"{method}: {type(error).__name__}", maybe_posted=sent and creates(method)
@@ -197,7 +197,7 @@ class Web:
             case TransportRateLimited(retry_after=float(seconds)):
                 channel = arguments.get("channel")
                 self.limits.pause(method, seconds, channel if isinstance(channel, str) else "")
-                log.warning("%s, for %.0f s", failed, seconds)
+                log.warning("platform.paused: %s, for %.0f s", failed, seconds)
             case SlackRefused(kind="token"):
                 self._refused = failed
                 self._token_refused.set()
@@ -208,7 +208,7 @@ class Web:
         seen = (refused.method, refused.error)
         if seen not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(seen)
-            log.warning("Slack refused a live call, which is said once: %s", refused)
+            log.warning("live.refused: Slack refused a live call, which is said once: %s", refused)
 
 
 @asynccontextmanager

@@ -1,0 +1,163 @@
+"""The whole of `threadfast doctor`: load, mend if asked to, look, tell."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from bot.doctor.beside import look_beside, who_runs
+from bot.doctor.folder import look_at_folder
+from bot.doctor.given import look_at_settings, unreadable
+from bot.doctor.look import Findings, Look, Subject, examine
+from bot.doctor.machine import look_at_machine
+from bot.doctor.platforms import look_at_discord, look_at_slack, look_at_transports
+from bot.doctor.records import look_at_records
+from bot.doctor.show import Screen, err
+from bot.doctor.tools import look_at_browser, look_at_sandbox, mcp_servers
+from bot.errors import ConfigInvalid
+from bot.guards.secrets import Masker
+from bot.settings import load, secrets_of
+from transports.checks import Finding
+
+EX_CONFIG = 78
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for; ``bundle`` is where it is to be written, None for no bundle."""
+
+    settings_file: Path | None = None
+    data: Path | None = None
+    offline: bool = False
+    post_in: str = ""
+    fix: bool = False
+    as_json: bool = False
+    bundle: Path | None = None
+
+
+def run_doctor(wanted: Wanted, environ: Mapping[str, str]) -> int:
+    """Look, tell, and return the exit code: 1 if anything fails, 78 if the settings cannot be used."""
+    return anyio.run(partial(_run, wanted, environ))
+
+
+async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
+    # What would be logged is among what is found; without a handler Python prints it between.
+    logging.getLogger().addHandler(logging.NullHandler())
+    look, fault = _look(wanted, environ)
+    if wanted.fix and not fault:
+        await _mended(look)
+    beside = await who_runs(look.settings.data)
+    look = replace(look, beside=beside)
+    subjects = broken_settings(fault) if fault else await all_subjects(look)
+    began = time.monotonic()
+    if wanted.as_json:
+        findings = await examine(subjects, look, lambda _: None)
+        told = [asdict(masked(finding, look)) for finding in findings]
+        for entry in told:
+            del entry["names"]
+        print(json.dumps(told, indent=2))  # noqa: T201 - its output
+    else:
+        findings = await _shown(subjects, look, began)
+    if wanted.bundle:
+        await look.offload(_write_bundle, look, findings, wanted.bundle)
+    if fault:
+        return EX_CONFIG
+    return int(any(finding.state == "fail" for finding in findings))
+
+
+async def _shown(subjects: Sequence[Subject], look: Look, began: float) -> list[Finding]:
+    screen = Screen()
+    with screen.waiting() as waiting:
+        findings = await examine(subjects, look, lambda finding: screen.tell(masked(finding, look)), waiting)
+    screen.done(findings, time.monotonic() - began)
+    return findings
+
+
+def masked(finding: Finding, look: Look) -> Finding:
+    found, meaning, fix = map(look.mask, (finding.found, finding.meaning, finding.fix))
+    return replace(finding, name=look.mask(finding.name), found=found, meaning=meaning, fix=fix)
+
+
+def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
+    """Return what is looked at, and what is wrong with the settings if they cannot be used."""
+    file = wanted.settings_file
+    if file is None and Path("settings.json").exists():
+        file = Path("settings.json")
+    fault = ""
+    try:
+        loaded = load(file, environ=environ)
+    except ConfigInvalid as error:
+        fault = str(error)
+        loaded = load(None, environ=environ)
+    settings = loaded.settings
+    if wanted.data:
+        settings = settings.model_copy(update={"data": wanted.data.absolute()})
+    mask = Masker(secrets_of(settings, loaded.environ))
+    return (
+        Look(settings, loaded.environ, file, loaded.warnings, wanted.offline, wanted.post_in, mask=mask),
+        fault,
+    )
+
+
+async def all_subjects(look: Look) -> list[Subject]:
+    """Return all that is looked at, in the order in which it is told."""
+    from bot.doctor.models import model_subjects, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
+
+    return [
+        Subject("machine", look_at_machine),
+        Subject("settings", look_at_settings),
+        Subject("data", look_at_folder),
+        Subject("records", look_at_records),
+        Subject("bot", look_beside),
+        *model_subjects(await models_of(look.settings, look.environ)),
+        Subject("sandbox", look_at_sandbox),
+        Subject("browser", look_at_browser),
+        *mcp_servers(look),
+        Subject("transports", look_at_transports),
+        Subject("slack", look_at_slack),
+        Subject("discord", look_at_discord),
+    ]
+
+
+def broken_settings(fault: str) -> list[Subject]:
+    """Return what can be looked at without settings."""
+
+    async def told(_: Look) -> Findings:
+        yield unreadable(fault)
+
+    return [
+        Subject("machine", look_at_machine),
+        Subject("settings", told),
+        Subject("sandbox", look_at_sandbox),
+    ]
+
+
+async def _mended(look: Look) -> None:
+    from bot.doctor.mending import mend  # noqa: PLC0415 - only on demand
+
+    done = await look.offload(lambda: list(mend(look)))
+    for line in done or ["nothing to mend"]:
+        err(look.mask(f"fix: {line}"))
+
+
+def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> None:
+    from bot.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
+
+    text = bundle(look, findings, at=datetime.now(UTC))
+    if str(place) == "-":
+        print(text)  # noqa: T201 - its output
+        return
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    err(f"Written: {place}. Please look through it before you pass it on.")

@@ -1,0 +1,68 @@
+"""Telling systemd how we are: datagrams to the socket that a unit of ``Type=notify`` gives its main process.
+
+Protocol: sd_notify(3) and sd_watchdog_enabled(3). Without such a unit nothing is sent and nothing is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import MutableMapping
+
+log = logging.getLogger(__name__)
+
+LONGEST_STATUS = 400
+
+
+class Notify:
+    """The way to systemd. ``watchdog_s`` is how often it wants a sign of life at least, None for never."""
+
+    def __init__(self, address: str = "", watchdog_s: float | None = None) -> None:
+        self.watchdog_s = watchdog_s
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        self._failing = False
+
+    @classmethod
+    def taken_from(cls, environ: MutableMapping[str, str]) -> Notify:
+        """Read what systemd said, and take it out of *environ*: no child may speak in our name."""
+        address = environ.pop("NOTIFY_SOCKET", "")
+        micros, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+        ours = pid in ("", str(os.getpid()))
+        watchdog_s = int(micros) / 1e6 if ours and micros.isdecimal() and int(micros) else None
+        return cls(address, watchdog_s)
+
+    def send(self, **fields: object) -> bool:
+        """Send fields such as ``READY=1`` and return whether they are out; never waits, never raises."""
+        if not self._address:
+            return True
+        text = "\n".join(f"{name}={str(value).replace(chr(10), ' ')}" for name, value in fields.items())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+                out.setblocking(False)
+                out.sendto(text.encode(), self._address)
+        except OSError as error:
+            if not self._failing:
+                log.warning("systemd.unreachable: it cannot be told how we are, trying on: %s", error)
+            self._failing = True
+            return False
+        self._failing = False
+        return True
+
+    def status(self, text: str) -> None:
+        """Show one line in ``systemctl status``."""
+        self.send(STATUS=text[:LONGEST_STATUS])
+
+    def ready(self) -> bool:
+        return self.send(READY=1)
+
+    def alive(self) -> None:
+        self.send(WATCHDOG=1)
+
+    def starting(self, seconds: float) -> None:
+        """Ask for so much more time from now: whatever we wait for, it is no reason to be killed."""
+        self.send(EXTEND_TIMEOUT_USEC=int(seconds * 1e6))
+
+    def stopping(self, seconds: float) -> None:
+        """Say that the end has begun, and how long it may take."""
+        self.send(STOPPING=1, EXTEND_TIMEOUT_USEC=int(seconds * 1e6))

@@ -1,0 +1,50 @@
+"""Discord: an application and its one token; the look at it gives the link that lets the bot into a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+
+from bot.run import discord_options
+from bot.settings_model import Discord, Settings
+from bot.setup import tokens
+from bot.setup.platforms import Field, Platform
+from bot.setup.screen import Screen
+from transports.checks import Finding
+
+PORTAL = "https://discord.com/developers/applications"
+
+
+def _guide(screen: Screen, _: Settings) -> None:
+    screen.title("Discord", "one token, from a browser")
+    screen.steps(
+        [
+            (f"{PORTAL.removeprefix('https://')} > New Application", PORTAL),
+            ("Bot, on the left: switch Message Content Intent on, Save Changes.", ""),
+            ("On the same page: Reset Token, and copy it.", ""),
+        ]
+    )
+
+
+async def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
+    from transports.discord.checks import check_discord  # noqa: PLC0415 - the SDK is slow to load
+
+    options = discord_options(settings, settings.transports.discord or Discord(), environ, settings.model)
+    async with aclosing(check_discord(options, running=running)) as findings:
+        async for finding in findings:
+            yield finding
+
+
+def _hello(settings: Settings) -> str:
+    return f"In Discord, in a channel it can see: @{settings.name} hello"
+
+
+DISCORD = Platform(
+    name="discord",
+    title="Discord",
+    fields=(Field("token", tokens.DISCORD, "bot token", "DISCORD_TOKEN", "--token-file"),),
+    files=lambda _: {},
+    guide=_guide,
+    check=_check,
+    hello=_hello,
+)

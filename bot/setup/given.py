@@ -1,0 +1,25 @@
+"""What a person gave on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """None and empty were not given. ``files`` are files with a secret, by the field it is for."""
+
+    settings: Path
+    platform: str = ""
+    data: Path | None = None
+    name: str = ""
+    model: str = ""
+    base_url: str = ""
+    key_file: Path | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    api_base_url: str = ""
+    gateway_url: str = ""
+    verify: bool = True
+    yes: bool = False

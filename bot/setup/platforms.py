@@ -1,0 +1,235 @@
+"""A chat platform joins: its secrets are found or asked for, looked at live, and put into the draft.
+
+| a secret is taken from                      | and kept                        |
+|---------------------------------------------|---------------------------------|
+| a file that a flag names                    | in ``credentials/``             |
+| where the settings say, if it can be read   | where it is                     |
+| the environment                             | in ``credentials/``             |
+| ``credentials/``, from an earlier run       | where it is                     |
+| lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
+
+What it is decides where it goes, not in which field it was given: two tokens cannot be swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from bot.errors import ConfigInvalid
+from bot.settings import resolve_secret
+from bot.settings_model import Settings
+from bot.setup import tokens
+from bot.setup.draft import Draft
+from bot.setup.given import Given
+from bot.setup.keys import read_secret
+from bot.setup.piped import read_piped
+from bot.setup.screen import TRIES, Screen
+from transports.checks import Finding
+
+PATIENCE = 20
+"""How often a person may mend something on the platform's pages and look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One secret of a platform; ``kind`` is what it is by its form (`bot.setup.tokens`)."""
+
+    name: str
+    kind: str
+    title: str
+    variable: str
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What is special about a platform.
+
+    ``files`` are written beside the settings, ``guide`` says where to click, and ``hello`` is what a person does to
+    hear from the bot. ``check`` looks as the settings say; true is given when a bot is connected already.
+    """
+
+    name: str
+    title: str
+    fields: Sequence[Field]
+    files: Callable[[Settings], dict[str, bytes]]
+    guide: Callable[[Screen, Settings], None]
+    check: Callable[[Settings, Mapping[str, str], bool], AsyncGenerator[Finding]]
+    hello: Callable[[Settings], str]
+
+
+class Joining:
+    """Takes a platform into the draft."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        draft: Draft,
+        given: Given,
+        screen: Screen,
+        *,
+        running: bool = False,
+        piped: Callable[[int], str] = read_piped,
+    ) -> None:
+        self._platform, self._given, self._screen, self._piped = platform, given, screen, piped
+        self._running = running
+        self._draft = draft.copy()
+        self._secrets: dict[str, str] = {}
+        self.findings: list[Finding] = []
+
+    def run(self) -> Draft:
+        """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
+        self._place()
+        self._draft.files.update(self._platform.files(self._settings))
+        self._find()
+        if self._missing():
+            self._get()
+        for _ in range(PATIENCE):
+            if not self._given.verify:
+                break
+            self.findings = anyio.run(self._look)
+            if not any(finding.state == "fail" for finding in self.findings):
+                break
+            if self._what_now() == "t":
+                self._secrets.clear()
+                self._get()
+        else:
+            raise ConfigInvalid("Nothing was changed")
+        return self._draft
+
+    @property
+    def _settings(self) -> Settings:
+        return self._draft.loaded().settings
+
+    def _at(self, key: str) -> tuple[str, str, str]:
+        return "transports", self._platform.name, key
+
+    def _place(self) -> None:
+        draft, here = self._draft, ("transports", self._platform.name)
+        if not isinstance(draft.get(*here), dict):
+            draft.put({}, *here)
+        for key in ("api_base_url", "gateway_url"):
+            if url := getattr(self._given, key):
+                draft.put(url, *here, key)
+
+    # secrets that are there
+
+    def _find(self) -> None:
+        for field in self._platform.fields:
+            if file := self._given.files.get(field.name):
+                self._take(read_secret(file, field.flag), field.flag, keep=True)
+        for field in self._missing():
+            self._find_one(field)
+
+    def _find_one(self, field: Field) -> None:
+        reference = self._draft.get(*self._at(field.name))
+        if isinstance(reference, str) and (there := self._resolved(reference)):
+            self._take(there, f"transports.{self._platform.name}.{field.name}", keep=False, into=field)
+        elif words := tokens.words(self._draft.environ.get(field.variable, "")):
+            self._take(words[0], field.variable, keep=True)
+        elif there := self._draft.kept(self._file(field)):
+            self._take(there, self._file(field), keep=True)
+
+    def _resolved(self, reference: str) -> str:
+        try:
+            return resolve_secret(reference, self._draft.loaded().environ)
+        except ConfigInvalid:
+            return ""  # it will be looked for elsewhere, and asked for at last
+
+    def _missing(self) -> list[Field]:
+        return [field for field in self._platform.fields if field.name not in self._secrets]
+
+    # secrets that are not
+
+    def _get(self) -> None:
+        if self._screen.interactive:
+            self._platform.guide(self._screen, self._settings)
+            self._ask()
+        elif self._given.yes:
+            for word in tokens.words(self._piped(len(self._missing()))):
+                self._take(word, "standard input", keep=True)
+        if missing := self._missing():
+            names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)
+            hint = "" if self._given.yes else "; or add --yes and pipe it in, a line each"
+            raise ConfigInvalid(f"{self._platform.title} needs the {names}{hint}. Nothing was changed.")
+
+    def _ask(self) -> None:
+        for _ in range(TRIES * len(self._platform.fields)):
+            if not (missing := self._missing()):
+                return
+            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
+            if not (words := tokens.words(pasted)):
+                self._screen.say("Nothing came; paste it again.", state="warn")
+            for word in words:
+                try:
+                    self._take(word, "", keep=True)
+                except ConfigInvalid as error:
+                    self._screen.say(str(error), state="warn")
+
+    def _take(self, secret: str, origin: str, *, keep: bool, into: Field | None = None) -> None:
+        """Put a secret where it belongs by its form. Raises `ConfigInvalid` for what is none of ours."""
+        kind = tokens.kind(secret)
+        field = next((each for each in self._platform.fields if each.kind == kind), None)
+        if field is None and not kind and self._elsewhere():
+            field = into or next(iter(self._missing()), None)  # a gateway may have tokens of its own form
+        if field is None or not tokens.usable(secret):
+            wanted = " or ".join(each.title for each in self._missing() or self._platform.fields)
+            seems = f"That is {kind}" if kind else "That looks like no token"
+            raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
+        self._secrets[field.name] = secret
+        if keep or field is not into:
+            reference = self._draft.keep(self._file(field), secret)
+            self._draft.put(reference, *self._at(field.name))
+        if not origin:
+            self._screen.say(f"{field.title.capitalize()}: {len(secret)} characters", state="ok")
+
+    def _elsewhere(self) -> bool:
+        return self._draft.get(*self._at("api_base_url")) is not None
+
+    def _file(self, field: Field) -> str:
+        return f"{self._platform.name}_{field.name}"
+
+    # a look
+
+    async def _look(self) -> list[Finding]:
+        """Look with secrets that may be on no disk yet: the settings refer to them in an environment of their own."""
+        findings = []
+        self._screen.hide(self._secrets.values())
+        names = {name: f"THREADFAST_SETUP_{name.upper()}" for name in self._secrets}
+        environ = {**self._draft.environ, **{names[name]: secret for name, secret in self._secrets.items()}}
+        tried = self._draft.copy()
+        for name, variable in names.items():
+            tried.put(f"env:{variable}", *self._at(name))
+        with self._screen.working(f"Looking at {self._platform.title} …"):
+            looks = self._platform.check(tried.loaded().settings, environ, self._running)
+            async with aclosing(looks):
+                async for finding in looks:
+                    findings.append(finding)
+                    self._tell(finding)
+        return findings
+
+    def _tell(self, finding: Finding) -> None:
+        about = finding.name.rpartition(".")[2].replace("_", " ")
+        self._screen.say(f"{about}: {finding.found}", state=finding.state)
+        if finding.state != "ok":
+            for text, state in ((finding.meaning, ""), (finding.fix, "fix")):
+                if text:
+                    self._screen.say(text, state=state)
+
+    def _what_now(self) -> str:
+        """Return c or t. Raises `ConfigInvalid` when that is the end."""
+        failed = ", ".join(finding.name for finding in self.findings if finding.state == "fail")
+        end = f"{self._platform.title} is not ready ({failed}). Nothing was changed; mend that and run this again."
+        if not self._screen.interactive:
+            raise ConfigInvalid(end)
+        for _ in range(TRIES):
+            answer = self._screen.ask("[c]heck again, [t]okens anew, [q]uit", "c", otherwise="").lower()[:1]
+            if answer in {"c", "t"}:
+                return answer
+            if answer == "q":
+                break
+        raise ConfigInvalid(end)

@@ -1,0 +1,323 @@
+#!/bin/bash
+# Installs Threadfast from this checkout as a service of systemd. As root:
+#
+#   install.sh [install]       user, folders, program, unit; a second run changes nothing
+#   install.sh upgrade         the same for a checkout that has changed: snapshot, switch, wait for READY, else back again
+#   install.sh rollback        back to the version before; --snapshot FOLDER puts those data back too
+#   install.sh credentials     after a file came to, or went from, the folder of credentials
+#   install.sh uninstall       takes all away but settings, credentials, data and snapshots; --purge those as well
+#
+#   --dry-run           say what would be done, and do nothing
+#   --wheels FOLDER     take the packages from this folder, not from the network
+#   --python PROGRAM    make the environment with this Python, 3.11 or newer (else: python3)
+#   --root FOLDER       do everything below this folder and ask nothing of this machine: no user, no owners, no systemctl
+#   --yes               do not ask before --purge
+#
+# Where things are: the program in /opt/threadfast/<version>, with `current` and `previous` to say which; settings and
+# credentials in /etc/threadfast; data in /var/lib/threadfast; snapshots in /var/backups/threadfast. A version is the
+# one in pyproject.toml and a digest of the program, so every change is a version.
+#
+# Exit codes: 0 done, 1 failed (after an upgrade that failed, the version before runs again), 2 called wrongly.
+set -euo pipefail
+umask 022
+
+SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+USER_NAME=threadfast
+READY_S=${THREADFAST_READY_S:-120} # how long a new version may take to serve
+STEADY_S=${THREADFAST_STEADY_S:-5} # and how long it must go on then
+SYSTEMCTL=${THREADFAST_SYSTEMCTL-systemctl}
+
+command=install root='' wheels='' python=python3 snapshot='' dry='' purge='' yes='' changes=0
+
+main() {
+  case "${1-}" in
+    install | upgrade | rollback | credentials | uninstall) command=$1 && shift ;;
+  esac
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --dry-run) dry=1 ;;
+      --purge) purge=1 ;;
+      --yes) yes=1 ;;
+      --root | --wheels | --python | --snapshot)
+        [ $# -gt 1 ] || wrong "$1 wants a value"
+        printf -v "${1#--}" %s "$2"
+        shift
+        ;;
+      -h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
+      *) wrong "no such thing: $1" ;;
+    esac
+    shift
+  done
+  if [ -n "$root" ]; then
+    [ -d "$root" ] || wrong "--root: $root is no folder"
+    root=$(cd "$root" && pwd)
+    SYSTEMCTL=${THREADFAST_SYSTEMCTL-}
+  elif [ "$(id -u)" != 0 ] && [ -z "$dry" ]; then
+    wrong "this takes root: sudo $0 $command"
+  fi
+  wheels=${wheels:+$(cd "$wheels" && pwd)}
+  opt=$root/opt/threadfast etc=$root/etc/threadfast data=$root/var/lib/threadfast
+  backups=$root/var/backups/threadfast
+  unit=$root/etc/systemd/system/threadfast.service
+  link=$root/usr/local/bin/threadfast
+  "do_$command"
+}
+
+do_install() {
+  local id
+  id=$(version_here)
+  if [ -L "$opt/current" ] && [ "$(version_now)" != "$id" ]; then
+    fail "$(version_now) is installed, this is $id: $0 upgrade"
+  fi
+  the_user
+  folder "$opt" 755
+  folder "$etc" 750 "root:$USER_NAME"
+  folder "$etc/credentials" 700 root:root
+  folder "$data" 700 "$USER_NAME:$USER_NAME"
+  if [ ! -e "$etc/settings.json" ]; then
+    text "$etc/settings.json" 640 '{"data": "/var/lib/threadfast"}'
+    owned "$etc/settings.json" "root:$USER_NAME"
+  fi
+  program "$id"
+  points_to "$opt/current" "$id"
+  folder "$(dirname "$link")" 755
+  points_to "$link" /opt/threadfast/current/bin/threadfast
+  the_unit "$opt/$id"
+  the_credentials
+  [ -L "$(dirname "$unit")/multi-user.target.wants/threadfast.service" ] || ctl enable --quiet threadfast
+  if [ $changes = 0 ]; then
+    echo "nothing to change: $id is installed"
+  else
+    cat <<END
+installed: $id
+next:      write $etc/settings.json, and each secret into a file of $etc/credentials ("file:NAME" in the settings)
+           $0 credentials && threadfast check --settings $etc/settings.json
+           systemctl start threadfast && journalctl -fu threadfast
+END
+  fi
+}
+
+do_upgrade() {
+  local id before kept runs=''
+  [ -L "$opt/current" ] || fail "nothing is installed: $0 install"
+  id=$(version_here) before=$(version_now)
+  if [ "$id" = "$before" ]; then
+    echo "nothing to change: $id is installed"
+    return
+  fi
+  program "$id" # beside the one that runs
+  checked "$id" || fail "the new version does not take the settings; $before goes on as it is"
+  if serves; then runs=1; fi
+  [ -z "$runs" ] || ctl stop threadfast # what is said now is caught up on, and in no version's data yet
+  kept=$backups/$(date -u +%Y%m%dT%H%M%SZ)-$before
+  folder "$backups" 700
+  do_ cp -a --reflink=auto "$data" "$kept"
+  points_to "$opt/previous" "$before"
+  switch_to "$id"
+  if [ -n "$runs" ] && ! comes_up; then
+    echo "$id does not come up; going back to $before"
+    ctl stop threadfast || true
+    if [ "$(schema_in "$data")" != "$(schema_in "$kept")" ]; then data_from "$kept"; fi
+    switch_to "$before"
+    ctl start --no-block threadfast
+    fail "upgrade failed; $before was started again. What the new version said: journalctl -u threadfast"
+  fi
+  tidy
+  echo "upgraded: $before -> $id; the data before it: $kept"
+}
+
+do_rollback() {
+  local before now runs=''
+  [ -L "$opt/previous" ] || fail "there is no version before this one"
+  [ -z "$snapshot" ] || [ -d "$snapshot" ] || fail "--snapshot: $snapshot is no folder"
+  before=$(readlink "$opt/previous") now=$(version_now)
+  if serves; then runs=1; fi
+  ctl stop threadfast
+  [ -z "$snapshot" ] || data_from "$snapshot"
+  points_to "$opt/previous" "$now"
+  switch_to "$before"
+  if [ -n "$runs" ] && ! comes_up; then
+    fail "$before does not come up: journalctl -u threadfast. If it finds data of a newer version: --snapshot FOLDER"
+  fi
+  echo "rolled back: $now -> $before"
+}
+
+do_credentials() {
+  the_credentials
+  if [ $changes = 0 ]; then echo "nothing to change"; else echo "restart it to have them read: systemctl restart threadfast"; fi
+}
+
+do_uninstall() {
+  local answer=''
+  if [ -n "$purge" ] && [ -z "$yes$dry" ]; then
+    printf '%s, %s and %s will be deleted: all conversations, settings and secrets. Type "purge": ' "$data" "$etc" "$backups"
+    read -r answer || true
+    [ "$answer" = purge ] || fail "nothing was done"
+  fi
+  if [ -e "$unit" ]; then
+    ctl disable --quiet --now threadfast
+    do_ rm -f "$unit" "$unit.d/credentials.conf"
+    [ ! -d "$unit.d" ] || do_ rmdir --ignore-fail-on-non-empty "$unit.d"
+    ctl daemon-reload
+  fi
+  do_ rm -rf "$link" "$opt"
+  if [ -n "$purge" ]; then
+    do_ rm -rf "$data" "$etc" "$backups"
+    if [ -z "$root" ] && getent passwd $USER_NAME > /dev/null; then do_ userdel $USER_NAME; fi
+    echo "uninstalled; nothing is left"
+  else
+    echo "uninstalled; kept: $data $etc $backups"
+  fi
+}
+
+# The program
+
+version_here() {
+  local number digest
+  number=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$SOURCE/pyproject.toml")
+  digest=$(cd "$SOURCE" && find bot threads transports deploy pyproject.toml requirements.lock -type f ! -name '*.pyc' -print0 |
+    LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-8)
+  echo "$number-$digest"
+}
+
+version_now() { readlink "$opt/current"; }
+
+program() { # ID
+  local to=$opt/$1 pip
+  [ ! -e "$to/complete" ] || return 0
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed: --python PROGRAM"
+  pip=("$to/bin/python" -m pip --disable-pip-version-check --quiet install)
+  [ -z "$wheels" ] || pip+=(--no-index --find-links "$wheels")
+  [ ! -e "$to" ] || do_ rm -rf "$to" # a run that was broken off
+  do_ "$python" -m venv "$to"
+  do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements.lock"
+  do_ "${pip[@]}" --no-build-isolation --no-deps "$SOURCE"
+  do_ mkdir -p "$to/share/threadfast"
+  do_ cp -r "$SOURCE/README.md" "$SOURCE/deploy" "$to/share/threadfast/"
+  do_ touch "$to/complete"
+}
+
+checked() { # ID
+  [ -n "$dry" ] || "$opt/$1/bin/threadfast" check --settings "$etc/settings.json"
+}
+
+switch_to() { # ID
+  points_to "$opt/current" "$1"
+  the_unit "$opt/$1"
+}
+
+tidy() { # two versions and three snapshots are enough
+  local each
+  for each in "$opt"/*/complete; do
+    each=$(dirname "$each")
+    case "$(basename "$each")" in
+      "$(version_now)" | "$(readlink "$opt/previous")" | current | previous) ;;
+      *) do_ rm -rf "$each" ;;
+    esac
+  done
+  while read -r each; do do_ rm -rf "${backups:?}/$each"; done < <(cd "$backups" && printf '%s\n' * | sort -r | tail -n +4)
+}
+
+# The service
+
+the_user() {
+  if [ -z "$root" ] && ! getent passwd $USER_NAME > /dev/null; then
+    do_ useradd --system --user-group --home-dir /var/lib/threadfast --no-create-home --shell /usr/sbin/nologin $USER_NAME
+  fi
+}
+
+the_unit() { # FOLDER of the program
+  local from=$1/share/threadfast/deploy/threadfast.service
+  [ -z "$dry" ] || [ -e "$from" ] || from=$SOURCE/deploy/threadfast.service
+  if ! cmp --silent "$from" "$unit"; then
+    folder "$(dirname "$unit")" 755
+    do_ install -m 644 "$from" "$unit"
+    ctl daemon-reload
+  fi
+}
+
+the_credentials() {
+  local file name lines='' drop_in=$unit.d/credentials.conf
+  for file in "$etc"/credentials/*; do
+    [ -f "$file" ] || continue
+    name=$(basename "$file")
+    case "$name" in
+      *[!A-Za-z0-9._-]* | *~) echo "left out: $file (a name is letters, digits, dots, - and _)" >&2 ;;
+      *) lines+="LoadCredential=$name:/etc/threadfast/credentials/$name"$'\n' ;;
+    esac
+  done
+  if [ -n "$lines" ]; then
+    lines="# Written by install.sh credentials: one line for each file of /etc/threadfast/credentials."$'\n[Service]\n'${lines%$'\n'}
+    [ "$(cat "$drop_in" 2> /dev/null || true)" != "$lines" ] || return 0
+    folder "$unit.d" 755
+    text "$drop_in" 644 "$lines"
+  else
+    [ -e "$drop_in" ] || return 0
+    do_ rm -f "$drop_in"
+  fi
+  ctl daemon-reload
+}
+
+serves() { [ -z "$dry$SYSTEMCTL" ] || "${SYSTEMCTL:-false}" is-active --quiet threadfast; }
+
+comes_up() { # `start` returns when the unit said READY, or failed
+  ctl reset-failed threadfast || true
+  [ -n "$dry" ] || timeout "$READY_S" "$SYSTEMCTL" start threadfast || return 1
+  do_ sleep "$STEADY_S"
+  serves && [ "$("$SYSTEMCTL" show threadfast --property=NRestarts --value)" = 0 ]
+}
+
+schema_in() { cat "$1/schema.json" 2> /dev/null || true; }
+
+data_from() { # FOLDER; what is there now is kept beside
+  do_ mv "$data" "$backups/aside-$(date -u +%Y%m%dT%H%M%SZ)"
+  do_ cp -a --reflink=auto "$1" "$data"
+}
+
+# One change each, said when it is made
+
+do_() {
+  changes=$((changes + 1))
+  printf '%s' "${dry:+would: }" && printf '%s ' "$@" && echo
+  [ -n "$dry" ] || "$@"
+}
+
+ctl() { [ -z "$SYSTEMCTL" ] || do_ "$SYSTEMCTL" "$@"; }
+
+folder() { # PATH MODE [OWNER]
+  if [ ! -d "$1" ]; then do_ install -d -m "$2" "$1"; fi
+  if [ -d "$1" ] && [ "$(stat -c %a "$1")" != "$2" ] && [ -n "${3-}" ]; then do_ chmod "$2" "$1"; fi
+  [ -z "${3-}" ] || owned "$1" "$3"
+}
+
+owned() { # PATH OWNER
+  [ -n "$root" ] || [ "$(stat -c %U:%G "$1" 2> /dev/null || true)" = "$2" ] || do_ chown "$2" "$1"
+}
+
+points_to() { # LINK TARGET
+  [ "$(readlink "$1" || true)" != "$2" ] || return 0
+  do_ ln -sfn "$2" "$1.new"
+  do_ mv -T "$1.new" "$1" # a rename: there is never no link
+}
+
+text() { # FILE MODE TEXT
+  do_ write "$@"
+}
+
+write() {
+  (umask 077 && printf '%s\n' "$3" > "$1.new")
+  chmod "$2" "$1.new"
+  mv "$1.new" "$1"
+}
+
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+wrong() {
+  echo "$*" >&2
+  exit 2
+}
+
+main "$@"

@@ -1,0 +1,137 @@
+import json
+
+import anyio
+import pytest
+
+from bot.audit import AuditRecord
+from bot.audit import record_adapter as audit_adapter
+from bot.budgets import Call, Commit, Reserve
+from bot.llm.model import Usage
+from bot.telling import story
+from tests.bot.ledgers import Time
+from tests.bot.test_usage_command import spend
+from tests.cli.made import DAY, at, document, thread, threadfast, told
+from threads.lines import encode
+from threads.model import Author
+from threads.records import Received, Settled, Started, record_adapter
+
+ID = "1700000000.000001"
+WHERE = "slack:T1:C1:1700000000.000001"
+
+
+def journal(data, *records) -> None:
+    lines = [encode(record_adapter(), record) for record in records]
+    (data / "journal.jsonl").write_bytes(b"".join(lines))
+
+
+def received(**more) -> Received:
+    return Received(thread_id=WHERE, message_id=ID, author=Author("U1", "ann"), text="hi", at=at(1), **more)
+
+
+def started(attempt=1) -> Started:
+    return Started(thread_id=WHERE, message_id=ID, attempt=attempt, correlation_id="abcd1234", at=at(2))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ID,
+        "abcd1234",
+        "https://x.slack.com/archives/C1/p1700000000000001?thread_ts=1700000000.000001&cid=C1",
+    ],
+)
+def test_a_message_has_many_names(tmp_path, name):
+    journal(tmp_path, received(), started())
+    (found,) = document(tmp_path, "why", name)["messages"]
+    assert (found["thread"], found["message_id"], found["outcome"]) == (WHERE, ID, None)
+    assert [event["kind"] for event in found["events"]] == ["received", "started"]
+
+
+def test_the_bot_s_own_post_leads_to_what_it_answered(tmp_path):
+    thread(tmp_path, "1.1", *told(7))
+    (found,) = document(tmp_path, "why", "p7")["messages"]
+    assert (found["message_id"], found["outcome"], found["verdict"]) == ("m7", "answered", "It was answered.")
+
+
+def test_one_that_waits_is_told_apart_from_one_that_is_served(tmp_path):
+    journal(tmp_path, received())
+    assert "it waits for its turn" in threadfast(tmp_path, "why", ID).stdout
+    journal(tmp_path, received(), started())
+    assert "it is being served" in threadfast(tmp_path, "why", ID).stdout
+
+
+def test_merged_messages_name_the_one_they_joined(tmp_path):
+    end = Settled(thread_id=WHERE, message_id=ID, outcome="merged", by="m0", at=at(3))
+    journal(tmp_path, received(), end)
+    assert "merged and answered with message m0" in threadfast(tmp_path, "why", ID).stdout
+
+
+def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
+    journal(tmp_path, received(), started())
+    call = Call(WHERE, "U1", f"slack:T1:C1:{ID}", "anthropic/large", DAY)
+    other = Call(WHERE, "U1", f"slack:T1:C1:{ID}0", "anthropic/large", DAY)
+    reserve = Reserve(call=call, micros=400_000)
+    paid = Commit(call=call, usage=Usage(1000, 500, 7000), micros=250_000, reserve=1)
+    anyio.run(
+        spend,
+        tmp_path,
+        Time(f"{DAY}T10:00:05"),
+        reserve,
+        paid,
+        Commit(call=other, usage=Usage(1, 1), micros=1),
+        Commit(call=call, usage=Usage(), micros=0, outcome="rate_limited"),
+        Reserve(call=call, micros=300_000),
+    )
+    decided = AuditRecord(
+        at=at(4),
+        kind="approval",
+        thread_id=WHERE,
+        message_id=ID,
+        author="U1",
+        details={"tool": "shell", "call": "ls"},
+    )
+    again = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1234", details={"why": "rate_limited"})
+    other = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1235", details={"why": "rate_limited"})
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / f"{DAY}.jsonl").write_bytes(
+        b"".join(encode(audit_adapter(), record) for record in (decided, again, other))
+    )
+    lines = [(e["kind"], e["what"]) for e in document(tmp_path, "why", ID)["messages"][0]["events"][2:]]
+    assert lines == [
+        ("approval", "tool shell, call ls by U1"),
+        ("retry", "why rate_limited"),
+        ("model call", "anthropic/large: 8,000 (7,000 cached) tokens in, 500 out, $0.25"),
+        ("model call", "anthropic/large: 0 tokens in, 0 out, $0.00, rate_limited"),
+        ("model call", "anthropic/large: began, no end on disk; counts as up to $0.30"),
+    ]
+
+
+def test_a_message_that_the_journal_knows_opens_no_other_thread(tmp_path, monkeypatch):
+    thread(tmp_path, "9.9", *told(1))
+    journal(tmp_path, received())
+    opened = []
+    real = story.entries
+    monkeypatch.setattr(
+        story, "entries", lambda folder, *a, **k: opened.append(folder.name) or real(folder, *a, **k)
+    )
+    assert document(tmp_path, "why", ID)["messages"]
+    assert opened == []
+
+
+def test_an_unknown_message_is_told_with_what_that_can_mean(tmp_path):
+    result = threadfast(tmp_path, "why", "nope")
+    assert result.exit_code == 1
+    for word in ("never reached", "mentioned", "access", "threads show"):
+        assert word in result.stderr
+    result = threadfast(tmp_path, "why", "nope", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["messages"] == []
+    assert len(json.loads(result.stdout)["possible_reasons"]) == len(story.UNKNOWN)
+
+
+def test_a_secret_at_the_edge_of_what_is_shown_is_masked_whole(tmp_path):
+    key = "sk-abcdef1234567890abcdef1234"
+    for before in range(250, 300, 7):
+        thread(tmp_path, "1.1", *told(1, "x" * before + " " + key))
+        assert "sk-a" not in threadfast(tmp_path, "why", "m1").stdout
+        assert "sk-a" not in threadfast(tmp_path, "threads", "list").stdout

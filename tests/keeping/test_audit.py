@@ -1,0 +1,180 @@
+"""What the audit tells of a running bot: who stopped, allowed and paid what, what was tried again, what went wrong."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from pydantic import ValidationError
+
+from bot.audit import MOST_WAITING, Audit, record_adapter
+from bot.audited import MOST_A_MINUTE, AuditLog, AuditSink
+from bot.observe.work import Observing
+from tests.fakes import anthropic as a
+from tests.serving import anthropic, serving
+from tests.world import ANN, FaultyDisk, inline
+from threads.disk import PosixDisk
+from threads.lines import intact
+from threads.model import Author
+
+pytestmark = pytest.mark.anyio
+
+
+def now():
+    return datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def lines_of(folder):
+    found = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    assert all(map(intact, found))
+    return [json.loads(line) for line in found]
+
+
+@pytest.fixture
+def audit(tmp_path):
+    return Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+
+
+async def test_a_stop_says_who_stopped_what_and_a_run_says_when_it_began_and_ended(tmp_path, monkeypatch):
+    begun = anyio.Event()
+
+    async def hang(*_):
+        begun.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("bot.llm.offline.OfflineModel.complete", hang)
+    async with serving(tmp_path, {}, model="offline/demo") as seat:
+        await seat.send("take for ever")
+        await begun.wait()
+        stop = await seat.say("/stop")
+    found = lines_of(tmp_path / "audit")
+    assert [line["kind"] for line in found] == ["start", "cancel", "stop"]
+    assert found[0]["details"].keys() == {"version", "model"}
+    assert (found[1]["author"], found[1]["message_id"]) == (ANN.id, stop.reply_to)
+    assert found[1]["details"] == {"running": "1", "waiting": "0"}
+
+
+async def test_a_failed_turn_is_told_with_its_reason_and_reference(tmp_path, monkeypatch):
+    async def fail(*_):
+        raise RuntimeError("a bug with sk-ant-test in it")
+
+    monkeypatch.setattr("bot.llm.offline.OfflineModel.complete", fail)
+    async with serving(tmp_path, {}, model="offline/demo") as seat:
+        told = await seat.say("hello")
+    (error,) = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "error"]
+    assert error["details"]["event"] == "turn.failed"
+    assert error["details"]["error"].startswith("RuntimeError: a bug with")
+    assert "sk-ant-test" not in json.dumps(error)
+    assert error["correlation_id"] in told.text
+    assert error["thread_id"] == str(told.thread)
+
+
+async def test_over_the_real_wire_a_retry_and_a_grant_are_told_with_their_thread_and_person(tmp_path):
+    boss = Author("U9", "boss")
+    limits = {"turn": 0.05, "thread": None, "user_day": None, "day": None, "month": None}
+    async with a.FakeAnthropic([a.fault(529, "overloaded_error"), a.answer(a.Text("there"))]) as fake:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+            "budget": {"limit_usd": limits},
+            "access": {"admins": [boss.id]},
+        }
+        async with serving(tmp_path, given) as seat:
+            asked = await seat.send("think hard")
+            await seat.until(lambda: any(post.choices for post in seat.posts))
+            await seat.say("/approve 0.50", author=boss)
+            await seat.settled(asked.id)
+    found = [line for line in lines_of(tmp_path / "audit") if line["kind"] in ("grant", "retry")]
+    assert [line["kind"] for line in found] == ["grant", "retry"]
+    grant, retry = found
+    assert (grant["author"], grant["details"]["usd"], grant["details"]["scope"]) == ("U9", "0.500000", "turn")
+    assert retry["details"]["why"] == "unavailable"
+    assert {grant["message_id"], retry["message_id"]} == {asked.id}
+    assert grant["correlation_id"] == retry["correlation_id"] != ""
+
+
+def call(observing, step, name, outcome):
+    with observing.work("model_call", name) as work:
+        work.outcome = outcome
+    return work
+
+
+async def test_a_call_after_one_that_failed_is_a_retry_or_another_models_turn(audit, tmp_path):
+    observing = Observing(AuditSink(audit))
+    ids = {"thread_id": "fake:W:C:1", "message_id": "m1", "correlation_id": "6d65978b"}
+    async with audit.writing({}):
+        with observing.work("turn", "fake", ids):
+            step = observing.step("a/one")
+            call(observing, step, "a/one", "unavailable")
+            call(observing, step, "a/one", "unavailable")
+            call(observing, step, "b/two", "ok")
+            observing.step("b/two")
+            call(observing, step, "b/two", "ok")
+        with observing.work("turn", "fake", ids):
+            step = observing.step("a/one")
+            call(observing, step, "b/two", "ok")
+            step.name, step.switched_from = "b/two", "a/one"
+    found = [line for line in lines_of(tmp_path) if line["kind"] in ("retry", "failover")]
+    assert [(line["kind"], line["details"]["model"], line["details"]["why"]) for line in found] == [
+        ("retry", "a/one", "unavailable"),
+        ("failover", "b/two", "unavailable"),
+        ("failover", "b/two", "passed over"),
+    ]
+    assert {line["correlation_id"] for line in found} == {"6d65978b"}
+    assert found[1]["details"]["from"] == found[2]["details"]["from"] == "a/one"
+
+
+async def test_a_disk_that_refuses_holds_nobody_up_and_what_waits_is_written_later(tmp_path, caplog):
+    disk = FaultyDisk()
+    disk.refuse["append"] = OSError(28, "No space left on device")
+    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    async with audit.writing({}):
+        for n in range(MOST_WAITING + 10):
+            audit.tell("cancel", {"n": str(n)})
+        await audit._flush()
+        await audit._flush()
+        disk.refuse.clear()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "audit.not_written",
+        "audit.lost",
+    ]
+    found = [line["details"] for line in lines_of(tmp_path)]
+    assert found[1:] == [{"n": str(n)} for n in range(MOST_WAITING - 1)]
+
+
+async def test_an_error_that_comes_a_thousand_times_is_told_a_few_times_and_counted(audit, tmp_path):
+    times = iter([0.0] * 1000 + [61.0])
+    taking = AuditLog(audit, str, clock=lambda: next(times))
+    log = logging.getLogger("threads.made_up")
+    log.addHandler(taking)
+    try:
+        async with audit.writing({}):
+            for _ in range(1001):
+                log.error("disk.refuses: no space")
+            log.warning("not.one: only a warning")
+            logging.getLogger("bot.audit").error("audit.lost: of no use here")
+    finally:
+        log.removeHandler(taking)
+    errors = [line["details"] for line in lines_of(tmp_path) if line["kind"] == "error"]
+    assert len(errors) == MOST_A_MINUTE + 1
+    assert errors[-1] == {
+        "event": "disk.refuses",
+        "reason": "no space",
+        "more_before": str(1000 - MOST_A_MINUTE),
+    }
+
+
+async def test_lines_of_the_first_audits_still_have_their_shape():
+    old = {
+        "at": "",
+        "kind": "approval",
+        "thread_id": "t",
+        "message_id": "m",
+        "author": "U1",
+        "details": {},
+        "v": 1,
+    }
+    assert record_adapter().validate_python(old).correlation_id == ""
+    with pytest.raises(ValidationError):
+        record_adapter().validate_python(old | {"kind": "unheard of"})

@@ -1,0 +1,49 @@
+"""`threadfast init discord` against a Discord on loopback."""
+
+import json
+
+import pytest
+
+from tests.fakes.discord import FakeDiscord
+
+pytestmark = pytest.mark.anyio
+
+
+def init(setup, discord, *arguments, **given):
+    where = ("--api-base-url", discord.api_base_url, "--gateway-url", discord.gateway_url)
+    return setup.run("discord", "--model", "offline/demo", "--no-start", *where, *arguments, **given)
+
+
+async def test_one_pasted_token_is_looked_at_and_kept(setup):
+    async with FakeDiscord() as discord:
+        done = await init(setup, discord, answers=["xoxb-1-2", f" {discord.token} "])
+    assert done.exit_code == 0, done.output
+    assert "not the bot token" in done.stdout
+    assert setup.secrets() == {"discord_token": discord.token}
+    assert json.loads(setup.settings.read_text())["transports"]["discord"] == {
+        "api_base_url": discord.api_base_url,
+        "gateway_url": discord.gateway_url,
+        "token": "file:discord_token",
+    }
+    assert discord.token not in done.output
+    assert len(setup.asked) == 2
+
+
+async def test_an_intent_that_is_not_ticked_is_told_with_where_to_click(setup):
+    async with FakeDiscord(message_content=False) as discord:
+        setup.env = {"DISCORD_TOKEN": discord.token}
+        done = await init(setup, discord, "--yes")
+    assert (done.exit_code, setup.tree()) == (78, {})
+    assert "Message Content" in done.stdout
+    assert "discord.intents" in done.stderr
+
+
+async def test_a_bot_that_is_in_no_server_gets_its_invitation_in_one_piece(setup):
+    async with FakeDiscord() as discord:
+        discord.kick()
+        setup.env = {"DISCORD_TOKEN": discord.token}
+        done = await init(setup, discord, "--yes")
+    assert done.exit_code == 0, done.output
+    [line] = [line for line in done.stdout.splitlines() if "oauth2/authorize" in line]
+    assert "permissions=" in line
+    assert "scope=bot" in line

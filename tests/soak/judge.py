@@ -1,0 +1,70 @@
+"""`python -m tests.soak.judge slack|discord FOLDER`: the judges of the crash runs, for one platform of a bot with two.
+
+A question that the bot asks in a thread is no outcome of a message: in Slack it is told by its key, which ends in ``?``
+and an id, in Discord by its words; it only has to speak of its own thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.crash import judge
+from tests.crash.discord.judge import DiscordJudge
+from tests.crash.judge import Fields
+from tests.crash.slack.judge import SlackJudge
+from tests.crash.visible import VisibleJudge
+
+ASKS = "May I use"
+
+
+class _OfOne(VisibleJudge):
+    """What a judge reads of the files of both, as far as it is of its platform."""
+
+    def put_aside(self, questions: list[Fields]) -> None:
+        self.counts["questions"] = len(questions)
+        for one in questions:
+            thread = self.same.get(t := self.thread_of({**one, "key": ""}), t)
+            self.look_for_strangers(one["text"], thread, f"the question {one['ts']}")
+        self.visible = [one for one in self.visible if one not in questions]
+
+    def ours(self, found: Iterator[Fields]) -> Iterator[Fields]:
+        return (line for line in found if line["thread_id"].startswith(f"{self.platform}:"))
+
+    def lines(self, path: Path) -> Iterator[Fields]:
+        found = super().lines(path)
+        return self.ours(found) if path.name == "journal.jsonl" else found
+
+    def look_at_thread(self, folder: Path) -> None:
+        if folder.parent.name == self.platform:
+            super().look_at_thread(folder)
+
+
+class OfSlack(_OfOne, SlackJudge):
+    notes = (*SlackJudge.notes, "questions")
+
+    def raw_journal(self) -> Iterator[Fields]:
+        return self.ours(super().raw_journal())
+
+    def gather(self) -> None:
+        questions = [one for one in self.visible if "?" in (one["tag"] or {}).get("key", "")]
+        self.put_aside(questions)
+        super().gather()
+
+
+class OfDiscord(_OfOne, DiscordJudge):
+    notes = (*DiscordJudge.notes, "questions")
+
+    def raw_journal(self) -> Iterator[Fields]:
+        return self.ours(super().raw_journal())
+
+    def gather(self) -> None:
+        questions = [one for one in self.visible if one["text"].startswith(ASKS)]
+        self.put_aside(questions)
+        super().gather()
+
+
+if __name__ == "__main__":
+    kind = {"slack": OfSlack, "discord": OfDiscord}[sys.argv.pop(1)]
+    judge.main(kind)
