@@ -64,15 +64,19 @@ class Accounts:
         return "\n".join(_spent(told, self.policy, key) + _cached(told, key) for key in here.keys[1:])
 
     def spend(self) -> list[Spend]:
-        """Return what everyone spent today and this month, and scheduled messages today."""
-        day = self.ledger.today
-        keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
-        return [self._spend(key) for key in keys]
+        return spent_on(self.ledger.today, self.ledger.budgets, self.policy)
 
-    def _spend(self, key: Key) -> Spend:
-        total, limit = self.ledger.budgets.total(key), self.ledger.budgets.limit(key, self.policy)
+
+def spent_on(day: str, told: Budgets, policy: Policy) -> list[Spend]:
+    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day."""
+
+    def spend(key: Key) -> Spend:
+        total, limit = told.total(key), told.limit(key, policy)
         most = None if limit is None else dollars(limit)
         return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
+
+    keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
+    return [spend(key) for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 MOST_SHOWN = 1_500
 """Characters of the arguments that are shown in the question itself; longer ones are posted as a file."""
 
+AUDITED = 200
+"""Characters of what a call is about that its line in the audit tells; the thread has all."""
+
 MOST_GRANTS = 1_000
 KEPT_FOR = timedelta(days=1)
 """How long a decision is remembered, so that a denied call of a turn is not asked about again."""
@@ -125,6 +128,17 @@ class Approvals:
         """Return whether the call was still being asked about when the last process ended: it has not run."""
         asked = self._kept.value.asked.get(_key(tool, arguments, place))
         return asked is not None and asked.state == "open"
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        """Return whether a question about a call of this message's turn is open and may still be answered."""
+        now = self._now().isoformat(timespec="milliseconds")
+        return any(
+            asked.state == "open"
+            and asked.thread_id == str(thread)
+            and asked.message_id == message_id
+            and asked.expires_at > now
+            for asked in self._kept.value.asked.values()
+        )
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
         """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
@@ -208,7 +222,7 @@ class Approvals:
             )
         state = "used" if answer and answer.approved else "denied"
         await self._record(key, asked.model_copy(update={"state": state}), grant)
-        await self._audit(tool, key, place, answer, grant)
+        await self._audit(tool, arguments, key, place, answer, grant)
 
     async def _question(
         self,
@@ -274,10 +288,17 @@ class Approvals:
                 ) from error
 
     async def _audit(
-        self, tool: Tool, key: str, place: Place, answer: Answer | None, grant: _Grant | None
+        self,
+        tool: Tool,
+        arguments: Arguments,
+        key: str,
+        place: Place,
+        answer: Answer | None,
+        grant: _Grant | None,
     ) -> None:
         verdict = "allowed" if answer and answer.approved else "denied"
-        details = {"tool": tool.name, "verdict": verdict, "call": key}
+        about = self._mask(arguments.subject())[:AUDITED]
+        details = {"tool": tool.name, "verdict": verdict, "about": about, "call": key}
         if grant:
             details["always"] = grant.pattern
         if answer is None or not answer.by:

@@ -12,7 +12,7 @@ from bot.app import serve
 from bot.commands import MEANINGS
 from bot.lineup import offered
 from bot.llm.choose import choose
-from bot.observe.logs import configure_logging
+from bot.observe.logs import configure_logging, form_for
 from bot.settings import secrets_of
 from bot.settings_model import Settings
 from transports.console import CONSOLE_USER, Console
@@ -41,7 +41,8 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     with _log_stream(settings, interactive=console.interactive) as stream:
         given = settings.observe
         level = given.log_level if "log_level" in given.model_fields_set else "warning"
-        configure_logging(level, given.log_format, stream, secrets=secrets_of(settings, environ))
+        form = form_for(stream, given.log_format if "log_format" in given.model_fields_set else None)
+        configure_logging(level, form, stream, secrets=secrets_of(settings, environ))
         # Whoever sits at the console owns the machine: nobody else could decide anything here.
         admins = (*settings.access.admins, CONSOLE_USER)
         access = settings.access.model_copy(update={"admins": admins})

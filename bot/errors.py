@@ -14,6 +14,9 @@ from bot.llm.model import Usage
 from threads.errors import BotError, Code
 from threads.wording import PRICE_UNKNOWN, code_of, first_cause, friendly
 
+EX_CONFIG = 78
+"""The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
+
 
 class ConfigInvalid(BotError):
     """The settings cannot be used; ``str(error)`` lists every fault with its path."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,6 +71,18 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
 
 
+def since_carried(found: Sequence[Part], read: Callable[[Part], list[Record]]) -> list[Record]:
+    """Return the newest file's records, after those of older ones if its head is damaged."""
+    records: list[Record] = []
+    for part in reversed(found):
+        here = read(part)
+        head = [record for record in here if isinstance(record, Carried)]
+        if head and [line.place for line in head] == list(range(head[0].lines)):
+            return [*here, *records]
+        records = [*(record for record in here if not isinstance(record, Carried)), *records]
+    return records
+
+
 class Ledger:
     """The ledger of one data folder. Construct, `open`, then keep `run` going in a task."""
 
@@ -103,21 +115,10 @@ class Ledger:
         """
         found = parts(self._names(self._folder))
         damaged = self._mend(found[-1]) if found else 0
-        for record in self._since_carried(found):
+        for record in since_carried(found, lambda part: [line for line, _ in self._read(part)[0]]):
             self.budgets.apply(record)
         self.budgets.lapse()
         return damaged
-
-    def _since_carried(self, found: list[Part]) -> list[Record]:
-        """Return the newest file's records, after those of older ones if its head is damaged."""
-        records: list[Record] = []
-        for part in reversed(found):
-            read = [record for record, _ in self._read(part)[0]]
-            head = [record for record in read if isinstance(record, Carried)]
-            if head and [line.place for line in head] == list(range(head[0].lines)):
-                return [*read, *records]
-            records = [*(record for record in read if not isinstance(record, Carried)), *records]
-        return records
 
     def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:
         """Count a record at once and write it soon: wait for the ``done`` of what is returned, if it matters."""

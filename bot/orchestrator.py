@@ -49,6 +49,10 @@ def _too_old(count: int) -> Ending:
     return Ending("failed", wording.stale(count), "notice")
 
 
+def _cut_off(count: int) -> Ending:
+    return Ending("failed", wording.cut_off(count), "notice")
+
+
 class Orchestrator:
     def __init__(
         self,
@@ -104,20 +108,34 @@ class Orchestrator:
             except MailboxFull:
                 self._share(owed, _full)
 
-    def recover(self, now: datetime, *, max_age_s: float, resume: bool) -> None:
-        """Take up what the last process left; call before any transport serves."""
-        found = plan(self._journal.ledger, now, max_age_s=max_age_s, resume=resume)
+    def recover(
+        self,
+        now: datetime,
+        *,
+        max_age_s: float,
+        resume: bool,
+        turn_s: float = 0.0,
+        asked: Callable[[Owed], bool] = lambda _: False,
+        served: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Take up what the last process left; call before any transport serves. See `threads.recovery.plan`."""
+        ledger = self._journal.ledger
+        found = plan(
+            ledger, now, max_age_s=max_age_s, resume=resume, turn_s=turn_s, asked=asked, served=served
+        )
         for owed in found.serve:
             self.route(owed, recovered=True)
         for stale in found.stale.values():
             self._end_together(stale, _too_old(len(stale)))
+        for cut in found.cut.values():
+            self._end_together(cut, _cut_off(len(cut)))
         for owed in found.damaged:
             self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
-        if found.serve or found.stale:
+        if found.serve or found.stale or found.cut:
             log.info(
                 "recovery.planned: %d to serve, %d threads with stale messages",
                 len(found.serve),
-                len(found.stale),
+                len(found.stale | found.cut),
             )
 
     async def _obey(self, command: Command, owed: Owed) -> None:

@@ -19,7 +19,10 @@ from threads.workspace import sole_owner
 
 
 async def resubmit(data: Path, letter: DeadLetter) -> str:
-    """Make the message pending again, and return its new id. Raises `FolderTaken` while a bot runs, `StoreUnavailable` on a bad disk."""
+    """Make the message pending again, and return its new id.
+
+    Raises `FolderTaken` while a bot runs, and `StoreUnavailable`.
+    """
     with sole_owner(data):
         prepare(data, partial(datetime.now, UTC))
         journal = Journal(

@@ -18,7 +18,7 @@ from bot.app import serve, utc_now
 from bot.chat import with_model
 from bot.errors import ConfigInvalid
 from bot.lineup import candidates, offered
-from bot.observe.logs import configure_logging
+from bot.observe.logs import configure_logging, form_for
 from bot.observe.notify import Notify
 from bot.observe.otlp import open_spans
 from bot.observe.watch import watching
@@ -35,8 +35,6 @@ from transports.slack.manifest import Features, manifest, scopes
 
 if TYPE_CHECKING:
     from bot.observe.metrics import Metrics
-
-if TYPE_CHECKING:
     from transports.discord.client import Options as DiscordOptions
     from transports.slack.client import Options as SlackOptions
 
@@ -64,9 +62,7 @@ async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notif
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
-    # Whoever watches it in a terminal reads; everything else parses.
-    watched = sys.stderr.isatty() and "log_format" not in given.model_fields_set
-    form = "text" if watched else given.log_format
+    form = form_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
     configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
     transports = list(_transports(settings, environ, model))
     if not transports:

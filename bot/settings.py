@@ -27,7 +27,7 @@ MAX_SECRET_BYTES = 65_536
 MAX_LISTED = 50
 """Faults or warnings that are spelled out; nobody reads more in one go."""
 OFFLINE = "offline/demo"
-NEXT = "Correct this and start again; `threadfast schema` prints every key and what it may be."
+NEXT = "Correct this in {path}; `threadfast schema` prints every key and what it may be."
 NO_FILE = "Write one with `threadfast init`, or name another with --settings."
 SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 
@@ -62,7 +62,7 @@ def judge(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
     faults += _cross_faults(document)
     warnings = _listed([_unknown_key(location) for location in unknown[:MAX_LISTED]], len(unknown))
     if settings is None or faults:
-        raise ConfigInvalid("\n".join([*_listed(faults, len(faults)), *warnings, NEXT]))
+        raise ConfigInvalid("\n".join([*_listed(faults, len(faults)), *warnings, NEXT.format(path=path)]))
     folder = path.absolute().parent
     return Loaded(_placed(settings, folder, environ), tuple(warnings), _with_credentials(folder, environ))
 
@@ -177,7 +177,7 @@ def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
         if isinstance(document, dict):
             return document
         fault = 'must hold one JSON object, {"key": value, ...}'
-    raise ConfigInvalid(f"{path}: {fault}\n{NEXT}")
+    raise ConfigInvalid(f"{path}: {fault}\n{NEXT.format(path=path)}")
 
 
 def _judge(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
@@ -234,7 +234,7 @@ def _placed(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Set
     if data.parts[:1] == ("~",):
         home = environ.get("HOME")
         if not home:
-            raise ConfigInvalid(f"data: ~ stands for HOME, which is not set; write the whole path\n{NEXT}")
+            raise ConfigInvalid("data: ~ stands for HOME, which is not set; write the whole path")
         data = Path(home, *data.parts[1:])
     return settings.model_copy(update={"data": folder / data})
 

@@ -12,9 +12,9 @@ from typing import Literal, TextIO
 from bot.accounts import WHOSE, usd
 from bot.budgets import Commit, Reserve, dollars, micros, record_adapter
 from bot.ledger import names_in, parts
+from bot.observe.status import Spend
 from bot.telling import table
 from bot.telling.lines import Damage, records
-from bot.telling.spent import LimitUsed
 from bot.telling.table import Column
 from bot.trace import plain
 
@@ -68,7 +68,7 @@ class Report:
     total: Line = field(default_factory=lambda: Line("total"))
     damaged: int = 0
     files: int = 0
-    limits: list[LimitUsed] = field(default_factory=list)
+    limits: list[Spend] = field(default_factory=list)
     """What is spent now under the limits of the settings, whatever the period."""
 
 
@@ -76,12 +76,11 @@ Days = tuple[str, str | None]
 """The first day and the last one, UTC, ISO 8601; None is open."""
 
 
-def period(since: datetime | None, month: datetime | None, now: datetime) -> Days:
-    """Return a month's days, or all from one on, by default the one 30 days ago."""
+def period(since: str | None, month: datetime | None, now: datetime) -> Days:
+    """Return a month's days, or all from one on (ISO 8601), by default the one 30 days ago."""
     if month is not None:
         return f"{month:%Y-%m-01}", f"{month:%Y-%m-31}"
-    first = since or now - timedelta(days=DAYS)
-    return f"{first:%Y-%m-%d}", None
+    return since[:10] if since else f"{now - timedelta(days=DAYS):%Y-%m-%d}", None
 
 
 def report(data: Path, by: By, days: Days) -> Report:
@@ -189,17 +188,18 @@ def _nothing(made: Report) -> str:
 
 def _rows(made: Report) -> tuple[list[Column], list[list[str]]]:
     total = made.total
-    first = Column(made.by.capitalize(), "whole" if made.by == "day" else "wrap", style="bold", foot="Total")
+    first = Column(made.by.capitalize(), "whole", style="bold", foot="Total")
     counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
     columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
+    bars = made.by != "thread" or table.width() >= table.WIDE  # the names leave no room for them
     columns.append(Column("", style="cyan", on_terminal=True))
-    most = max(line.micros for line in made.lines)
+    most = max(line.micros for line in made.lines) if bars else 0
     return columns, [
         [plain(line.name) or "-", *_counts(line), _bar(line.micros, most)] for line in made.lines
     ]
 
 
-def _limits(used: Sequence[LimitUsed]) -> tuple[list[Column], list[list[str]]]:
+def _limits(used: Sequence[Spend]) -> tuple[list[Column], list[list[str]]]:
     columns = [
         Column("Now", "whole", style="bold"),
         *(Column(title, "whole", right=True) for title in ("Spent", "Set aside", "Limit", "")),
@@ -235,7 +235,7 @@ def _short(count: int) -> str:
 
 
 def _bar(value: int, most: int) -> str:
-    return "█" * max(round(BAR * value / most), 1) if value else ""
+    return "█" * max(round(BAR * value / most), 1) if value and most else ""
 
 
 def _remarks(made: Report) -> Iterator[str]:

@@ -185,15 +185,20 @@ version_now() { readlink "$opt/current"; }
 program() { # ID
   local to=$opt/$1 pip
   [ ! -e "$to/complete" ] || return 0
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed: --python PROGRAM"
-  pip=("$to/bin/python" -m pip --disable-pip-version-check --quiet install)
+  # -I: whoever can write where this is called from may not have modules of their own loaded by root.
+  "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed: --python PROGRAM"
+  case "$root$("$python" -I -c 'import os, sys; print(os.path.realpath(sys.base_prefix))')" in
+    /root/* | /home/*) fail "the unit hides home folders, and this Python lies in one: --python /usr/bin/python3" ;;
+  esac
+  pip=("$to/bin/python" -I -m pip --disable-pip-version-check --quiet install)
   [ -z "$wheels" ] || pip+=(--no-index --find-links "$wheels")
   [ ! -e "$to" ] || do_ rm -rf "$to" # a run that was broken off
-  do_ "$python" -m venv "$to"
+  do_ "$python" -I -m venv "$to"
   do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements.lock"
   do_ "${pip[@]}" --no-build-isolation --no-deps "$SOURCE"
   do_ mkdir -p "$to/share/threadfast"
   do_ cp -r "$SOURCE/README.md" "$SOURCE/deploy" "$to/share/threadfast/"
+  do_ ln -sfn /etc/threadfast/settings.json "$to/settings.json" # what its commands are about, unless told otherwise
   do_ touch "$to/complete"
 }
 
@@ -267,7 +272,9 @@ comes_up() { # `start` returns when the unit said READY, or failed
   serves && [ "$("$SYSTEMCTL" show threadfast --property=NRestarts --value)" = 0 ]
 }
 
-schema_in() { cat "$1/schema.json" 2> /dev/null || true; }
+schema_in() { # a file of its own, and nothing that root would wait for or follow
+  [ ! -f "$1/schema.json" ] || [ -L "$1/schema.json" ] || cat "$1/schema.json"
+}
 
 data_from() { # FOLDER; what is there now is kept beside
   do_ mv "$data" "$backups/aside-$(date -u +%Y%m%dT%H%M%SZ)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,14 @@ def test_a_thread_that_cannot_be_looked_at_does_not_hide_the_others(tmp_path, ca
     assert "Not a directory" in caplog.text
     changed_at = (thread_folder(tmp_path, good) / "context.jsonl").stat().st_mtime
     assert recent_threads(tmp_path, "slack", 60, 10, now=lambda: changed_at + 61) == []
+
+
+def test_root_leaves_somebody_elses_folder_alone(tmp_path, monkeypatch):
+    data = tmp_path / "data"
+    data.mkdir()
+    if os.geteuid() == 0:
+        os.chown(data, 4711, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(FolderTaken, match=r"belongs to user \d+"), sole_owner(data):
+        pass
+    assert not list(data.iterdir())

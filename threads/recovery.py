@@ -1,13 +1,19 @@
 """What a start owes: the journal's messages without an outcome, sorted by what to do with each.
 
+its transport is not served now      -> it waits for a start that serves it
 intent on disk                       -> finish it, however old: its post may be out already
 younger than the limit               -> serve it, in the order of receipt
+a person is still asked about it     -> serve it: the question is asked again
 older, or resuming is switched off   -> one honest note for all such messages of a thread
-    its text lost to a damaged line      -> an honest note
+its text lost to a damaged line      -> an honest note
+
+A turn that was under way counts from the start of its attempt, and may be older by as long as a turn may take: the
+bot was up then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,22 +23,42 @@ from .records import Ledger, Owed
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``serve`` is in the order of receipt; ``stale`` lists a thread's messages that get the note together."""
+    """``serve`` is in the order of receipt; ``stale`` and ``cut`` list a thread's messages that get a note together.
+
+    The turns of those that were ``cut`` had begun.
+    """
 
     serve: list[Owed] = field(default_factory=list)
     damaged: list[Owed] = field(default_factory=list)
     stale: dict[ThreadId, list[Owed]] = field(default_factory=dict)
+    cut: dict[ThreadId, list[Owed]] = field(default_factory=dict)
 
 
-def plan(ledger: Ledger, now: datetime, *, max_age_s: float, resume: bool) -> Plan:
-    """Return what to do with every owed message at start-up."""
+def plan(
+    ledger: Ledger,
+    now: datetime,
+    *,
+    max_age_s: float,
+    resume: bool,
+    turn_s: float = 0.0,
+    asked: Callable[[Owed], bool] = lambda _: False,
+    served: Callable[[str], bool] = lambda _: True,
+) -> Plan:
+    """Return what to do with every owed message at start-up; a turn may take *turn_s*, *asked* about by a person."""
     found = Plan()
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
+    oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
     for owed in ledger.owed.values():
+        if not served(owed.incoming.thread.transport):
+            continue
         if owed.intent is not None:
             found.serve.append(owed)
         elif owed.damaged:
             found.damaged.append(owed)
+        elif owed.started and resume and (owed.started.at >= oldest_begun or asked(owed)):
+            found.serve.append(owed)
+        elif owed.started:
+            found.cut.setdefault(owed.incoming.thread, []).append(owed)
         elif resume and owed.received.at >= oldest and not owed.received.stale:
             found.serve.append(owed)
         else:

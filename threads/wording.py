@@ -138,6 +138,9 @@ STALE = (
     "I was not running when this came in and it is too old for me to start on now. "
     "Please send it again if you still need it."
 )
+CUT_OFF = (
+    "I was stopped while I worked on this, and do not go on now. Please send it again if you still need it."
+)
 DAMAGED = (
     "Part of what I had stored was damaged, and a message of yours with it. "
     "Please send it again if you still need an answer."
@@ -157,7 +160,7 @@ NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 COMPACTED = "Done."
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = (
-    "There is nothing here that I could try again. If you still need an answer, please send your message again."
+    "There is nothing here to try again. If you still need an answer, please send your message again."
 )
 NOTHING_TO_STOP = "There is nothing to stop here."
 IN_ITS_THREAD = (
@@ -257,6 +260,16 @@ def stale(count: int) -> str:
         return STALE
     return (
         f"I was not running when {count} messages came in here and they are too old for me to start on now. "
+        "Please send again what you still need."
+    )
+
+
+def cut_off(count: int) -> str:
+    """Say that the turns of *count* messages were cut off and are not taken up again."""
+    if count == 1:
+        return CUT_OFF
+    return (
+        f"I was stopped while I worked on {count} messages here, and do not go on with them now. "
         "Please send again what you still need."
     )
 

@@ -96,10 +96,17 @@ def _there(disk: Disk, path: Path) -> bool:
 def sole_owner(data: Path) -> Iterator[None]:
     """Hold the data folder for life; raises `FolderTaken` naming the holder, or OSError when it is not writable.
 
+    Root is refused in somebody else's folder.
+
     The kernel drops the lock with the process, however it dies, so a left-over lock file means nothing.
     """
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    owner = data.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise FolderTaken(
+            f"{data} belongs to user {owner}, who could not use what root makes in it; run this as that user"
+        )
+    fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

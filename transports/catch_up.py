@@ -1,8 +1,9 @@
 """Closing the gaps that `transports.marks` knows of, on any platform.
 
 First what may have begun unheard is looked for, then every channel with a gap is read from its mark on, and all of it
-handed over oldest first, as if it came live; the journal drops what it knows. The platform's `Reader` does the
-reading, and says what a refusal means:
+handed over oldest first, as if it came live; the journal drops what it knows. What is owed is in the marks alone, and
+who is next is asked anew after each (`Marks.due`): nothing begins from the start because a link comes back. The
+platform's `Reader` does the reading, and says what a refusal means:
 
 gone      no such channel, not in it     -> the channel is not followed any more
 unread    a right, no such method, ...   -> the gap is closed unread, and logged
@@ -15,6 +16,7 @@ unavailable, rate limited, disk refused  -> mark and gap stay; tried again after
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
@@ -26,6 +28,9 @@ from threads.records import DEDUPE_WINDOW
 from transports.marks import UNKNOWN, Marks
 
 log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+"""Channels that are read side by side: one with many threads waits for other calls than the rest."""
 
 OVERLAP_S = 5
 """How far before the mark is read: events may overtake each other on their way, and a kill lose the later one."""
@@ -73,14 +78,18 @@ class CatchUp:
     def __init__(self, marks: Marks, reader: Reader) -> None:
         self._marks, self._reader = marks, reader
         self._running = False
-        self._again = anyio.Event()
+        self._news = anyio.Event()
+        self._reading: set[str] = set()
+        self._failures: dict[str, tuple[int, float]] = {}
+        """How often in a row a channel could not be read, and when it is tried again."""
         self._told: set[tuple[str, str]] = set()
         self._tries: dict[str, int] = {}
 
     def missed(self) -> None:
         """Note that messages may have been missed anywhere until now; who calls this sees to it that `run` runs."""
         self._marks.gap()
-        self._again.set()
+        self._failures = {channel: (failures, 0.0) for channel, (failures, _) in self._failures.items()}
+        self._wake()
 
     async def run(self, *, gap: bool = True) -> None:
         """Close every gap, and return; one that is reported meanwhile is closed by the run under way.
@@ -90,26 +99,51 @@ class CatchUp:
         """
         if gap:
             self.missed()
+        self._wake()
         if self._running:
             return
         self._running = True
         try:
-            failures = 0
-            while self._marks.gap_of(UNKNOWN) or self._marks.due():
-                self._again = anyio.Event()
-                failures = 0 if await self._pass() else failures + 1
-                if failures:
-                    with anyio.move_on_after(PAUSES_S[min(failures, len(PAUSES_S)) - 1]):
-                        await self._again.wait()
+            while self._due():
+                async with anyio.create_task_group() as readers:
+                    for _ in range(AT_ONCE):
+                        readers.start_soon(self._read)
         finally:
             self._running = False
 
-    async def _pass(self) -> bool:
-        """Go through all that is due, once; False when some of it has to be tried again."""
-        done = await self._attempt(UNKNOWN)
-        for channel in self._marks.due():
-            done = await self._attempt(channel) and done
-        return done
+    def _due(self) -> list[str]:
+        return [UNKNOWN] * bool(self._marks.gap_of(UNKNOWN)) + self._marks.due()
+
+    async def _read(self) -> None:
+        """Read one channel after the other, until none is due."""
+        while (channel := await self._next()) is not None:
+            self._reading.add(channel)
+            try:
+                done = await self._attempt(channel)
+            finally:
+                self._reading.discard(channel)
+            failures, _ = self._failures.pop(channel, (0, 0.0))
+            if not done:
+                pause = PAUSES_S[min(failures, len(PAUSES_S) - 1)]
+                self._failures[channel] = failures + 1, anyio.current_time() + pause
+            self._wake()
+
+    async def _next(self) -> str | None:
+        """Return the channel whose turn it is, as soon as there is one; None when nothing is due any more."""
+        while due := self._due():
+            # What is looked for may close gaps, and open others: none is read until that is done.
+            free = [] if UNKNOWN in self._reading else [each for each in due if each not in self._reading]
+            now = anyio.current_time()
+            waits = {channel: self._failures.get(channel, (0, now))[1] - now for channel in free}
+            if ready := [channel for channel, wait in waits.items() if wait <= 0]:
+                return ready[0]
+            with anyio.move_on_after(min(waits.values(), default=math.inf)):
+                await self._news.wait()
+        return None
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
 
     async def _attempt(self, channel: str) -> bool:
         """Close one gap. A channel's trouble is its own and does not keep the others waiting."""

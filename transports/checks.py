@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
+from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed, TransportRateLimited
@@ -21,6 +22,11 @@ CLOCK_MAY_DIFFER_S = 30.0
 REACH = (
     "Check this machine's way out: DNS, firewall, HTTPS_PROXY; and api_base_url, if the settings name one."
 )
+TEST = "A test of `threadfast doctor`; it is deleted at once."
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,10 @@ class Finding:
     fix: str = ""
     names: tuple[str, ...] = ()
 
+    def document(self) -> dict[str, JsonValue]:
+        """Return it for JSON: all that is shown."""
+        return {name: value for name, value in asdict(self).items() if name != "names"}
+
 
 def failed(name: str, error: PostFailed, meaning: str, fix: str = REACH) -> Finding:
     """Return the finding of a call that failed; one that was merely too early is a warning."""
@@ -50,6 +60,20 @@ def failed(name: str, error: PostFailed, meaning: str, fix: str = REACH) -> Find
             f"Run this again after {wait}.",
         )
     return Finding(name, "fail", str(error), meaning, fix)
+
+
+def plainly(error: Exception) -> str:
+    """Say what broke, without the request that is in the error, and its token."""
+    import aiohttp  # noqa: PLC0415 - who only needs a `Finding` need not wait for it
+
+    match error:
+        case aiohttp.ClientConnectorError():
+            why = error.os_error.strerror or type(error.os_error).__name__
+            return f"{error.host} cannot be reached ({why})"
+        case aiohttp.WSServerHandshakeError(status=status):
+            return f"the socket was refused with status {status}"
+        case _:
+            return f"the call failed ({type(error).__name__})"
 
 
 def clock(name: str, told: str | None, now: datetime, max_age_s: float) -> Finding | None:

@@ -59,6 +59,9 @@ UNKNOWN = ""
 UNNOTICED_S = 120
 """For how long a link may be dead at most before that is noticed."""
 
+QUIET, LONGEST_S = 10, 300
+"""A channel lets those pass that are due later by a tenth of the time for which it was quiet, at most so long."""
+
 _Time = Annotated[str, Field(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?$")]
 
 
@@ -71,13 +74,27 @@ class _File(BaseModel):
 
 @dataclass(slots=True)
 class _Place:
-    """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none."""
+    """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none.
+
+    ``since`` is when it became due: newer gaps leave that as it is, until it was read once.
+    """
 
     scale: Scale
     mark: str
     seen: str = NEVER
     taking: int = 0
     due: int = 0
+    since: str = NEVER
+
+    def owe(self, gap: int, now: str) -> None:
+        self.since, self.due = self.since if self.due else now, gap
+
+    @property
+    def turn(self) -> tuple[Decimal, Decimal]:
+        """Whose is least is to be read first: it waits longest, or something was said there shortly before."""
+        since, spoke = self.scale.order(self.since), self.scale.order(self.scale.later(self.mark, self.seen))
+        most = since - self.scale.order(self.scale.before(self.since, LONGEST_S))
+        return since + min(max((since - spoke) / QUIET, Decimal(0)), most), -spoke
 
     def go_back(self, at: str) -> None:
         if self.scale.is_before(at, self.mark):
@@ -152,7 +169,7 @@ class Marks:
         self._gaps += 1
         self._gap_at = self.clock()
         for place in (self._alive, *self._places.values()):
-            place.due = self._gaps
+            place.owe(self._gaps, self._gap_at)
         return self._gaps
 
     @contextmanager
@@ -177,7 +194,7 @@ class Marks:
         """Note that a message was not taken in: its channel has a gap since then."""
         place = self._place_before(channel, at)
         self._gaps += 1
-        place.due = self._gaps
+        place.owe(self._gaps, self.clock())
 
     def begins_late(self, channel: str, at: str) -> bool:
         """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
@@ -200,7 +217,7 @@ class Marks:
         """
         if channel not in self._places:
             none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
-            self._place(channel, at).due = self._gaps if missed and not none else 0
+            self._place(channel, at).owe(self._gaps if missed and not none else 0, self.clock())
 
     def joined(self, channel: str, at: str) -> None:
         """Follow a channel from when the bot joined it, which may be told late: what was said since may be missed."""
@@ -209,15 +226,18 @@ class Marks:
         if self.scale.is_before(at, place.mark):
             place.go_back(at)
             self._gaps = max(self._gaps, 1)
-            place.due = self._gaps
+            place.owe(self._gaps, self.clock())
 
     def drop(self, channel: str) -> None:
         self._places.pop(channel, None)
 
     def due(self) -> list[str]:
-        """Return the channels to catch up on, those where something was said last first."""
-        found = [channel for channel, place in self._places.items() if place.due]
-        return sorted(found, key=self._order_of, reverse=True)
+        """Return the channels to catch up on: those first where something was said last, or that are due for longest.
+
+        So none waits for ever behind others that become due again and again.
+        """
+        found = {channel: place.turn for channel, place in self._places.items() if place.due}
+        return sorted(found, key=found.__getitem__)
 
     def gap_of(self, channel: str) -> int:
         """Return the number of the newest gap in a channel, 0 for none."""
@@ -239,6 +259,8 @@ class Marks:
             place.due = 0
             place.seen = self.scale.later(place.seen, upto)
             place.settle()
+        elif place:
+            place.since = self.clock()
 
     @property
     def unwritten(self) -> bool:

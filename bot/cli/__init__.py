@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from bot.cli.completion import completion
@@ -12,12 +14,20 @@ from bot.cli.serving import chat, run
 from bot.cli.setup import check, init, manifest, schema
 from bot.cli.threads import threads
 
+EX_INTERRUPTED = 130
+
 
 class InOrder(click.Group):
-    """Lists its commands in the order in which they are needed."""
+    """Lists its commands in the order in which they are needed; Ctrl-C ends each without a word."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(EX_INTERRUPTED)
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,10 +48,10 @@ for command in (
     usage,
     dead_letters,
     audit,
+    backup,
+    restore,
     manifest,
     schema,
     completion,
-    backup,
-    restore,
 ):
     main.add_command(command)

@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.errors import ConfigInvalid
+from bot.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.guards.secrets import Masker
     from bot.settings import Loaded
 
-EX_CONFIG = 78
-"""The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
-
 settings_option = click.option(
     "--settings",
     "settings_file",
     type=click.Path(path_type=Path),
-    help="settings.json; ./settings.json if there is one.",
+    help="settings.json; by default the one here, or the installed service's.",
 )
 data_option = click.option(
     "--data", type=click.Path(path_type=Path), help="Data folder; overrides the settings."
@@ -31,14 +28,23 @@ data_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def meant(settings_file: Path | None) -> Path | None:
+    """Return the settings that a command is about: those named, else settings.json here, else the service's.
+
+    `deploy/install.sh` leaves a link to those in the environment that it makes for the program.
+    """
+    here, service = Path("settings.json"), Path(sys.prefix, "settings.json")
+    if settings_file or here.exists():
+        return settings_file or here
+    return service.resolve() if service.is_symlink() else None
+
+
 def load(settings_file: Path | None, data: Path | None = None) -> Loaded:
     """Read the settings, say what is odd about them, and let --data override the folder."""
     from bot.settings import load as read
 
-    if settings_file is None and Path("settings.json").exists():
-        settings_file = Path("settings.json")
     try:
-        loaded = read(settings_file, environ=os.environ)
+        loaded = read(meant(settings_file), environ=os.environ)
     except ConfigInvalid as error:
         refuse(str(error))
     for warning in loaded.warnings:

@@ -40,7 +40,7 @@ def backup(
     keep: int | None,
     as_json: bool,
 ) -> None:
-    """Copy the data folder into FILE, a tar.gz; the bot may run, and is not held up.
+    """Copy the data folder into a tar.gz. The bot may run, and is not held up.
 
     FILE may be a folder; without one it is made here, named by the time. The copy holds conversations in plain text:
     only you can read it (mode 0600). It does not hold settings.json and credentials, which are not in the data
@@ -84,19 +84,19 @@ def backup(
 @click.option("--force", is_flag=True, help="Put what is in the data folder aside first; nothing is deleted.")
 @json_option
 def restore(file: Path, settings_file: Path | None, data: Path | None, force: bool, as_json: bool) -> None:
-    """Make the data folder what it was when the backup FILE was made. The bot must not be running.
+    """Bring the data folder back from a backup. The bot must not be running.
+
+    The data folder becomes what it was when FILE was made; what is in it now must be put aside first (--force).
 
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
-    from bot.keeping.archive import about
     from bot.keeping.restore import restore as bring_back
     from threads.errors import BotError
     from threads.workspace import FolderTaken
 
     folder = load(settings_file, data).settings.data
     try:
-        about(file)
         with _bar("Restoring", None, quiet=as_json) as on_bytes:
             found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)
     except FolderTaken as error:
@@ -192,9 +192,9 @@ def _json(document: dict[str, object]) -> None:
 
 
 def _plain(text: str) -> str:
-    from bot.trace import plain
+    from bot.trace import flat
 
-    return plain(text).replace("\n", " ")
+    return flat(text)
 
 
 def _size(size: int) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bot.cli.given import data_option, fail, json_option, masker, refuse, settings_option
-from bot.cli.reading import SINCE, reading, told_damage
-from bot.cli.threads import look_again
+from bot.cli.reading import SINCE, look_again, reading, told_damage
 from threads.workspace import FolderTaken
 
 if TYPE_CHECKING:
@@ -68,35 +67,43 @@ def _value(one: Story) -> dict[str, object]:
 
 
 def _tell(one: Story, mask: Mask) -> None:
-    from bot.telling.table import Column, show
+    from bot.telling.table import Column, show, width
     from bot.trace import SHOWN, line, plain
 
     click.echo(f"Message {plain(one.message_id)} in {plain(one.thread)}, {one.events[0].at[:10]} (UTC)")
     columns = [Column("Time", "whole"), Column("What", "whole", style="bold"), Column("")]
     show(columns, [[event.at[11:23], event.kind, line(mask(event.what), SHOWN)] for event in one.events])
-    click.echo(f"{one.verdict}\n")
+    click.echo(f"{click.wrap_text(one.verdict, min(width(), 96))}\n")
 
 
 @click.command()
 @settings_option
 @data_option
-@click.option("--by", type=click.Choice(["day", "user", "thread", "model"]), default="day", show_default=True)
 @click.option(
-    "--since", type=click.DateTime(["%Y-%m-%d"]), help="First day; by default 30 days ago. Days are UTC."
+    "--by",
+    type=click.Choice(["day", "user", "thread", "model"]),
+    default="day",
+    show_default=True,
+    help="What to sum up by.",
 )
-@click.option("--month", type=click.DateTime(["%Y-%m"]), help="One month in place of --since.")
+@click.option("--since", type=SINCE, help="First day (UTC): 2026-11-22, or 7d, 2w; by default 30d.")
+@click.option(
+    "--month", type=click.DateTime(["%Y-%m"]), metavar="YYYY-MM", help="One month in place of --since."
+)
 @json_option
 def usage(
     settings_file: Path | None,
     data: Path | None,
     by: Literal["day", "user", "thread", "model"],
-    since: datetime | None,
+    since: str | None,
     month: datetime | None,
     as_json: bool,
 ) -> None:
     """Tell what was spent, and of which limits. Works beside a running bot."""
     from bot import usage_report
-    from bot.telling.spent import budgets, limits_used
+    from bot.accounts import spent_on
+    from bot.budgets import Policy
+    from bot.telling.spent import budgets
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
@@ -105,7 +112,8 @@ def usage(
         folder = loaded.settings.data
         made = usage_report.report(folder, by, usage_report.period(since, month, now))
         if made.files:
-            made.limits = limits_used(budgets(folder), loaded.settings.budget, now)
+            policy = Policy.of(loaded.settings.budget)
+            made.limits = spent_on(now.date().isoformat(), budgets(folder), policy)
         if as_json:
             click.echo(usage_report.as_json(made))
         else:
@@ -166,12 +174,15 @@ def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
 
 def _cells(one: Decision, mask: Mask) -> list[str]:
     from bot.telling.decisions import told
+    from bot.telling.table import WIDE, width
     from bot.trace import SHOWN, line
 
-    about = [told(one.details)]
-    about += [f"in {one.thread_id}"] if one.thread_id else []
-    about += [f"message {one.message_id}"] if one.message_id else []
-    about += [f"(ref {one.correlation_id})"] if one.correlation_id else []
+    ref = f"(ref {one.correlation_id})" if one.correlation_id else ""
+    about = [told(one)]
+    if not ref or width() >= WIDE:  # `why` finds the rest by the reference
+        about += [f"in {one.thread_id}"] if one.thread_id else []
+        about += [f"message {one.message_id}"] if one.message_id else []
+    about += [ref] if ref else []
     when = one.at[:19].replace("T", " ")
     return [when, line(one.kind), line(one.author, 20) or "-", line(mask(" ".join(about)), SHOWN)]
 
@@ -195,7 +206,7 @@ def _letters(data: Path) -> list[DeadLetter]:
 @data_option
 @json_option
 def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bool) -> None:
-    """List dead letters, oldest first, and what became of those that were resubmitted."""
+    """List dead letters, oldest first. With what became of those that were resubmitted."""
     from dataclasses import asdict
 
     from bot.telling.table import WIDE, Column, show, width

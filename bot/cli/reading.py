@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,8 @@ from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
     from bot.settings import Loaded
+
+LOOK_AGAIN_S = 0.5
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
@@ -74,6 +77,12 @@ def reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
         )
     except OSError as error:
         fail(f"{error.filename or folder}: {error.strerror or error}")
+
+
+def look_again() -> None:
+    """Wait for more, with all that was printed visible."""
+    sys.stdout.flush()
+    time.sleep(LOOK_AGAIN_S)
 
 
 def told_damage(lines: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bot.cli.given import data_option, json_option, load, settings_option
+from bot.cli.given import data_option, fail, json_option, load, meant, settings_option
 
 DATED = "<dated>"
 
@@ -41,7 +41,7 @@ def doctor(
     post_in: str,
     bundle: Path | None,
 ) -> None:
-    """Look over all that the bot stands on: settings, disk, models, tools, platforms.
+    """Look over all that the bot stands on. Settings, disk, models, tools, platforms.
 
     Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 something does,
     78 the settings cannot be used.
@@ -50,14 +50,19 @@ def doctor(
     from datetime import datetime
 
     from bot.doctor.run import Wanted, run_doctor
+    from threads.wording import first_cause
 
     if bundle and str(bundle) == DATED:
         bundle = Path(f"threadfast-doctor-{datetime.now():%Y%m%d-%H%M%S}.txt")  # noqa: DTZ005 - for people
-    wanted = Wanted(settings_file, data, offline, post_in, fix, as_json, bundle)
+    wanted = Wanted(meant(settings_file), data, offline, post_in, fix, as_json, bundle)
     try:
         sys.exit(run_doctor(wanted, os.environ))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BaseExceptionGroup as group:
+        if isinstance(cause := first_cause(group), BrokenPipeError):
+            raise cause from None  # whoever read our output has seen enough
+        raise
 
 
 @click.command()
@@ -69,8 +74,14 @@ def doctor(
 def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: bool, watch: bool) -> None:
     """Ask the running bot how it is.
 
-    Exit code: 0 ready, 3 it runs and is not ready, 4 it does not run or does not answer.
+    Exit code: 0 ready, 3 it runs and is not ready, 4 it does not run or does not answer, 78 the settings cannot be
+    used.
     """
     from bot.observe.report import run_status
 
-    sys.exit(run_status(load(settings_file, data), json=as_json, quiet=quiet, watch=watch))
+    loaded = load(settings_file, data)
+    try:
+        sys.exit(run_status(loaded, json=as_json, quiet=quiet, watch=watch))
+    except PermissionError as error:
+        where = error.filename or loaded.settings.data
+        fail(f"{where}: {error.strerror}; look as the user that the bot runs as, or as root.")

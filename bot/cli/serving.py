@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @settings_option
 @data_option
 def chat(settings_file: Path | None, data: Path | None) -> None:
-    """Talk to the bot here; piped lines are answered one after the other."""
+    """Talk to the bot here; piped lines are answered in turn."""
     from bot.chat import run_chat
 
     _serve(run_chat, load(settings_file, data))
@@ -36,7 +36,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @settings_option
 @data_option
 def run(settings_file: Path | None, data: Path | None) -> None:
-    """Serve the transports that the settings name, until the process is ended."""
+    """Serve the chat platforms that the settings name. It runs until Ctrl-C, or a SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from bot.run import run_transports

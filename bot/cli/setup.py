@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.given import EX_CONFIG, data_option, json_option, load, refuse, settings_option
-from bot.errors import ConfigInvalid
+from bot.cli.given import data_option, json_option, load, meant, refuse, settings_option
+from bot.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.setup.given import Given
 
+NO_PLATFORM = "No chat platform is named; `threadfast chat` works, and `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
 """Fields of each platform, with the flag `--FIELD-file`."""
 
@@ -35,8 +36,8 @@ _file = click.Path(path_type=Path)
 @data_option
 @click.option("--no-verify", is_flag=True, help="Try neither the model nor the platform.")
 @click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
-@click.option("--api-base-url", default="", help="Of a gateway in the platform's place.")
-@click.option("--gateway-url", default="", help="Discord: the same, for its gateway.")
+@click.option("--api-base-url", default="", help="Address of a gateway in the platform's place.")
+@click.option("--gateway-url", default="", help="Discord: the same, for its socket (wss://).")
 @json_option
 @click.pass_context
 def init(
@@ -49,7 +50,7 @@ def init(
     as_json: bool,
     **flags: object,
 ) -> None:
-    """Set the bot up: a model that answers, and if you like a PLATFORM to answer on; then it starts there.
+    """Set the bot up: a model, and a chat platform if you like. With a platform it then starts there.
 
     Secrets are asked for unseen, or taken from the environment, from files, or piped in with --yes, a line each. They
     are kept in credentials/ beside the settings. Nothing is written before everything was tried.
@@ -104,6 +105,11 @@ def _given(platform: str, settings_file: Path | None, flags: dict[str, object], 
     for flag, owners in (("api_base_url", ("slack", "discord")), ("gateway_url", ("discord",))):
         if flags[flag] and platform not in owners:
             raise click.UsageError(f"--{flag.replace('_', '-')} goes with: threadfast init {owners[-1]}")
+    for name in ("base_url", "key_file"):
+        if flags[name] and not flags["model"]:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} goes with --model: it is about that one's provider"
+            )
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")
@@ -118,7 +124,7 @@ def manifest() -> None:
 @manifest.command("slack")
 @settings_option
 def manifest_slack(settings_file: Path | None) -> None:
-    """Print the manifest of the Slack app; paste it when you create the app."""
+    """Print the manifest of the Slack app. Paste it when you create the app."""
     import json
 
     from bot.run import slack_manifest
@@ -134,41 +140,35 @@ def manifest_slack(settings_file: Path | None) -> None:
 @settings_option
 @json_option
 def check(settings_file: Path | None, as_json: bool) -> None:
-    """Check the settings and the secrets they refer to, without starting anything."""
-    from bot.app import unpriced
-    from bot.settings import check_used
-
-    if as_json:
-        _check_for_programs(settings_file)
-    loaded = load(settings_file, None)
-    faults = check_used(loaded.settings, loaded.environ, transports=True)
-    if faults:
-        refuse("\n".join(faults))
-    for name in unpriced(loaded.settings):
-        click.echo(f"settings: prices: what {name} costs is not known, so a hard budget refuses it", err=True)
-    click.echo("The settings are fine.")
-
-
-def _check_for_programs(settings_file: Path | None) -> NoReturn:
+    """Check the settings and the secrets they refer to. Nothing is started and nobody is asked."""
     import json
 
     from bot.app import unpriced
     from bot.settings import check_used
     from bot.settings import load as read
 
-    usual = Path("settings.json")
     warnings: list[str] = []
     try:
-        loaded = read(settings_file or (usual if usual.exists() else None), environ=os.environ)
+        loaded = read(meant(settings_file), environ=os.environ)
         faults = check_used(loaded.settings, loaded.environ, transports=True)
-        warnings = [
-            *loaded.warnings,
-            *(f"prices: what {name} costs is not known" for name in unpriced(loaded.settings)),
-        ]
+        prices = "prices: what {} costs is not known, so a hard budget refuses it"
+        warnings = [*loaded.warnings, *map(prices.format, unpriced(loaded.settings))]
     except ConfigInvalid as error:
-        faults = str(error).splitlines()
-    click.echo(json.dumps({"ok": not faults, "faults": faults, "warnings": warnings}, indent=2))
-    sys.exit(EX_CONFIG if faults else 0)
+        if not as_json:
+            refuse(str(error))
+        faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
+    if as_json:
+        click.echo(json.dumps({"ok": not faults, "faults": faults, "warnings": warnings}, indent=2))
+        sys.exit(EX_CONFIG if faults else 0)
+    for warning in warnings:
+        click.echo(f"settings: {warning}", err=True)
+    if faults:
+        refuse("\n".join(faults))
+    file = settings_file or Path("settings.json")
+    where = f"{file} is fine." if file.exists() else f"There is no {file}: everything has its default."
+    serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
+    click.echo(where)
+    click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
 
 
 @click.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bot.cli.given import data_option, fail, json_option, load, masker, settings_option
-from bot.cli.reading import SINCE, reading, told_damage
+from bot.cli.reading import SINCE, look_again, reading, told_damage
 
 if TYPE_CHECKING:
     from bot.telling.folders import Folder
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from bot.telling.thread import Summary
     from bot.telling.transcript import Mask, Transcript
 
-LOOK_AGAIN_S = 0.5
 WIDEST = 140
 """Columns of a terminal that has room for what was said last too."""
 
@@ -97,7 +95,7 @@ def _show_list(shown: list[tuple[Summary, int]], mask: Mask) -> None:
         Column("Last (UTC)", "whole"): [one.at[:16].replace("T", " ") or "-" for one, _ in shown],
         Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in shown],
         Column("Cost", "whole", right=True): [usd(cost) if cost else "-" for _, cost in shown],
-        Column("Ended", "whole"): [plain(one.outcome) or "-" for one, _ in shown],
+        Column("Ended", "whole"): [plain(one.outcome) or "pending" for one, _ in shown],
         Column("Who", "cut"): [line(one.author, 20) or "-" for one, _ in shown],
         Column("Thread", style="bold"): [line(one.thread, 200) for one, _ in shown],
         Column("Said last", "cut"): [line(mask(one.text), 60) for one, _ in shown],
@@ -169,7 +167,7 @@ def _transcript(
 def show_thread(
     thread: str, settings_file: Path | None, data: Path | None, last: int | None, follow: bool, as_json: bool
 ) -> None:
-    """Print what was said in a thread, which tools were used, and how each message ended.
+    """Print what was said in a thread. With the tools that were used, and how each message ended.
 
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints an
     object a line.
@@ -191,12 +189,6 @@ def show_thread(
         told_damage(damage.lines)
 
 
-def look_again() -> None:
-    """Wait for more, with all that was printed visible."""
-    sys.stdout.flush()
-    time.sleep(LOOK_AGAIN_S)
-
-
 @threads.command("export")
 @click.argument("thread", required=False, shell_complete=_completed)
 @settings_option
@@ -208,7 +200,7 @@ def look_again() -> None:
     type=click.Choice(["md", "json", "jsonl"]),
     default="md",
     show_default=True,
-    help="How.",
+    help="Form of what is written.",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to; standard output by default.")
 @click.option("--files", type=click.Path(path_type=Path), help="A folder to copy the thread's files into.")
@@ -223,7 +215,7 @@ def export_thread(
     files: Path | None,
     raw: bool,
 ) -> None:
-    """Write a whole thread for keeping or handing over: who said what and when, tools, outcomes, names of files.
+    """Write a whole thread, for keeping or handing over. Who said what and when, tools, outcomes, names of files.
 
     THREAD is named as for `threads show`. Files are written for your eyes only (0600) and replaced if they exist.
     """
@@ -249,7 +241,7 @@ def export_thread(
             if files:
                 copied += copy_files(one.path, files / name if every else files)
         if output:
-            what = f"{len(found):,} threads" if every else found[0].name
+            what = f"{len(found):,} thread{'' if len(found) == 1 else 's'}" if every else found[0].name
             click.echo(f"{what} written to {output}.", err=True)
         if files:
             click.echo(f"{copied:,} file{'' if copied == 1 else 's'} copied to {files}.", err=True)

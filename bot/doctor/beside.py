@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bot.doctor.look import Findings, Look
-from bot.observe.asked import Silent, ask
+from bot.observe.asked import Silent
+from bot.observe.shown import span
 from bot.observe.status import Status
 from transports.checks import Finding
 
 SLOW_LOOP_S = 1.0
-
-
-async def who_runs(data: Path) -> Status | Silent:
-    """Find out whether a bot has the folder; one that may not be asked is not ours, and said of the folder."""
-    try:
-        return await ask(data)
-    except OSError:
-        return Silent("absent")
 
 
 async def look_beside(look: Look) -> Findings:
@@ -61,16 +52,9 @@ def _silent(beside: Silent) -> Finding:
 
 
 def _running(status: Status) -> Finding:
-    minutes = status.uptime_s / 60
-    up = (
-        f"{minutes / 60:.1f} h"
-        if minutes >= 60
-        else f"{minutes:.0f} min"
-        if minutes >= 1
-        else "less than a minute"
-    )
     edges = ", ".join(f"{edge.name} {edge.state}" for edge in status.transports)
-    said = f"runs as process {status.pid}, version {status.version}, for {up}{f'; {edges}' if edges else ''}"
+    said = f"runs as process {status.pid}, version {status.version}, for {span(status.uptime_s)}"
+    said += f"; {edges}" if edges else ""
     if status.worst_lag_s > SLOW_LOOP_S:
         return Finding(
             "bot",

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -40,31 +39,19 @@ from threads.errors import NewerSchema
 from transports.checks import Finding
 
 LIBRARIES = (
-    *("anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich", "slack-bolt"),
-    *("slack-sdk", "aiohttp", "httpx", "playwright", "uvloop"),
-)
+    "anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich", "slack-bolt",
+    "slack-sdk", "aiohttp", "httpx", "playwright", "uvloop",
+)  # fmt: skip
 LOG_LINES = 200
 LOG_BYTES = 1_000_000
 REFERENCES = 5
 """Of each code of an error, how many of the last ones."""
 
-PLAIN_KEYS = frozenset(
-    {
-        *(
-            "model",
-            "fallback_models",
-            "mode",
-            "kind",
-            "backoff",
-            "acknowledge",
-            "busy",
-            "sandbox",
-            "streaming",
-        ),
-        *("log_level", "log_format", "enabled", "after_outside_text", "policy", "model_map"),
-        *("bot_token", "app_token", "token", "api_key"),
-    }
-)
+PLAIN_KEYS = frozenset({
+    "model", "fallback_models", "model_map", "mode", "kind", "backoff", "acknowledge", "busy", "sandbox", "streaming",
+    "log_level", "log_format", "enabled", "after_outside_text", "policy",
+    "bot_token", "app_token", "token", "api_key",
+})  # fmt: skip
 """Keys of the settings whose words are ours, a model's name, or a reference."""
 
 NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
@@ -225,7 +212,7 @@ def _log(path: Path) -> list[str]:
 
 def _events(lines: Sequence[str]) -> Iterator[str]:
     """Return when, how grave and which event each JSON line is about: never what it says."""
-    for line in islice(lines, 0, None):
+    for line in lines:
         try:
             told = json.loads(line)
         except ValueError:

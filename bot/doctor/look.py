@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.observe.asked import Silent
+from bot.observe.asked import ABSENT, Silent
 from bot.observe.status import Status
 from bot.settings_model import Settings
 from threads.disk import Offload
@@ -20,7 +20,6 @@ from transports.checks import Finding
 
 log = logging.getLogger(__name__)
 
-ABSENT = Silent("absent")
 WITHIN_S = 90.0
 """Seconds for a whole subject; each thing that may hang has its own, shorter time."""
 

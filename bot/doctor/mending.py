@@ -4,7 +4,7 @@
 |----------------------------------------------|-------------------------------------------------------------|
 | a data folder that is not there              | made, 0700; not by root, whose it would be                  |
 | files and folders of ours, open to others    | closed: 0700, 0600; also those with secrets                 |
-| `*.tmp` that a dead process left             | deleted: they were never part of anything                   |
+| ``<a file of ours>.tmp`` of a dead process   | deleted: they were never part of anything                   |
 | `threadfast-browser-*` in the temp folder    | deleted, if no process knows of it any more                 |
 
 In the data folder nothing is done beside a running bot (the lock is held meanwhile), nor by another user than its
@@ -19,11 +19,12 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from bot.doctor.folder import too_open
-from bot.doctor.given import OPEN, secret_places
 from bot.doctor.look import Look
+from bot.doctor.settings import OPEN, secret_places
+from bot.keeping.layout import kind_of
 from threads.workspace import FolderTaken, sole_owner
 
 LEFT_S = 600.0
@@ -85,8 +86,11 @@ def _swept(data: Path) -> Iterator[str]:
         *data.glob("threads/*/*/"),
     ]
     for folder in folders:  # not in workspaces: what is there is a person's, whatever its name
+        if not folder.resolve().is_relative_to(data.resolve()):
+            continue  # a link to somewhere else
         for file in sorted(folder.glob("*.tmp")):
-            if file.is_file() and not file.is_symlink() and _is_old(file):
+            ours = kind_of(PurePosixPath(file.with_suffix("").relative_to(data)))
+            if ours and file.is_file() and not file.is_symlink() and _is_old(file):
                 file.unlink()
                 yield f"deleted {file}, which a dead process left"
 

@@ -2,56 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 
 from bot.doctor.look import Findings, Look
 from bot.errors import ConfigInvalid
+from bot.settings_model import Discord, Section, Slack
 from transports.checks import Finding
 
 UNREAD = "not asked: its secrets cannot be read, as told above"
 LATER = "Nothing about it can be looked at."
 
 
-async def look_at_slack(look: Look) -> Findings:
-    from bot.run import slack_options  # noqa: PLC0415 - 1 s, for who has it
+def look_at_slack(look: Look) -> Findings:
+    given = look.settings.transports.slack or Slack()
 
-    given = look.settings.transports.slack
-    if given is None:
-        return
-    if look.offline:
-        yield Finding("slack", "ok", "not asked (--offline)")
-        return
-    try:
+    def check() -> Findings:
+        from bot.run import slack_options  # noqa: PLC0415 - 1 s, for who has it
+        from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
+
         options = slack_options(look.settings, given, look.environ)
-    except ConfigInvalid:
-        yield Finding("slack", "warn", UNREAD, LATER, "`threadfast init slack` asks for its tokens.")
-        return
-    from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
+        place = "" if look.post_in.isdecimal() else look.post_in
+        return check_slack(options, running=look.running, post_in=place)
 
-    place = "" if look.post_in.isdecimal() else look.post_in
-    async with aclosing(check_slack(options, running=look.running, post_in=place)) as findings:
-        async for finding in findings:
-            yield finding
+    return _asked("slack", look, look.settings.transports.slack, check)
 
 
-async def look_at_discord(look: Look) -> Findings:
-    from bot.run import discord_options  # noqa: PLC0415 - as above
+def look_at_discord(look: Look) -> Findings:
+    given = look.settings.transports.discord or Discord()
 
-    given = look.settings.transports.discord
+    def check() -> Findings:
+        from bot.run import discord_options  # noqa: PLC0415 - as above
+        from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
+
+        options = discord_options(look.settings, given, look.environ, look.settings.model)
+        place = look.post_in if look.post_in.isdecimal() else ""
+        return check_discord(options, running=look.running, post_in=place)
+
+    return _asked("discord", look, look.settings.transports.discord, check)
+
+
+async def _asked(name: str, look: Look, given: Section | None, check: Callable[[], Findings]) -> Findings:
     if given is None:
         return
     if look.offline:
-        yield Finding("discord", "ok", "not asked (--offline)")
+        yield Finding(name, "ok", "not asked (--offline)")
         return
     try:
-        options = discord_options(look.settings, given, look.environ, look.settings.model)
+        looks = check()
     except ConfigInvalid:
-        yield Finding("discord", "warn", UNREAD, LATER, "`threadfast init discord` asks for its token.")
+        yield Finding(name, "warn", UNREAD, LATER, f"`threadfast init {name}` asks for what is missing.")
         return
-    from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
-
-    place = look.post_in if look.post_in.isdecimal() else ""
-    async with aclosing(check_discord(options, running=look.running, post_in=place)) as findings:
+    async with aclosing(looks) as findings:
         async for finding in findings:
             yield finding
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,14 +13,13 @@ from bot.doctor.folder import is_open
 from bot.doctor.look import Findings, Look
 from bot.keeping.layout import DATA_VERSION, SIDECAR
 from bot.keeping.migrations import version_of
+from bot.telling.lines import Damage
+from bot.telling.thread import journal
 from threads.errors import NewerSchema
-from threads.lines import read_line, scan
-from threads.records import Intent, Received, Settled, Started, record_adapter
+from threads.records import Intent, Received, Settled, Started
 from transports.checks import Finding
 
 MOST_THREADS = 20_000
-LARGE = 2_000_000_000
-"""Bytes of a journal that is not read for a look."""
 
 UPDATE = "Update Threadfast, or choose another data folder."
 
@@ -60,22 +60,12 @@ async def look_at_records(look: Look) -> Findings:
 
 def told_by_journal(data: Path) -> Told:
     """Read the journal, which may be written meanwhile. Raises `NewerSchema`, OSError."""
-    path = data / "journal.jsonl"
-    if not path.exists():
-        return Told()
-    if path.stat().st_size > LARGE:
-        raise OSError(f"{path} is larger than {LARGE / 1e9:.0f} GB, and was not read")
-    there = scan(path.read_bytes())
     outcomes, failures = Counter[str](), dict[str, list[str]]()
     open_ones: set[tuple[str, str]] = set()
     references: dict[tuple[str, str], str] = {}
-    damaged = len(there.broken)
-    for line in there.good:
-        try:
-            record = read_line(record_adapter(), line)
-        except ValueError:
-            damaged += 1
-            continue
+    count, damage = 0, Damage()
+    for record in journal(data, damage):
+        count += 1
         key = record.thread_id, record.message_id
         match record:
             case Received():
@@ -89,7 +79,16 @@ def told_by_journal(data: Path) -> Told:
                 outcomes[record.outcome] += 1
             case _:
                 pass
-    return Told(len(there.good), damaged, bool(there.tail), len(open_ones), outcomes, failures)
+    return Told(count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures)
+
+
+def _torn(path: Path) -> bool:
+    """Say whether the file ends within a line."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
 
 
 def _version(data: Path) -> Finding:

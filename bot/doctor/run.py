@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,20 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.doctor.beside import look_beside, who_runs
+from bot.doctor.beside import look_beside
 from bot.doctor.folder import look_at_folder
-from bot.doctor.given import look_at_settings, unreadable
 from bot.doctor.look import Findings, Look, Subject, examine
 from bot.doctor.machine import look_at_machine
 from bot.doctor.platforms import look_at_discord, look_at_slack, look_at_transports
 from bot.doctor.records import look_at_records
+from bot.doctor.settings import look_at_settings, unreadable
 from bot.doctor.show import Screen, err
 from bot.doctor.tools import look_at_browser, look_at_sandbox, mcp_servers
-from bot.errors import ConfigInvalid
+from bot.errors import EX_CONFIG, ConfigInvalid
 from bot.guards.secrets import Masker
+from bot.observe.asked import who_runs
 from bot.settings import load, secrets_of
 from transports.checks import Finding
-
-EX_CONFIG = 78
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +61,9 @@ async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
     began = time.monotonic()
     if wanted.as_json:
         findings = await examine(subjects, look, lambda _: None)
-        told = [asdict(masked(finding, look)) for finding in findings]
-        for entry in told:
-            del entry["names"]
-        print(json.dumps(told, indent=2))  # noqa: T201 - its output
+        told = [masked(finding, look).document() for finding in findings]
+        ok = not any(finding.state == "fail" for finding in findings)
+        print(json.dumps({"ok": ok, "checks": told}, indent=2))  # noqa: T201 - its output
     else:
         findings = await _shown(subjects, look, began)
     if wanted.bundle:
@@ -90,10 +88,7 @@ def masked(finding: Finding, look: Look) -> Finding:
 
 def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
     """Return what is looked at, and what is wrong with the settings if they cannot be used."""
-    file = wanted.settings_file
-    if file is None and Path("settings.json").exists():
-        file = Path("settings.json")
-    fault = ""
+    file, fault = wanted.settings_file, ""
     try:
         loaded = load(file, environ=environ)
     except ConfigInvalid as error:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bot.telling.table import console
-from bot.trace import plain
+from bot.trace import flat, plain
 from transports.checks import Finding, State
 
 STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -119,15 +119,11 @@ def _more(table: Table, finding: Finding) -> Table:
 
 def plain_lines(finding: Finding) -> Iterator[str]:
     """Return one finding as lines to paste."""
-    yield f"{finding.state:<{STATE_WIDTH}}  {_line(finding.name):<{NAME_WIDTH}}  {_line(finding.found)}".rstrip()
+    yield f"{finding.state:<{STATE_WIDTH}}  {flat(finding.name):<{NAME_WIDTH}}  {flat(finding.found)}".rstrip()
     if finding.meaning and finding.state != "ok":
-        yield f"{'':{STATE_WIDTH}}  {'means':<{NAME_WIDTH}}  {_line(finding.meaning)}"
+        yield f"{'':{STATE_WIDTH}}  {'means':<{NAME_WIDTH}}  {flat(finding.meaning)}"
     if finding.fix and finding.state != "ok":
-        yield f"{'':{STATE_WIDTH}}  {'fix':<{NAME_WIDTH}}  {_line(finding.fix)}"
-
-
-def _line(text: str) -> str:
-    return " ".join(plain(text).split())
+        yield f"{'':{STATE_WIDTH}}  {'fix':<{NAME_WIDTH}}  {flat(finding.fix)}"
 
 
 def err(text: str) -> None:

@@ -11,13 +11,14 @@ import hashlib
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Annotated, Self
 
-from pydantic import AwareDatetime, BaseModel, ValidationError
+from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
-from bot.keeping.layout import DATA_VERSION, never
+from bot.keeping.layout import DATA_VERSION, in_the_way, never
 from threads.errors import BotError, NewerSchema
 
 VERSION = 1
@@ -28,6 +29,9 @@ CONTENTS = "threadfast-contents.json"
 MOST_ABOUT = 1_000_000
 MOST_CONTENTS = 1_000_000_000
 """Bytes of the two members that are read into memory: two million files at the most."""
+
+MOST_HEADER = 100_000
+"""Bytes that one member's header may add to its usual 512: tarfile reads all of them into memory."""
 
 BLOCK = 1_000_000
 
@@ -40,7 +44,7 @@ class About(BaseModel):
     """What made the backup, of what, and when: ``at`` is the time of its instant, UTC."""
 
     v: int
-    threadfast: str
+    threadfast: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,100}$")]
     data_version: int
     at: AwareDatetime
     schemas: dict[str, int] = {}
@@ -58,8 +62,8 @@ class Contents(BaseModel):
 
 
 def spelled(path: PurePosixPath) -> str:
-    """Return a path as the list of files has it: in UTF-8, whatever bytes it is made of."""
-    return str(path).encode("utf-8", "backslashreplace").decode()
+    """Return a path as the list of files has it: in UTF-8, whatever bytes it is made of, and each in its own way."""
+    return str(path).replace("\\", "\\\\").encode("utf-8", "backslashreplace").decode()
 
 
 Keep = Callable[[PurePosixPath, tarfile.TarInfo, Iterator[bytes]], None]
@@ -102,7 +106,7 @@ def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
         if most is not None and total > most:
             raise BackupDamaged(f"{file} holds more than there is room for: {total:,} bytes and more")
         digest = hashlib.sha256()
-        keep(path, info, _blocks(source, info, digest))
+        keep(path, info, _blocks(file, source, info, digest))
         if info.isreg():
             sums[name] = Sum(size=info.size, sha256=digest.hexdigest())
         else:
@@ -128,20 +132,41 @@ def verify(file: Path) -> Read:
     return read(file, look)
 
 
+class _Header(tarfile.TarInfo):
+    """A member's header; one that goes on for long is damaged."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        header = super().frombuf(buf, encoding, errors)
+        if header.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE) and header.size > MOST_HEADER:
+            raise tarfile.ReadError("a header is too long")
+        return header
+
+
+@contextmanager
+def _understood(file: Path) -> Iterator[None]:
+    """Say that *file* is damaged, whatever it is that cannot be read in it: tarfile has many ways to say so."""
+    try:
+        yield
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
+        raise BackupDamaged(f"{file} is no backup, or is damaged: {error}") from error
+
+
 def _members(file: Path) -> Iterator[tuple[tarfile.TarInfo, About, IO[bytes] | None]]:
     made: About | None = None
-    try:
-        with gzip.open(file) as zipped, tarfile.open(fileobj=zipped, mode="r|") as tar:
-            for info in tar:
-                source = tar.extractfile(info) if info.isreg() else None
-                if made is None:
-                    made = _about(file, info, source)
-                yield info, made, source
-                tar.members = []  # type: ignore[attr-defined]  # or every member ever read stays in memory
-            while zipped.read(BLOCK):  # to its very end, where the sum of all is
-                pass
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError) as error:
-        raise BackupDamaged(f"{file} is no backup, or is damaged: {error}") from error
+    with (
+        _understood(file),
+        gzip.open(file) as zipped,
+        tarfile.open(fileobj=zipped, mode="r|", tarinfo=_Header) as tar,
+    ):
+        for info in tar:
+            source = tar.extractfile(info) if info.isreg() else None
+            if made is None:
+                made = _about(file, info, source)
+            yield info, made, source
+            tar.members = []  # type: ignore[attr-defined]  # or every member ever read stays in memory
+        while zipped.read(BLOCK):  # to its very end, where the sum of all is
+            pass
     if made is None:
         raise BackupDamaged(f"{file} is no backup of Threadfast: it is empty")
 
@@ -182,18 +207,22 @@ def _path(file: Path, info: tarfile.TarInfo) -> PurePosixPath:
         or not path.parts
         or ".." in path.parts
         or "\0" in name
-        or never(path)
+        or (in_the_way(path) if info.isdir() else never(path))
+        or any(map(in_the_way, path.parents))
     ):
         raise BackupDamaged(f"{file} holds what no backup of Threadfast holds: {info.name!r}")
     return path
 
 
-def _blocks(source: IO[bytes] | None, info: tarfile.TarInfo, digest: hashlib._Hash) -> Iterator[bytes]:
+def _blocks(
+    file: Path, source: IO[bytes] | None, info: tarfile.TarInfo, digest: hashlib._Hash
+) -> Iterator[bytes]:
     left = info.size
     while source is not None and left > 0:
-        block = source.read(min(BLOCK, left))
+        with _understood(file):
+            block = source.read(min(BLOCK, left))
         if not block:
-            raise EOFError("the end is missing")
+            raise BackupDamaged(f"{file} is damaged: its end is missing")
         left -= len(block)
         digest.update(block)
         yield block

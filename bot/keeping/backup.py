@@ -43,7 +43,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from bot.keeping.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, spelled
-from bot.keeping.layout import DATA_VERSION, KINDS, Step, found, kind_of, never
+from bot.keeping.layout import DATA_VERSION, KINDS, Step, found, in_the_way, kind_of, never
+from threads.disk import PosixDisk
 from threads.errors import BotError
 
 TRIES = 50
@@ -51,6 +52,10 @@ TRIES = 50
 
 BLOCK = 1_000_000
 TAIL = 65_536
+
+DEEPEST, LONGEST = 100, 3_000
+"""Folders in one another, and bytes of a path, beyond which files are left out: a command may nest any number, and
+what no path leads to cannot be restored."""
 
 SPARSE_ABOVE = 1_000_000_000
 """Bytes above which a file that is mostly holes is left out: copying nothing would take hours."""
@@ -106,7 +111,7 @@ def copying(
             os.fsync(file.fileno())
             report.stored_bytes = file.tell()
         partial.rename(target)
-        _fsync_folder(target.parent)
+        PosixDisk().fsync_folder(target.parent)
     except BaseException:
         with suppress(OSError):
             partial.unlink()
@@ -117,7 +122,9 @@ def copying(
 def size_of(data: Path) -> int:
     """Return about how many bytes a backup will read."""
     total = 0
-    for folder, _, names in os.walk(data):
+    for folder, folders, names in os.walk(data):
+        if _too_deep(_relative(data, Path(folder))):
+            folders.clear()
         for name in names:
             with suppress(OSError):  # gone meanwhile: it is only an estimate
                 path = Path(folder, name)
@@ -227,12 +234,24 @@ class _Copy:
         told = lambda error: self._unopened(_relative(self._data, Path(error.filename)), error)  # noqa: E731
         for here, folders, names, fd in os.fwalk(self._data, onerror=told, follow_symlinks=False):
             at = _relative(self._data, Path(here))
-            folders[:] = sorted(name for name in folders if not never(at / name / "x") or name == "workspace")
+            folders[:] = [name for name in sorted(folders) if self._enters(at / name)]
             for name in folders:
                 self._folder(at / name, fd)
             for name in sorted(names):
                 if not never(at / name):
                     self.take(at / name, fd)
+
+    def _enters(self, folder: PurePosixPath) -> bool:
+        """Say whether a folder is copied, and if it is not by rule, tell."""
+        if never(folder / "x"):
+            return False
+        if in_the_way(folder):
+            self._skip(folder, "a folder where a file has to be")
+        elif _too_deep(folder):
+            self._skip(folder, f"too deep: more than {DEEPEST} folders, or {LONGEST:,} bytes of path")
+        else:
+            return True
+        return False
 
     def _folder(self, path: PurePosixPath, parent: int) -> None:
         with suppress(FileNotFoundError):
@@ -319,16 +338,12 @@ def _whole_lines(fd: int, size: int) -> int:
     return 0
 
 
+def _too_deep(path: PurePosixPath) -> bool:
+    return len(path.parts) > DEEPEST or len(os.fsencode(path)) > LONGEST
+
+
 def _relative(data: Path, path: Path) -> PurePosixPath:
     return PurePosixPath(path.relative_to(data))
-
-
-def _fsync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def as_json(report: Report) -> str:

@@ -74,9 +74,11 @@ KINDS = (
     Kind("usage/*.jsonl", "every model call and its cost", V, Step.MONEY),
     Kind("audit/*.jsonl", "who judged, allowed and stopped what, and what failed", V, Step.AUDIT),
     Kind(f"{THREAD}/workspace/**", "a thread's files", None, Step.FILES),
+    Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
+    Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
     Kind("lock", "which process has the folder", None, Step.NEVER),
     Kind("status.sock", "where the running bot tells its status", None, Step.NEVER),
-    Kind("threadfast.log", "the log of `threadfast chat`", None, Step.NEVER),
+    Kind("threadfast.log*", "the log of `threadfast chat`", None, Step.NEVER),
     Kind("restoring.json", "a restore that has begun to change the folder", 1, Step.NEVER),
     Kind("restoring/**", "a restore under way", None, Step.NEVER),
     Kind("before-*/**", "what a restore or an upgrade replaced", None, Step.NEVER),
@@ -100,6 +102,12 @@ def never(path: PurePosixPath) -> bool:
     """Return whether a file is of this process or this moment alone, as is one that is only being written."""
     kind = kind_of(path)
     return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
+
+
+def in_the_way(folder: PurePosixPath) -> bool:
+    """Return whether a folder of this path would be where a file of ours, or of a process, has to be."""
+    kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
+    return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
 def found(data: Path, step: Step) -> Iterator[PurePosixPath]:

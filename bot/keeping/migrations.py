@@ -5,7 +5,7 @@
 
 | the folder is  | then                                                                                             |
 |----------------|--------------------------------------------------------------------------------------------------|
-| newer          | refused: not one byte is changed                                                                 |
+| newer          | refused: not one byte is changed; so is one in which any file is newer, however it came there    |
 | of this version| opened                                                                                           |
 | older          | ``schema.json`` says where the old files are kept, ``before-v<next>-<time>/``; each is copied    |
 |                | there, once, then replaced by what becomes of that copy; when all are, ``schema.json`` says so;  |
@@ -18,11 +18,14 @@ moved over the new ones, ``schema.json`` too, they are where the older program g
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from bot.keeping.layout import DATA_VERSION, KINDS, Step, found
 from bot.keeping.restore import finish
@@ -33,6 +36,11 @@ from threads.errors import NewerSchema
 log = logging.getLogger(__name__)
 
 NAME = "schema.json"
+
+READ_AT_THE_START = frozenset({Step.MARKS, Step.PROMISES, Step.STATE, Step.MONEY})
+"""The rest is only appended to, or refused by the thread whose it is."""
+TAIL = 1_000_000
+"""Bytes at the end of a file of lines that hold its last one, or it is not looked at here."""
 
 Migration = Mapping[str, Callable[[bytes], bytes]]
 """What becomes of files, by the pattern of their kind: the new content of the old. Raises ValueError for none."""
@@ -68,10 +76,37 @@ def prepare(
             f"{data} was written by a newer Threadfast (data of version {there.v}, this one knows {version}) and is "
             "left as it is; update this one, or choose another data folder."
         )
+    if there.v == version == DATA_VERSION:  # what `KINDS` says is of this version
+        _refuse_newer(data)
     while there.v < version:
         there = _upgrade(disk, data, there, now(), migrations[there.v])
     if not (data / NAME).exists():
         _say(disk, data, there)
+
+
+def _refuse_newer(data: Path) -> None:
+    """Raise `NewerSchema` for a file that ends in a newer schema; what is damaged is its owner's to judge."""
+    for kind in KINDS:
+        if kind.schema is None or kind.step not in READ_AT_THE_START:
+            continue
+        for path in _of(data, kind.pattern):
+            with suppress(ValueError, AttributeError):
+                said = from_json(_last_word(data / path)).get("v", 1)
+                if isinstance(said, int) and said > kind.schema:
+                    raise NewerSchema(
+                        f"{path} was written by a newer Threadfast (schema {said}, this one knows {kind.schema}) "
+                        "and is left as it is; update this one, or choose another data folder."
+                    )
+
+
+def _last_word(path: Path) -> bytes:
+    """Return all of a file of one value, and the last whole line of one of lines."""
+    with path.open("rb") as file:
+        if path.suffix != ".jsonl":
+            return file.read()
+        file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+        *whole, _ = file.read(TAIL).split(b"\n")
+        return whole[-1] if whole else b""
 
 
 def version_of(data: Path) -> int:

@@ -18,20 +18,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from bot.keeping.archive import Read, about, read
+from pydantic import StringConstraints, ValidationError
+
 from bot.keeping.restored import NAME as RESTORED
 from bot.keeping.restored import Restored
 from bot.kept import KeptFile
 from threads.disk import PosixDisk, replace_file
-from threads.errors import BotError
+from threads.errors import BotError, NewerSchema
 from threads.workspace import sole_owner
+
+if TYPE_CHECKING:
+    import tarfile
+
+    from bot.keeping.archive import Read
 
 STAGE, MARK = "restoring", "restoring.json"
 STAYS = frozenset({"lock", "status.sock", STAGE, MARK, f"{MARK}.tmp"})
@@ -48,8 +53,9 @@ class RestoreRefused(BotError):
 class _Mark(KeptFile):
     """How far a restore has come, and where what it replaces is put."""
 
+    v: Literal[1] = 1
     step: Literal["aside", "in"]
-    aside: str
+    aside: Annotated[str, StringConstraints(pattern=r"^before-restore-\w[\w.]*$")]
 
 
 def restore(
@@ -65,7 +71,13 @@ def restore(
     Raises `FolderTaken` while a bot runs, `RestoreRefused`, `BackupDamaged`, `NewerSchema`, or OSError: nothing has
     changed then, or the next start finishes it.
     """
+    from bot.keeping.archive import about, read  # noqa: PLC0415 - a start only finishes, and need not wait for it
+
     about(file)
+    if data.exists() and (owner := data.stat().st_uid) != os.geteuid():
+        raise RestoreRefused(
+            f"{data} belongs to user {owner}; run this as that user: what another one makes, the bot cannot open."
+        )
     with sole_owner(data):
         finish(data)
         there = _there(data)
@@ -92,15 +104,20 @@ def restore(
 
 
 def finish(data: Path) -> bool:
-    """Finish a restore that had begun to change the folder, and say whether there was one. Raises OSError.
+    """Finish a restore that had begun to change the folder, and say whether there was one.
 
-    Only for who holds the folder.
+    Only for who holds the folder. Raises OSError, `NewerSchema` for a restore that cannot be understood.
     """
     try:
         mark = _Mark.model_validate_json((data / MARK).read_bytes())
     except FileNotFoundError:
         shutil.rmtree(data / STAGE, ignore_errors=True)  # what never came to be a restore
         return False
+    except ValidationError as error:
+        raise NewerSchema(
+            f"{data / MARK} cannot be read, so it is not known how far a restore had come, and the folder is left as "
+            f"it is; finish it with the version that began it. What was there is in {data}/before-restore-*."
+        ) from error
     disk, stage, aside = PosixDisk(), data / STAGE, data / mark.aside
     if mark.step == "aside":
         if there := _there(data):
@@ -150,4 +167,5 @@ class _Unpacking:
             for block in blocks:
                 file.write(block)
                 self._on_bytes(len(block))
-        os.utime(target, (info.mtime, info.mtime))
+        with suppress(ValueError, OverflowError):  # a time that this system does not know: then it is now
+            os.utime(target, (info.mtime, info.mtime))

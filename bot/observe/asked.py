@@ -45,6 +45,17 @@ class Silent:
     pid: int = 0
 
 
+ABSENT = Silent("absent")
+
+
+async def who_runs(data: Path) -> Status | Silent:
+    """Return what has the folder, for who goes on either way: one that may not be asked is not ours."""
+    try:
+        return await ask(data)
+    except OSError:
+        return ABSENT
+
+
 async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
     """Return what the bot over *data* says of itself, in that time. Raises OSError when it may not be asked."""
     try:
@@ -54,7 +65,7 @@ async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
         return Silent("stuck", holder(data) or 0)
     except _NO_ANSWER:
         pid = holder(data)
-        return Silent("absent") if pid is None else Silent("mute", pid)
+        return ABSENT if pid is None else Silent("mute", pid)
 
 
 async def _get(path: str) -> bytes:

@@ -44,8 +44,8 @@ class Page:
 
 
 Pages = Mapping[str, Callable[[], Page]]
-Metrics = Callable[[], tuple[bytes, str]]
-"""Returns the metrics and their content type."""
+Metrics = Callable[[Status], tuple[bytes, str]]
+"""Returns what Prometheus reads, and its content type."""
 
 
 def pages(vitals: Vitals, metrics: Metrics | None) -> Pages:
@@ -53,7 +53,7 @@ def pages(vitals: Vitals, metrics: Metrics | None) -> Pages:
         return Page(f"{trouble or 'ok'}\n".encode(), 503 if trouble else 200)
 
     def told(metrics: Metrics) -> Page:
-        body, kind = metrics()
+        body, kind = metrics(vitals.status())
         return Page(body, kind=kind)
 
     adapter = TypeAdapter(Status)

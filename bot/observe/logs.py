@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import re
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
@@ -24,6 +26,7 @@ from pydantic import JsonValue
 
 from bot.guards.secrets import Masker
 from bot.observe.work import turn_ids
+from threads.errors import BotError
 
 MAX_TEXT = 20_000
 """Characters of one text; of a longer one the middle is left out."""
@@ -39,6 +42,9 @@ FOREIGN = "library"
 RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 Mask = Callable[[str], str]
+
+PRIORITIES = defaultdict(lambda: 6, {"DEBUG": 7, "WARNING": 4, "ERROR": 3, "CRITICAL": 2})
+"""The journal's word for a level; see sd-daemon(3)."""
 
 
 TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_bolt", "slack_sdk", "urllib3")
@@ -68,17 +74,35 @@ def configure_logging(
     logging.captureWarnings(capture=True)
 
 
+def is_journal(stream: TextIO) -> bool:
+    """Return whether lines go to systemd's journal, which takes a level before each; see systemd.exec(5)."""
+    try:
+        there = os.fstat(stream.fileno())
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
+def form_for(stream: TextIO, asked: Literal["json", "text"] | None) -> Literal["json", "text"]:
+    """Return what was asked for, else text for whoever watches it in a terminal; everything else parses."""
+    return asked or ("text" if stream.isatty() else "json")
+
+
 class Sink(logging.StreamHandler[TextIO]):
     """Where records become lines. ``lost`` counts those that could not be written."""
 
     def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Mask) -> None:
         super().__init__(stream)
         self.lost = 0
-        self._mask = mask
+        self._mask, self._to_journal = mask, is_journal(stream)
         self.setFormatter(lines)
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(clean(record, self._mask))
+        cleaned = clean(record, self._mask)
+        if isinstance(self.formatter, TextLines) and _has_a_name(record):
+            vars(cleaned).pop("traceback", None)
+        line = super().format(cleaned)
+        return f"<{PRIORITIES[record.levelname]}>{line}" if self._to_journal else line
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
         # The inherited one prints the record as it came, secrets included, to a stream that may be the broken one.
@@ -86,7 +110,10 @@ class Sink(logging.StreamHandler[TextIO]):
 
 
 class TextLines(logging.Formatter):
-    """Lines for people: time, level, logger, event, text, fields; a traceback follows, indented."""
+    """Lines for people: time, level, logger, event, text, fields; a traceback follows, indented.
+
+    Not so for a failure that has a name of ours, such as a provider's outage: it is no news to who wrote the code.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {name: value for name, value in vars(record).items() if name not in RESERVED}
@@ -130,6 +157,11 @@ def named(said: str) -> tuple[str, str]:
     """Return the event that a log call names, and its text."""
     match = NAMED.match(said)
     return (match[1], said[match.end() :]) if match else (FOREIGN, said)
+
+
+def _has_a_name(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return isinstance(error, BotError) and error.code != "internal"
 
 
 def one_line(text: str) -> str:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,7 @@ import anyio.to_thread
 from bot.observe.spans import Spans
 
 if TYPE_CHECKING:
+    import requests
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -70,7 +71,9 @@ def _sending(endpoint: str, agent: str) -> Spans:
 
     # What it says of each failed batch, with the batch's fate, is said once by `_said_once`.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    exporter = _said_once(OTLPSpanExporter(endpoint, timeout=SEND_WITHIN_S), endpoint)
+    exporter = _said_once(
+        OTLPSpanExporter(endpoint, timeout=SEND_WITHIN_S, session=_headers_only()), endpoint
+    )
     spans = Spans(agent)
     spans.provider.add_span_processor(
         BatchSpanProcessor(
@@ -78,6 +81,19 @@ def _sending(endpoint: str, agent: str) -> Spans:
         )
     )
     return spans
+
+
+def _headers_only() -> requests.Session:
+    """Return a session that reads no body: of an answer only its status counts, and it may go on for ever."""
+    import requests  # noqa: PLC0415
+
+    class HeadersOnly(requests.Session):
+        def request(self, *given: Any, **more: Any) -> requests.Response:
+            response = super().request(*given, **{**more, "stream": True})
+            response.close()
+            return response
+
+    return HeadersOnly()
 
 
 def _said_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:

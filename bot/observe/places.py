@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import Listener, SocketStream
 
 from bot.observe.health import Answering, Pages
+from threads.wording import first_cause
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,11 @@ async def _serve(listener: Listener[SocketStream], answering: Answering) -> None
         while True:
             try:
                 await listener.serve(answering.answer, tasks)
-            except (OSError, anyio.BrokenResourceError) as error:  # no descriptors left, for one
-                log.warning("health.not_accepting: %s", error)
+            except* (
+                OSError,
+                anyio.BrokenResourceError,
+            ) as faults:  # no descriptors left, for one; a port's in a group
+                log.warning("health.not_accepting: %s", first_cause(faults))
                 await anyio.sleep(REFUSED_S)
 
 

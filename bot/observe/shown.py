@@ -14,7 +14,7 @@ from rich.text import Text
 from bot.accounts import usd
 from bot.observe.asked import Silent
 from bot.observe.status import CircuitStatus, Spend, Status, TransportStatus
-from bot.trace import plain
+from bot.trace import flat
 
 State = Literal["ok", "warn", "fail", ""]
 
@@ -52,10 +52,7 @@ def headline(status: Status) -> Line:
 
 def lines(status: Status, mask: Callable[[str], str] = str) -> list[Line]:
     """Return everything, first what matters first."""
-    return [
-        Line(line.label, " ".join(plain(mask(line.text)).split()), line.state, line.bar)
-        for line in _lines(status)
-    ]
+    return [Line(line.label, flat(mask(line.text)), line.state, line.bar) for line in _lines(status)]
 
 
 def _lines(status: Status) -> Iterator[Line]:

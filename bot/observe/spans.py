@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from bot.observe.vitals import own_version
 from bot.observe.work import Work
 from threads.model import Outcome, ThreadId, message_key
 from threads.turn import correlation_id
@@ -58,7 +58,7 @@ class Spans:
                 return self.ids.span if self.ids else super().generate_span_id()
 
         self._agent, self._trace, self._given = agent, trace, Given()
-        own = own_version()
+        own = version("threadfast")
         self.provider: TracerProvider = TracerProvider(
             resource=Resource.create({"service.name": agent, "service.version": own}),
             id_generator=self._given,

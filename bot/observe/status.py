@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 CircuitState = Literal["closed", "open", "half-open"]
@@ -71,5 +71,5 @@ class Status:
     rss_bytes: int = 0
     open_files: int = 0
     sandbox: str = ""
-    troubles: tuple[str, ...] = field(default=())
+    troubles: tuple[str, ...] = ()
     v: int = VERSION

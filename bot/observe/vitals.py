@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import anyio
@@ -78,7 +78,7 @@ class Vitals:
     ) -> None:
         self._live, self._lag, self._workers = live, lag, workers
         self._notify, self._stopping = notify, stopping
-        self._born = Born(own_version())
+        self._born = Born(version("threadfast"))
         self._silences = [(edge, Silence()) for edge in live.edges]
         self._announced, self._said, self._ailing = False, "", ""
 
@@ -97,16 +97,17 @@ class Vitals:
 
     @property
     def ready(self) -> bool:
-        connected = any(edge.state == "connected" for edge in self._live.edges)
-        return connected and not self._stopping()
+        return not self.unready
 
     @property
     def unready(self) -> str:
         """Return why the bot is not ready, for people; blank when it is."""
         if self._stopping():
             return "it is stopping"
+        if any(edge.state == "connected" for edge in self._live.edges):
+            return ""
         down = ", ".join(f"{edge.name} is {edge.state}" for edge in self._live.edges)
-        return "" if self.ready else f"no transport is connected: {down}"
+        return f"no transport is connected: {down}"
 
     @property
     def ailment(self) -> str:
@@ -180,13 +181,6 @@ def line(edges: Sequence[Edge], running: int, waiting: int, troubles: Sequence[s
     links = ", ".join(f"{edge.name} {edge.state}" for edge in edges)
     turns = f"{running} {'turn runs' if running == 1 else 'turns run'}, {waiting} messages wait"
     return "; ".join([links, turns, *troubles])
-
-
-def own_version() -> str:
-    try:
-        return version("threadfast")
-    except PackageNotFoundError:  # run from a folder that was never installed
-        return "unknown"
 
 
 def _transport(edge: Edge) -> TransportStatus:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
 
-from bot.observe.health import pages
+from bot.observe.health import Metrics, pages
 from bot.observe.lag import LoopLag
 from bot.observe.live import Live
 from bot.observe.notify import Notify
 from bot.observe.places import answered
-from bot.observe.status import Status
 from bot.observe.vitals import Vitals
 from bot.observe.workers import workers_over
 from bot.settings_model import Observe
 from bot.stopping import Stop
-
-Metrics = Callable[[Status], tuple[bytes, str]]
-"""Returns what Prometheus reads, and its content type."""
 
 LEAVE_S = 15.0
 """How long closing the links and leaving may take after the turns have ended: Discord's 5.5 s, and room."""
@@ -32,13 +28,12 @@ async def watching(
     """Look after the bot while it serves in this block, which is cancelled when *stop* says so."""
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), workers_over(live.data)
     vitals = Vitals(live, lag, workers, notify, stopping=stop.asked.is_set)
-    told = None if metrics is None else lambda: metrics(vitals.status())
     with lag.watching():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
             tasks.start_soon(vitals.run)
             async with (
-                answered(pages(vitals, told), live.data, observe.metrics_port),
+                answered(pages(vitals, metrics), live.data, observe.metrics_port),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 
 from bot.run import discord_options
 from bot.settings_model import Discord, Settings
@@ -26,13 +25,11 @@ def _guide(screen: Screen, _: Settings) -> None:
     )
 
 
-async def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
+def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
     from transports.discord.checks import check_discord  # noqa: PLC0415 - the SDK is slow to load
 
     options = discord_options(settings, settings.transports.discord or Discord(), environ, settings.model)
-    async with aclosing(check_discord(options, running=running)) as findings:
-        async for finding in findings:
-            yield finding
+    return check_discord(options, running=running)
 
 
 def _hello(settings: Settings) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.errors import ConfigInvalid
 from bot.llm.build import is_local
-from bot.settings import MAX_SECRET_BYTES, resolve_secret
+from bot.settings import resolve_secret
 from bot.settings_model import Provider, Settings
 from bot.setup import tokens
 from bot.setup.draft import Draft
@@ -37,7 +37,7 @@ def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *,
     provider = draft.loaded().settings.providers[name]
     open_here = provider.api_key is None and is_local(provider)
     if key_file and not anew:
-        _keep(draft, name, read_secret(key_file, "--key-file"))
+        _keep(draft, name, tokens.read_secret(key_file, "--key-file"))
     elif not anew and (_found(draft, name, provider) or open_here):
         return
     elif (
@@ -56,20 +56,6 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
     tried = provider.model_copy(update={"api_key": f"env:{PENDING}"})
     settings = loaded.settings.model_copy(update={"providers": {**loaded.settings.providers, name: tried}})
     return settings, {**loaded.environ, PENDING: draft.secrets[file]}
-
-
-def read_secret(path: Path, flag: str) -> str:
-    """Return the one secret that a file holds. Raises `ConfigInvalid`, which repeats nothing of it."""
-    try:
-        with path.open("rb") as file:
-            words = tokens.words(file.read(MAX_SECRET_BYTES).decode())
-    except OSError as error:
-        raise ConfigInvalid(f"{flag} {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigInvalid(f"{flag} {path}: is not UTF-8 text") from error
-    if len(words) != 1 or not tokens.usable(words[0]):
-        raise ConfigInvalid(f"{flag} {path}: must hold one secret and nothing else")
-    return words[0]
 
 
 def _found(draft: Draft, name: str, provider: Provider) -> bool:

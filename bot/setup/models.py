@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import anyio
 
 from bot.errors import ConfigInvalid, ProviderError
-from bot.llm.choose import KEYS, LOCAL_SERVERS, LocalServer, find_local
+from bot.llm.choose import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verified, verify
 from bot.settings import OFFLINE, secrets_of
 from bot.settings_model import MODEL_NAME, built_in_providers
@@ -61,11 +61,8 @@ class Chosen:
 class Choosing:
     """Finds a model that answers, with as few questions as there can be."""
 
-    def __init__(
-        self, draft: Draft, given: Given, screen: Screen, servers: Sequence[LocalServer] | None = None
-    ) -> None:
+    def __init__(self, draft: Draft, given: Given, screen: Screen) -> None:
         self._draft, self._given, self._screen = draft, given, screen
-        self._servers = LOCAL_SERVERS if servers is None else servers
 
     def run(self) -> Chosen:
         """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
@@ -120,7 +117,7 @@ class Choosing:
 
     def _local(self) -> Iterator[Offer]:
         with self._screen.working("Looking for model servers on this machine …"):
-            found = anyio.run(lambda: find_local(self._servers, within_s=PROBE_S))
+            found = anyio.run(lambda: find_local(LOCAL_SERVERS, within_s=PROBE_S))
         for choice in found:
             url = choice.provider.base_url if choice.provider else None
             yield Offer(choice.model, choice.reason, url or "")

@@ -25,9 +25,8 @@ from bot.settings_model import Settings
 from bot.setup import tokens
 from bot.setup.draft import Draft
 from bot.setup.given import Given
-from bot.setup.keys import read_secret
-from bot.setup.piped import read_piped
 from bot.setup.screen import TRIES, Screen
+from bot.setup.tokens import read_piped, read_secret
 from transports.checks import Finding
 
 PATIENCE = 20
@@ -73,10 +72,8 @@ class Joining:
         screen: Screen,
         *,
         running: bool = False,
-        piped: Callable[[int], str] = read_piped,
     ) -> None:
-        self._platform, self._given, self._screen, self._piped = platform, given, screen, piped
-        self._running = running
+        self._platform, self._given, self._screen, self._running = platform, given, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
         self.findings: list[Finding] = []
@@ -150,7 +147,7 @@ class Joining:
             self._platform.guide(self._screen, self._settings)
             self._ask()
         elif self._given.yes:
-            for word in tokens.words(self._piped(len(self._missing()))):
+            for word in tokens.words(read_piped(len(self._missing()))):
                 self._take(word, "standard input", keep=True)
         if missing := self._missing():
             names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)

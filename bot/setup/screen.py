@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
-from rich.console import Console
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from bot.errors import ConfigInvalid
 from bot.guards.secrets import Masker
+from bot.telling.table import console
 
 MARKS = {
     "ok": ("✓", "green"),
@@ -34,7 +34,7 @@ class Screen:
     def __init__(self, *, interactive: bool, quiet: bool = False) -> None:
         self.interactive = interactive
         self.mask = Masker()
-        self._console = Console(highlight=False, quiet=quiet, soft_wrap=False)
+        self._console = console()
         self._quiet = quiet
         self._terminal = self._console.is_terminal and not quiet
         self._console.width = min(self._console.width, WIDTH)

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from urllib.parse import quote
 
 import click
@@ -66,13 +65,11 @@ def _open(screen: Screen, url: str) -> None:
         return
 
 
-async def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
+def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
     from transports.slack.checks import check_slack  # noqa: PLC0415 - the SDK is slow to load
 
     options = slack_options(settings, settings.transports.slack or Slack(), environ)
-    async with aclosing(check_slack(options, running=running)) as findings:
-        async for finding in findings:
-            yield finding
+    return check_slack(options, running=running)
 
 
 def _hello(settings: Settings) -> str:

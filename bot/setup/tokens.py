@@ -1,8 +1,20 @@
-"""Secrets as people paste them: cleaned of what comes along, and known by their form; pure."""
+"""Secrets as people hand them in, pasted, in a file or through a pipe: cleaned of what comes along, known by form."""
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import select
+import sys
+import time
+from pathlib import Path
+
+from bot.errors import ConfigInvalid
+from bot.settings import MAX_SECRET_BYTES
+
+PIPED_WITHIN_S = 5.0
+"""A pipe that nobody writes to does not hold the setup up."""
 
 _AROUND = "\"'`<>,;\u200b\u200e\u200f\u2060\ufeff"
 _NAMED = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\s*[=:]|bearer\s|bot\s)\s*", re.IGNORECASE)
@@ -46,3 +58,35 @@ def kind(secret: str) -> str:
 def usable(secret: str) -> bool:
     """Say whether it can be sent in a header at all."""
     return _SECRET.fullmatch(secret) is not None
+
+
+def read_secret(path: Path, flag: str) -> str:
+    """Return the one secret that a file holds. Raises `ConfigInvalid`, which repeats nothing of it."""
+    try:
+        with path.open("rb") as file:
+            found = words(file.read(MAX_SECRET_BYTES).decode())
+    except OSError as error:
+        raise ConfigInvalid(f"{flag} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"{flag} {path}: is not UTF-8 text") from error
+    if len(found) != 1 or not usable(found[0]):
+        raise ConfigInvalid(f"{flag} {path}: must hold one secret and nothing else")
+    return found[0]
+
+
+def read_piped(lines: int, *, within_s: float = PIPED_WITHIN_S) -> str:
+    """Return what is piped in: *lines* lines, or until it ends or *within_s* seconds are over."""
+    if sys.stdin is None or sys.stdin.closed:
+        return ""
+    try:
+        source = sys.stdin.fileno()
+    except (OSError, io.UnsupportedOperation):
+        return sys.stdin.read(MAX_SECRET_BYTES)  # no file at all: there is nothing to wait for
+    data, until = b"", time.monotonic() + within_s
+    while len(data) < MAX_SECRET_BYTES and data.count(b"\n") < lines:
+        if not select.select([source], [], [], max(0.0, until - time.monotonic()))[0]:
+            break
+        if not (more := os.read(source, 4096)):
+            break
+        data += more
+    return data.decode("utf-8", "replace")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +11,11 @@ import anyio
 from pydantic import JsonValue
 
 from bot.errors import ConfigInvalid
-from bot.llm.choose import LocalServer
-from bot.observe.asked import Silent, ask
+from bot.observe.asked import ABSENT, who_runs
 from bot.settings import OFFLINE
 from bot.setup.draft import Draft, foreign
 from bot.setup.given import Given
 from bot.setup.models import Choosing, Chosen
-from bot.setup.piped import read_piped
 from bot.setup.platforms import Joining, Platform
 from bot.setup.screen import Screen
 from transports.checks import Finding
@@ -43,60 +42,35 @@ class Done:
             "model": self.chosen.model,
             "model_answers": verified.ok if verified else None,
             "model_took_s": round(verified.took_s, 3) if verified else None,
-            "checks": [
-                {
-                    "name": finding.name,
-                    "state": finding.state,
-                    "found": finding.found,
-                    "meaning": finding.meaning,
-                    "fix": finding.fix,
-                }
-                for finding in self.findings
-            ],
+            "checks": [finding.document() for finding in self.findings],
             "written": [str(path) for path in self.written],
             "next": self.then,
         }
 
 
-def set_up(
-    given: Given,
-    environ: Mapping[str, str],
-    screen: Screen,
-    *,
-    servers: Sequence[LocalServer] | None = None,
-    piped: Callable[[int], str] = read_piped,
-) -> Done:
+def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
     """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
     draft = Draft.open(given.settings, environ)
     if hindrance := draft.hindrance():
         raise ConfigInvalid(hindrance)
     _general(draft, given)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    chosen = Choosing(draft, given, screen, servers).run()
+    chosen = Choosing(draft, given, screen).run()
     platform, final = _platform(given.platform), chosen.draft
     findings: Sequence[Finding] = ()
-    runs, pid = anyio.run(_beside, final.loaded().settings.data)
+    beside = anyio.run(who_runs, final.loaded().settings.data)
+    runs = beside != ABSENT
     if platform:
-        joining = Joining(platform, final, given, screen, running=runs, piped=piped)
+        joining = Joining(platform, final, given, screen, running=runs)
         final, findings = joining.run(), joining.findings
     written = final.write()
     _tell(screen, final, written, chosen)
     if runs:
-        screen.say(
-            f"A bot runs here (process {pid}); what changed counts when it starts again.", state="warn"
-        )
-    startable = not runs and not foreign(final.path.parent)
+        said = f"A bot runs here (process {beside.pid}); what changed counts when it starts again."
+        screen.say(said, state="warn")
+    startable = not (runs or foreign(final.path.parent) or _others(final.loaded().settings.data))
     hello = platform.hello(final.loaded().settings) if platform else ""
     return Done(chosen, findings, written, final.path, _next(final, given), hello, startable)
-
-
-async def _beside(data: Path) -> tuple[bool, int]:
-    """Say whether a bot has the data folder now, and which process that is."""
-    try:
-        told = await ask(data)
-    except OSError:
-        return False, 0  # not ours to ask, so not ours to start either: that will say so
-    return not (isinstance(told, Silent) and told.state == "absent"), told.pid
 
 
 def _general(draft: Draft, given: Given) -> None:
@@ -139,9 +113,16 @@ def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen)
     screen.say(f"Written: {names or draft.credentials.name}{kept}", state="ok")
 
 
+def _others(data: Path) -> bool:
+    return data.exists() and foreign(data)
+
+
 def _next(draft: Draft, given: Given) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
-    if foreign(draft.path.parent):
-        return "systemctl restart threadfast"
+    if foreign(draft.path.parent) or _others(draft.loaded().settings.data):
+        credentials = Path(sys.prefix, "share/threadfast/deploy/install.sh")
+        return (
+            f"{f'{credentials} credentials && ' if credentials.exists() else ''}systemctl restart threadfast"
+        )
     return f"threadfast {'run' if given.platform else 'chat'}{where}"

@@ -81,9 +81,36 @@ def decisions(
         wait()
 
 
-def told(details: dict[str, JsonValue]) -> str:
-    """Return a line's details in words, for people."""
-    return ", ".join(f"{name} {value}" for name, value in details.items() if value not in ("", None))
+INNER = frozenset({"call"})
+"""Details that tell a person nothing: what a question and its answer know each other by."""
+
+
+def told(decision: Decision) -> str:
+    """Return a line's details in words, for people: what it is about, then the rest by name."""
+    rest = {name: value for name, value in decision.details.items() if value not in ("", None)}
+    first = ""
+    match decision.kind, rest:
+        case "retry", {"model": model, "why": why, "attempt": attempt}:
+            first = f"{model} ({why}), attempt {attempt} after {rest.get('waited_s', 0)} s"
+        case "failover", {"model": model, "why": why, "from": old}:
+            first = f"{model} in place of {old} ({why})"
+        case "error", {"event": _}:
+            first = ": ".join(str(rest[name]) for name in ("event", "error", "reason") if name in rest)
+        case "approval", {"tool": tool, "verdict": verdict}:
+            first = f"{verdict}: {tool} {rest.get('about', '')}".rstrip()
+        case _:
+            pass
+    said = TOLD.get(decision.kind, INNER) if first else INNER
+    return ", ".join([*([first] if first else []), *(f"{n} {v}" for n, v in rest.items() if n not in said)])
+
+
+TOLD = {
+    "retry": frozenset({"model", "why", "attempt", "waited_s"}),
+    "failover": frozenset({"model", "why", "from"}),
+    "error": frozenset({"event", "error", "reason"}),
+    "approval": INNER | {"tool", "verdict", "about"},
+}
+"""Details that the first words tell already."""
 
 
 def as_value(decision: Decision) -> dict[str, object]:

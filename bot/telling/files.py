@@ -11,6 +11,9 @@ from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+DEEPEST = 100
+"""Folders in one another: a command may nest any number, and what is deeper is left out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -47,7 +50,9 @@ def _open_files(thread: Path) -> Iterator[tuple[str, int, int]]:
     workspace = thread / "workspace"
     if not workspace.is_dir():
         return
-    for folder, _, names, at in os.fwalk(workspace, follow_symlinks=False):
+    for folder, folders, names, at in os.fwalk(workspace, follow_symlinks=False):
+        if len(Path(folder).relative_to(workspace).parts) >= DEEPEST:
+            folders.clear()
         for name in names:
             try:
                 fd = os.open(name, _READ, dir_fd=at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -15,7 +16,7 @@ from threads.workspace import thread_folder
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A thread's folder; ``changed_at`` is when its log was last written, seconds since 1970, 0 if it has none."""
+    """A thread's folder; ``changed_at`` (seconds since 1970) is when its log was last written, or it itself."""
 
     path: Path
     changed_at: float = 0.0
@@ -54,7 +55,10 @@ def _looked_at(path: Path) -> Folder:
     try:
         return Folder(path, os.stat(f"{path}/log.jsonl").st_mtime)  # noqa: PTH116 - once for each of 100,000
     except FileNotFoundError:
-        return Folder(path)
+        pass
+    with suppress(FileNotFoundError):  # nothing said yet, but a message may wait
+        return Folder(path, path.stat().st_mtime)
+    return Folder(path)
 
 
 def find(data: Path, wanted: str) -> list[Folder]:

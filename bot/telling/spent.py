@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from bot.budgets import Budgets, Carried, Commit, Key, Policy, Record, Reserve, dollars, record_adapter
-from bot.ledger import names_in, parts
-from bot.settings_model import Budget
+from bot.budgets import Budgets, Commit, Record, Reserve, record_adapter
+from bot.ledger import Part, names_in, parts, since_carried
 from bot.telling.lines import Damage, records
 from bot.telling.thread import in_json
 
@@ -17,39 +14,13 @@ from bot.telling.thread import in_json
 def budgets(data: Path) -> Budgets:
     """Return all totals. Raises `threads.errors.NewerSchema` and OSError."""
     folder, told = data / "usage", Budgets()
-    later: list[Record] = []
-    for part in reversed(parts(names_in(folder))):
-        read = list(records(folder / part.name, record_adapter(), Damage()))
-        head = [record for record in read if isinstance(record, Carried)]
-        if head and [line.place for line in head] == list(range(head[0].lines)):
-            later = [*read, *later]
-            break
-        later = [*(record for record in read if not isinstance(record, Carried)), *later]
-    for record in later:
+
+    def read(part: Part) -> list[Record]:
+        return [*records(folder / part.name, record_adapter(), Damage())]
+
+    for record in since_carried(parts(names_in(folder)), read):
         told.apply(record)
     return told
-
-
-@dataclass(frozen=True, slots=True)
-class LimitUsed:
-    """What was spent under one limit of the settings, in USD; ``limit`` None is none."""
-
-    scope: str
-    spent: float
-    reserved: float
-    limit: float | None
-
-
-def limits_used(told: Budgets, budget: Budget, now: datetime) -> list[LimitUsed]:
-    """Return what everyone spent today and this month, and scheduled messages today."""
-    policy, day = Policy.of(budget), now.date().isoformat()
-    keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
-    found = []
-    for key in keys:
-        total, limit = told.total(key), told.limit(key, policy)
-        most = None if limit is None else dollars(limit)
-        found.append(LimitUsed(key[0], dollars(total.spent), dollars(total.reserved), most))
-    return found
 
 
 def calls_of(data: Path, turn: str, since: str) -> Iterator[Commit | Reserve]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bot.accounts import usd
 from bot.budgets import Commit, Reserve
 from bot.telling.decisions import Decision, Wanted, decisions
-from bot.telling.decisions import told as told_details
+from bot.telling.decisions import told as told_decision
 from bot.telling.folders import Folder, find, folders, linked
 from bot.telling.lines import Damage
 from bot.telling.spent import calls_of
@@ -37,10 +37,13 @@ UNKNOWN = (
 )
 """What it can mean that nothing on disk knows a message."""
 
+TOLD_TWICE = frozenset({"model.failover", "model.all_failed"})
+"""Errors of the audit whose turn tells the same by its calls and by how it failed."""
+
 ENDS = {
     "answered": "It was answered.",
     "refused": "It was not taken, and its author was told why.",
-    "failed": "It failed, and the thread was told so; the log has the cause under the reference.",
+    "failed": "It failed, and the thread was told so.",
     "stopped": "Somebody stopped it.",
     "withdrawn": "Its author deleted it before its turn.",
     "dead_letter": "It was put aside, because each try to serve it was interrupted. "
@@ -211,7 +214,11 @@ def _fill_in(data: Path, story: Story) -> None:
         story.events += [_of_call(call) for call in calls_of(data, turn, since[:10])]
     wanted = Wanted(since[:10], about=[story.message_id, *story.references])
     made = decisions(data, wanted, Damage())
-    story.events += [_of_decision(one) for one in made if one.thread_id in ("", story.thread)]
+    story.events += [
+        _of_decision(one)
+        for one in made
+        if one.thread_id in ("", story.thread) and one.details.get("event") not in TOLD_TWICE
+    ]
     for folder in find(data, story.thread)[:1]:
         story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events)
     story.events.sort()
@@ -225,6 +232,8 @@ def _of_call(call: Commit | Reserve) -> Event:
             read, said = call.usage.prompt, call.usage.output
             cached = f" ({call.usage.cache_read:,} cached)" if call.usage.cache_read else ""
             end = "" if call.outcome == "ok" else f", {call.outcome}"
+            if end and not (read or said or call.micros):
+                return Event(call.at, "model call", f"{model}: {call.outcome}")
             return Event(
                 call.at, "model call", f"{model}: {read:,}{cached} tokens in, {said:,} out, {cost}{end}"
             )
@@ -236,7 +245,7 @@ def _of_call(call: Commit | Reserve) -> Event:
 
 def _of_decision(made: Decision) -> Event:
     by = f" by {plain(made.author)}" if made.author else ""
-    return Event(made.at, plain(made.kind), flat(told_details(made.details)) + by)
+    return Event(made.at, plain(made.kind), flat(told_decision(made)) + by)
 
 
 def _of_tools(used: Sequence[Used], events: Sequence[Event]) -> Iterator[Event]:

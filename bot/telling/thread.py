@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -58,7 +59,9 @@ def summary(folder: Folder) -> Summary:
             case _:
                 pass
     author, text = (last.author, last.text) if last else ("", "")
-    return Summary(folder.name, at, _count(folder.log) if at else 0, author, text, outcome)
+    said = _count(folder.log) if at else 0
+    at = at or datetime.fromtimestamp(folder.changed_at, UTC).isoformat(timespec="milliseconds")
+    return Summary(folder.name, at, said, author, text, outcome)
 
 
 def _count(log: Path) -> int:

@@ -72,7 +72,7 @@ REASONS: Mapping[str, str] = {
     "busy": "People add to what they said; `queue` answers message by message.",
     "recovery.resume": "A restart should not be noticed; off, interrupted messages get an honest note.",
     "recovery.max_age_s": "An answer that comes hours late confuses more than a note that says so.",
-    "recovery.drain_s": "Most turns end within it; below the 30 s after which systemd kills. The rest is resumed by the next start.",
+    "recovery.drain_s": "Most turns end within it; below what the unit allows (45 s). The rest is resumed by the next start.",
     "compaction.enabled": "Without it, long conversations end at the model's window.",
     "compaction.threshold": "Leaves room for the answer and for tools' results.",
     "compaction.keep_recent_tokens": "What was said last is wanted word for word.",

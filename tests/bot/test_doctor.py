@@ -1,5 +1,6 @@
 """The doctor as a whole: what is told, in which order, with which exit code, whatever breaks."""
 
+import errno
 import json
 import os
 import socket
@@ -8,9 +9,11 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 import bot.doctor.look as module
+from bot.cli import main
 from bot.doctor.beside import look_beside
 from bot.doctor.look import Look, Subject, examine
 from bot.doctor.models import Asked, judged, look_at_model
@@ -40,9 +43,11 @@ def run(settings_file, environ=None, **wanted):
     return run_doctor(Wanted(settings_file, **wanted), environ or {"PATH": os.environ["PATH"]})
 
 
-def test_json_is_one_list_with_the_same_keys_in_every_entry(settings_file, capsys):
+def test_json_is_one_document_with_the_same_keys_in_every_check(settings_file, capsys):
     assert run(settings_file, as_json=True) == 0
-    found = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is True
+    found = told["checks"]
     assert all(list(entry) == KEYS for entry in found)
     assert {"version", "settings", "secrets", "data.folder", "bot", "model", "sandbox"} <= {
         e["name"] for e in found
@@ -72,7 +77,7 @@ def test_what_fails_makes_the_exit_code_1_and_a_missing_secret_fails(settings_fi
 def test_settings_that_cannot_be_used_end_with_78_and_the_rest_is_looked_at(settings_file, capsys):
     settings_file.write_text('{"model": 3, "max_tokens": "many"}')
     assert run(settings_file, as_json=True) == 78
-    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["checks"]}
     assert "model: " in found["settings"]["found"]
     assert "max_tokens: " in found["settings"]["found"]
     assert found["version"]["state"] == "ok"
@@ -194,7 +199,7 @@ def status(**more):
         (Silent("absent"), {"bot": "ok"}, "none runs"),
         (Silent("mute", 7), {"bot": "warn"}, "process 7"),
         (Silent("stuck", 7), {"bot": "fail"}, "stuck"),
-        (status(), {"bot": "ok"}, "for 2.0 h"),
+        (status(), {"bot": "ok"}, "for 2 h 0 min"),
         (status(worst_lag_s=4.0), {"bot": "warn"}, "stuck for 4.0 s"),
         (status(troubles=("the disk is full",)), {"bot": "warn"}, "the disk is full"),
         (
@@ -258,3 +263,13 @@ def test_what_is_told_names_no_secret_of_a_server_that_answers_oddly(settings_fi
     out = capsys.readouterr().out
     assert "slack.token" in out
     assert "canary" not in out
+
+
+def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatch):
+    def closed(*_):
+        raise ExceptionGroup("tasks", [BrokenPipeError(errno.EPIPE, "Broken pipe")])
+
+    monkeypatch.setattr("bot.doctor.run.run_doctor", closed)
+    result = CliRunner().invoke(main, ["doctor", "--settings", str(settings_file)])
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output

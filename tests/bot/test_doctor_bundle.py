@@ -166,7 +166,7 @@ def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
     settings = {"model": "offline/demo", "tools": {"sandbox": "off"}}
     (home / "settings.json").write_text(json.dumps(settings))
-    assert run_doctor(Wanted(bundle=home / "out.txt"), ENVIRON) == 0
+    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 0
     assert (home / "out.txt").stat().st_mode & 0o777 == 0o600
     text = (home / "out.txt").read_text()
     assert left(text) == []
@@ -177,5 +177,5 @@ def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
 def test_settings_that_cannot_be_used_are_not_repeated_with_their_values(home, monkeypatch):
     monkeypatch.chdir(home)
     (home / "settings.json").write_text(json.dumps({"providers": {"openai": {"api_key": canary("literal")}}}))
-    assert run_doctor(Wanted(bundle=home / "out.txt"), ENVIRON) == 78
+    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 78
     assert left((home / "out.txt").read_text()) == []

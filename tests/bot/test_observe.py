@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 import warnings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from bot.guards.secrets import mask
 from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
+from threads.errors import StoreUnavailable
 
 log = logging.getLogger("bot.test")
 
@@ -44,7 +46,10 @@ def record(out: io.StringIO) -> dict[str, object]:
 def test_a_json_line_holds_time_level_logger_event_and_fields(out: io.StringIO) -> None:
     configure_logging("info", "json", out)
     log.info(
-        "turn.started: attempt %d of %s", 2, "it", extra={"thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True}
+        "turn.started: attempt %d of %s",
+        2,
+        "it",
+        extra={"thread_id": "slack:T:C:1", "attempt": 2, "waited": 1.5, "ok": True},
     )
     line = record(out)
     assert line.pop("at")[10:] > "T00:00:00.000+00:00"
@@ -106,6 +111,17 @@ def test_a_traceback_is_one_json_line(out: io.StringIO) -> None:
     except ValueError:
         log.exception("failed")
     assert str(record(out)["traceback"]).endswith("ValueError: first\nsecond\n")
+
+
+@pytest.mark.parametrize(("error", "traced"), [(StoreUnavailable("full"), False), (ValueError("why"), True)])
+def test_people_see_no_traceback_of_a_failure_that_has_a_name(out: io.StringIO, error, traced) -> None:
+    configure_logging("info", "text", out)
+    log.error("turn.failed: %s", error, exc_info=error)
+    assert ("Error: why" in out.getvalue()) is traced
+    assert len(out.getvalue().splitlines()) == 1 + traced
+    configure_logging("info", "json", out)
+    log.error("turn.failed: %s", error, exc_info=error)
+    assert "traceback" in out.getvalue().splitlines()[-1]
 
 
 def test_a_persons_text_cannot_forge_a_line(out: io.StringIO) -> None:
@@ -222,3 +238,14 @@ def test_text_logs_do_not_wait_for_the_json_logger() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "False\n"
+
+
+def test_the_journal_is_told_the_level_of_each_line(tmp_path, monkeypatch) -> None:
+    with (tmp_path / "journal").open("w+") as stream:
+        there = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{there.st_dev}:{there.st_ino}")
+        configure_logging("info", "json", stream)
+        log.warning("loop.slow: by %d", 7)
+        log.info("turn.started: now")
+        stream.seek(0)
+        assert [line[:4] for line in stream] == ["<4>{", "<6>{"]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bot.errors import ConfigInvalid
 from bot.settings import (
     MAX_FILE_BYTES,
-    NEXT,
     Loaded,
     check_used,
     json_schema,
@@ -123,7 +122,8 @@ def test_all_faults_come_at_once_with_their_paths(write) -> None:
             "observe": {"metrics_port": 65536},
         })
     )  # fmt: skip
-    assert lines[-1] == NEXT
+    assert lines[-1].startswith("Correct this in ")
+    assert "settings.json; `threadfast schema`" in lines[-1]
     assert {line.partition(": ")[0] for line in lines[:-1]} == {
         "name", "data", "model", "fallback_models[1]", "max_tokens", "temperature", "busy", "access", "skills[1]",
         "providers.mine.base_url", "providers.openai.kind", "providers.offline", "providers.a/b",

@@ -11,7 +11,7 @@ from bot.verifying import verify_all
 
 pytestmark = pytest.mark.anyio
 
-GOOD = Verified(ok=True, took_s=0.1, said="OK")
+GOOD = Verified(ok=True, took_s=0.1)
 BAD_KEY = Verified(ok=False, took_s=0.1, error=Unauthorized("no such key"))
 DOWN = Verified(ok=False, took_s=0.1, error=ModelUnavailable("503"))
 

@@ -34,7 +34,7 @@ def audit(data, day, *records) -> None:
                 thread_id=f"slack:T1:C1:{root}",
                 message_id="m1",
                 author="U1",
-                details={"tool": "shell", "call": "ls \x1b[2J sk-abcdef1234567890abcdef1234"},
+                details={"tool": "shell", "about": "ls \x1b[2J sk-abcdef1234567890abcdef1234"},
             )
             file.write(encode(audit_adapter(), record))
 
@@ -52,7 +52,7 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
     assert found("--kind", "skill", "--kind", "feedback") == [("skill", "1.1"), ("feedback", "2.2")]
     assert found("--thread", "slack:T1:C1:2.2") == [("feedback", "2.2")]
     shown = threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
-    assert "tool shell, call ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
+    assert "tool shell, about ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
 
 
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):

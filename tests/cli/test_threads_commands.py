@@ -1,6 +1,7 @@
 import json
 import os
 import stat
+import sys
 import tracemalloc
 
 import pytest
@@ -10,7 +11,8 @@ from tests.cli.made import at, document, thread, threadfast, told
 from threads.context import line_adapter
 from threads.lines import encode
 from threads.log import Entry, entry_adapter
-from threads.model import Message, Text, ToolCall, ToolResult
+from threads.model import Message, Text, ThreadId, ToolCall, ToolResult
+from threads.workspace import thread_folder
 
 KEY = "sk-abcdef1234567890abcdef1234"
 
@@ -28,6 +30,13 @@ def test_the_list_has_the_last_thread_first_and_tells_how_it_ended(tmp_path):
         "and now?",
         "U1",
     )
+
+
+def test_a_thread_whose_first_message_waits_is_in_the_list(tmp_path):
+    thread(tmp_path, "1.1", *told(1))
+    thread_folder(tmp_path, ThreadId("slack", "T1", "C1", "2.2")).mkdir()
+    shown = threadfast(tmp_path, "threads", "list").stdout.splitlines()
+    assert shown[1].split()[2:] == ["0", "-", "pending", "-", "slack:T1:C1:2.2"]
 
 
 def test_only_what_is_shown_is_read(tmp_path, monkeypatch):
@@ -223,3 +232,13 @@ def test_nothing_yet_is_not_the_same_as_no_such_folder(tmp_path, command):
     empty = threadfast(tmp_path, *command)
     assert empty.exit_code == (1 if command[0] == "why" else 0)
     assert "no data folder" not in empty.output
+
+
+def test_ctrl_c_ends_it_without_a_word(tmp_path, monkeypatch):
+    def pressed():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["bot.cli.threads"], "look_again", pressed)
+    thread(tmp_path, "1.1", *told(1))
+    result = threadfast(tmp_path, "threads", "show", "1.1", "--follow")
+    assert (result.exit_code, result.stderr) == (130, "")

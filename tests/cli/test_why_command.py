@@ -88,9 +88,10 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
         thread_id=WHERE,
         message_id=ID,
         author="U1",
-        details={"tool": "shell", "call": "ls"},
+        details={"tool": "shell", "verdict": "allowed", "about": "ls", "call": "0f3e"},
     )
-    again = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1234", details={"why": "rate_limited"})
+    tried = {"model": "anthropic/large", "why": "rate_limited", "attempt": "2", "waited_s": "4.1"}
+    again = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1234", details=tried)
     other = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1235", details={"why": "rate_limited"})
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / f"{DAY}.jsonl").write_bytes(
@@ -98,10 +99,10 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
     )
     lines = [(e["kind"], e["what"]) for e in document(tmp_path, "why", ID)["messages"][0]["events"][2:]]
     assert lines == [
-        ("approval", "tool shell, call ls by U1"),
-        ("retry", "why rate_limited"),
+        ("approval", "allowed: shell ls by U1"),
+        ("retry", "anthropic/large (rate_limited), attempt 2 after 4.1 s"),
         ("model call", "anthropic/large: 8,000 (7,000 cached) tokens in, 500 out, $0.25"),
-        ("model call", "anthropic/large: 0 tokens in, 0 out, $0.00, rate_limited"),
+        ("model call", "anthropic/large: rate_limited"),
         ("model call", "anthropic/large: began, no end on disk; counts as up to $0.30"),
     ]
 

@@ -24,6 +24,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
     parser.add_argument("--threads", type=int, default=24)
+    parser.add_argument(
+        "--stops", action="store_true", help="SIGTERM, and SIGTERM then kill -9, as often as kill -9"
+    )
     parser.add_argument("--no-find", action="store_true", help="a platform that cannot look up its posts")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
@@ -41,6 +44,7 @@ def main() -> None:
         find=not args.no_find,
         threads=args.threads,
         scale=args.scale,
+        stops=args.stops,
     )
     stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD}[args.over]
     if args.broken:

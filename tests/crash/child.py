@@ -1,7 +1,8 @@
 """The bot process of the crash run: the real core over the real disk, an echo for a model, a socket for a chat.
 
-    python -m tests.crash.child --data D --port P --seed S [--no-find]
+    python -m tests.crash.child --data D --port P --seed S [--no-find] [--stops]
 
+With ``--stops`` a SIGTERM is a request to stop, as for the real command; without, it is one more way to be killed.
 It prints STARTING when its imports are done and READY when it serves. ``--die-at N`` makes its N-th disk operation
 its last, ``--waits`` scales the waits that are there for a real platform's slowness, ``--compact`` the journal's size.
 """
@@ -18,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -28,6 +30,8 @@ from bot.agent import Agent
 from bot.app import open_core, utc_now
 from bot.errors import BadRequest, ModelUnavailable
 from bot.llm.model import Completion, Request, Usage
+from bot.observe.live import Live
+from bot.stopping import Stop
 from bot.tools.files import ListFiles
 from bot.tools.gate import Toolbox
 from tests.crash.transport import SocketTransport
@@ -43,6 +47,9 @@ TOKEN = re.compile(r"t\d+m\d+")
 
 STRANGER, DISCORD_STRANGER = "USTRANGER", "700000000000000298"
 """Who are not served; Discord knows people by numbers."""
+
+DRAINS_S = (0.1, 1.0, 5.0)
+"""How long running turns may have when a stop is asked for."""
 
 Make = Callable[[argparse.Namespace, Disk], Transport]
 
@@ -149,6 +156,12 @@ def die() -> None:
 
 
 async def run(args: argparse.Namespace, make: Make, model: OneModel, base: Limits) -> None:
+    stop = Stop(random.Random(f"{args.seed} drain").choice(DRAINS_S))
+    work = partial(serve, args, make, model, base, stop)
+    await (stop.over(work) if args.stops else work())
+
+
+async def serve(args: argparse.Namespace, make: Make, model: OneModel, base: Limits, stop: Stop) -> None:
     fate = random.Random(args.seed)
     disk = DyingDisk(args.die_at, fate) if args.die_at else PosixDisk()
     transport = make(args, disk)
@@ -179,7 +192,10 @@ async def run(args: argparse.Namespace, make: Make, model: OneModel, base: Limit
             if isinstance(transport, SocketTransport):
                 transport.owed = lambda: len(core.journal.ledger.owed)
             tasks.start_soon(announce, transport)
-            await transport.serve(core.orchestrator.receive)
+            parts = core.registry, core.slots, core.journal
+            live = Live(args.data, model.name, [transport], *parts, list, list, "", list)
+            async with stop.draining(live, lambda _: None):
+                await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()
 
 
@@ -203,6 +219,7 @@ def main(
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--no-find", action="store_true")
+    parser.add_argument("--stops", action="store_true")
     parser.add_argument("--broken", default="", help="a fault to put into the bot")
     parser.add_argument("--die-at", type=int, default=0)
     parser.add_argument("--waits", type=float, default=1.0)
@@ -212,6 +229,8 @@ def main(
     delivery.LATE_POST_S *= args.waits
     outbox.PAUSES_S = tuple(pause * args.waits for pause in outbox.PAUSES_S)
     journal.COMPACT_ABOVE = args.compact
+    if args.stops:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print("STARTING", flush=True)
     try:
         anyio.run(run, args, make, model, limits)

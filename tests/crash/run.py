@@ -1,7 +1,9 @@
 """Rounds of start, serve and death over one data folder, then a drain, then the judge as a program of its own.
 
 A death comes at a moment (while starting, right after it, while busy), at a step the platform sees (a post arrives, a
-post is stored, a message is acknowledged, a look-up), or at one exact disk operation. Every child is ended by its pid.
+post is stored, a message is acknowledged, a look-up), or at one exact disk operation. With `Rounds.stops` a third of
+the processes are asked to stop instead, and another third are asked and then killed before they could. Every child is
+ended by its pid.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ import anyio
 from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from tests.crash.child import DRAINS_S
 from tests.crash.platform import Habits, Platform
 
 ROOT = Path(__file__).parents[2]
 START_S = 30.0
 DRAIN_S = 240.0
+LEAVE_S = DRAINS_S[-1] + 15.0
+"""What a process that was asked to stop may take: its longest drain, and as long for the rest as systemd gives it."""
 SCALE = 0.1
 """The bot's waits for a real platform, and the platform's lateness that they answer to, are both this much shorter.
 
@@ -116,6 +121,25 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """How a process is ended: by ``signal``, and by SIGKILL if it is still there ``patience_s`` later."""
+
+    signal: signal.Signals = signal.SIGKILL
+    patience_s: float = START_S
+    codes: tuple[int, ...] = (-signal.SIGKILL,)
+
+    @classmethod
+    def draw(cls, fate: random.Random) -> End:
+        match fate.choice(("stop", "cut", "kill")):
+            case "stop":
+                return cls(signal.SIGTERM, LEAVE_S, (0,))
+            case "cut":
+                return cls(signal.SIGTERM, fate.uniform(0, 0.5), (0, -signal.SIGKILL))
+            case _:
+                return cls()
+
+
+@dataclass(frozen=True, slots=True)
 class Rounds:
     """A whole run. ``scale`` 1 leaves the bot's waits as they are."""
 
@@ -128,6 +152,7 @@ class Rounds:
     scale: float = SCALE
     compact: tuple[str, ...] = ("60000", "16000000")
     signal: signal.Signals = signal.SIGKILL
+    stops: bool = False
 
     @property
     def late_s(self) -> float:
@@ -165,6 +190,7 @@ class Child:
 
     def __init__(self, process: Process) -> None:
         self.process = process
+        self._sent: set[signal.Signals] = set()
         # Popen.send_signal would reap the process behind asyncio's back, and a pid may be another's by then.
         self._pidfd = os.pidfd_open(process.pid)
         self.starting, self.ready, self.over = anyio.Event(), anyio.Event(), anyio.Event()
@@ -183,6 +209,10 @@ class Child:
             event.set()
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal, each but once: a second SIGTERM is obeyed at once."""
+        if number in self._sent:
+            return
+        self._sent.add(number)
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, number)
 
@@ -221,6 +251,8 @@ async def crash_run(
     start = partial(child, folder, module=stage.child)
     (folder / "run.json").write_text(json.dumps({"find": rounds.find, "seed": rounds.seed}))
     always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"]), *stage.options]
+    always += ["--stops"] if rounds.stops else []
+    ends = random.Random(f"{rounds.seed} ends")
     async with anyio.create_task_group() as tasks:
         port: int = await tasks.start(platform.serve)
         tasks.start_soon(platform.talk)
@@ -229,9 +261,10 @@ async def crash_run(
             options = [*always, "--compact", fate.choice(rounds.compact)]
             if death.kind == "disk":
                 options += ["--die-at", str(death.n)]
+            end = End.draw(ends) if rounds.stops else End(rounds.signal, codes=(-rounds.signal,))
             async with start(port, fate.randrange(1 << 30), *options) as bot:
-                await meet(bot, death, platform, rounds.signal)
-            await _note_exit(bot, death, report, rounds.signal)
+                await meet(bot, death, platform, end)
+            await _note_exit(bot, death, report, end)
             if number % 10 == 9:
                 say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
@@ -239,7 +272,7 @@ async def crash_run(
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")
         async with start(port, 0, *always) as bot:
-            await meet(bot, Death("time", stage.mend_s), platform, signal.SIGKILL)
+            await meet(bot, Death("time", stage.mend_s), platform, End())
         platform.close()
         tasks.cancel_scope.cancel()
     report.rounds, report.accepted, report.posts = rounds.count, platform.accepted, platform.posted
@@ -268,17 +301,21 @@ async def drained(bot: Child, platform: Place) -> bool:
     return done
 
 
-async def meet(bot: Child, death: Death, platform: Place, number: signal.Signals) -> None:
+async def meet(bot: Child, death: Death, platform: Place, end: End) -> None:
     """Let the process live until its death comes."""
     with anyio.fail_after(START_S):
         await bot.starting.wait()
         if death.kind != "starting":
             await bot.ready.wait()
     if death.kind == "event":
-        platform.trip = _Tripwire(death.event, death.n, partial(bot.end, number))
+        kills = 0 not in end.codes
+        platform.trip = _Tripwire(death.event, death.n, partial(bot.end, end.signal), kills)
     with anyio.move_on_after(death.seconds):
         await bot.over.wait()
-    bot.end(number)
+    bot.end(end.signal)
+    with anyio.move_on_after(end.patience_s):
+        await bot.over.wait()
+    bot.end()
     platform.trip = lambda _: False
     with anyio.fail_after(START_S):
         await bot.over.wait()
@@ -286,7 +323,7 @@ async def meet(bot: Child, death: Death, platform: Place, number: signal.Signals
 
 async def judge(folder: Path, module: str = SOCKET.judge, *options: str) -> tuple[dict[str, int], list[str]]:
     """Run the judge in a process of its own and return its counts and the violations it found."""
-    with anyio.fail_after(120):
+    with anyio.fail_after(600):
         done = await anyio.run_process(
             [sys.executable, "-m", module, *options, str(folder)], cwd=ROOT, env=environment(), check=False
         )
@@ -298,8 +335,8 @@ async def judge(folder: Path, module: str = SOCKET.judge, *options: str) -> tupl
 
 
 class _Tripwire:
-    def __init__(self, event: str, left: int, end: Callable[[], None]) -> None:
-        self._event, self._left, self._end = event, left, end
+    def __init__(self, event: str, left: int, end: Callable[[], None], kills: bool) -> None:
+        self._event, self._left, self._end, self._kills = event, left, end, kills
 
     def __call__(self, event: str) -> bool:
         """Count a step; True when the process has just died of it."""
@@ -307,15 +344,16 @@ class _Tripwire:
         dies = self._left == 0 and event == self._event
         if dies:
             self._end()
-        return dies
+        return dies and self._kills
 
 
-async def _note_exit(bot: Child, death: Death, report: Report, number: signal.Signals) -> None:
+async def _note_exit(bot: Child, death: Death, report: Report, end: End) -> None:
     code = bot.process.returncode
     assert code is not None
     report.exits.append(code)
-    if code not in (-number, -signal.SIGKILL):
-        report.violations.append(f"exit: a process ended by itself with {code} ({death})")
+    killed_itself = death.kind == "disk" and code == -signal.SIGKILL
+    if code not in end.codes and not killed_itself:
+        report.violations.append(f"exit: a process ended with {code} ({death}, {end})")
 
 
 def _logged(folder: Path) -> list[str]:

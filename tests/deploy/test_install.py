@@ -12,6 +12,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PYTHON = """#!/bin/bash
+[ "$1" = -I ] && shift || exit 9 # or modules of the folder it is called from would be loaded
 case "$1 $2" in
   "-c import"*) exit 0 ;;
   "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && cp "${0%python}threadfast" "$3/bin/threadfast" ;;
@@ -52,12 +53,20 @@ class Machine:
             (self.bin / name).chmod(0o755)
         for each in ("bot", "threads", "transports"):
             (self.source / each).mkdir(parents=True)
-        shutil.copytree(REPOSITORY / "deploy", self.source / "deploy", ignore=shutil.ignore_patterns("generate", "__pycache__"))
+        shutil.copytree(
+            REPOSITORY / "deploy",
+            self.source / "deploy",
+            ignore=shutil.ignore_patterns("generate", "__pycache__"),
+        )
         for each in ("pyproject.toml", "requirements.lock", "README.md"):
             shutil.copy(REPOSITORY / each, self.source / each)
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        given = {"CALLS": str(self.calls), "ROOT": str(self.root), "THREADFAST_SYSTEMCTL": str(self.bin / "systemctl")}
+        given = {
+            "CALLS": str(self.calls),
+            "ROOT": str(self.root),
+            "THREADFAST_SYSTEMCTL": str(self.bin / "systemctl"),
+        }
         given |= {"THREADFAST_STEADY_S": "0", "THREADFAST_READY_S": "5", "PATH": os.environ["PATH"]} | env
         command = ["bash", str(self.source / "deploy/install.sh"), *words]
         command += ["--root", str(self.root), "--python", str(self.bin / "python")]
@@ -75,7 +84,7 @@ class Machine:
 
     @property
     def current(self) -> str:
-        return os.readlink(self.root / "opt/threadfast/current")
+        return str((self.root / "opt/threadfast/current").readlink())
 
     @property
     def data(self) -> Path:
@@ -163,7 +172,7 @@ def test_an_upgrade_keeps_the_data_aside_and_the_version_before(installed):
     installed.start()
     done = installed.run("upgrade")
     assert done.returncode == 0, done.stderr
-    assert installed.current != first == os.readlink(installed.root / "opt/threadfast/previous")
+    assert installed.current != first == str((installed.root / "opt/threadfast/previous").readlink())
     [kept] = (installed.root / "var/backups/threadfast").iterdir()
     assert (kept / "journal.jsonl").read_text() == "promises"
     order = [call.split()[1] for call in installed.said if call.startswith("systemctl")]
@@ -181,7 +190,9 @@ def test_settings_that_the_new_version_does_not_take_stop_an_upgrade_before_it_b
 
 
 @pytest.mark.parametrize("migrated", [False, True])
-def test_a_version_that_does_not_come_up_is_taken_back_with_the_data_only_if_it_changed_their_schema(installed, migrated):
+def test_a_version_that_does_not_come_up_is_taken_back_with_the_data_only_if_it_changed_their_schema(
+    installed, migrated
+):
     (installed.data / "schema.json").write_text('{"v": 1}')
     (installed.data / "journal.jsonl").write_text("before")
     first = installed.current
@@ -191,7 +202,7 @@ def test_a_version_that_does_not_come_up_is_taken_back_with_the_data_only_if_it_
     schema = "2" if migrated else "1"
     script.write_text(
         SYSTEMCTL.replace(
-            '  start) touch',
+            "  start) touch",
             f'  start) if [ "$(readlink "$ROOT/opt/threadfast/current")" != {first} ]; then\n'
             f'    echo after > "{installed.data}/journal.jsonl"; echo \'{{"v": {schema}}}\' > "{installed.data}/schema.json"; exit 1\n'
             "  fi; touch",

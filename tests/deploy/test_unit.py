@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bot.cli import main
+from bot.observe.watch import LEAVE_S
 from bot.settings import load
 from bot.settings_model import Settings
 from bot.tools.sandbox.opened import AT_ONCE
@@ -50,8 +52,6 @@ def test_it_is_started_again_always_but_not_when_a_person_has_to_act():
 
 
 def test_a_stop_waits_longer_than_turns_may_take_to_end():
-    from bot.observe.watch import LEAVE_S
-
     needed = Settings().recovery.drain_s + LEAVE_S
     assert int(section(UNIT, "Service")["TimeoutStopSec"][0]) > needed
     assert int(compose()["stop_grace_period"].removesuffix("s")) > needed
@@ -68,8 +68,12 @@ def test_nothing_that_bubblewrap_needs_is_taken_away():
     for wall in ("ProtectHostname", "ProcSubset", "MemoryDenyWriteExecute"):
         assert wall not in text
     assert "AF_NETLINK" in text
-    assert set("user mnt pid net ipc uts".split()) == set(re.search("RestrictNamespaces=(.*)", text)[1].split())
-    assert {"mount", "umount2", "pivot_root", "capset", "sethostname"} <= set(text.split("@keyring")[1].replace("=", " ").split())
+    assert {"user", "mnt", "pid", "net", "ipc", "uts"} == set(
+        re.search("RestrictNamespaces=(.*)", text)[1].split()
+    )
+    assert {"mount", "umount2", "pivot_root", "capset", "sethostname"} <= set(
+        text.split("@keyring")[1].replace("=", " ").split()
+    )
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
@@ -112,8 +116,6 @@ def test_the_image_runs_as_a_user_and_says_itself_whether_it_is_ready():
 
 
 def test_the_commands_of_the_image_exist():
-    from bot.cli import main
-
     for words in (json.loads(steps("CMD")[-1]), ["status", "--quiet", "--settings", "x"]):
         command = main.commands[words[0]]
         known = {option for parameter in command.params for option in parameter.opts}

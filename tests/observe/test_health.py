@@ -93,7 +93,7 @@ async def test_status_is_json_of_everything_and_can_be_asked_for_as_a_value(tmp_
 async def test_metrics_are_a_page_where_there_are_any(tmp_path):
     async with serving(Body(), tmp_path):
         assert (await get(tmp_path / SOCKET, "/metrics"))[0] == 404
-    async with serving(Body(), tmp_path, metrics=lambda: (b"up 1\n", "text/plain")):
+    async with serving(Body(), tmp_path, metrics=lambda _: (b"up 1\n", "text/plain")):
         assert await get(tmp_path / SOCKET, "/metrics") == (200, "up 1\n")
 
 

@@ -155,3 +155,16 @@ async def test_the_command_asks_the_bot_that_runs(tmp_path, monkeypatch):
         assert (done.exit_code, done.output) == (3, "")
     done = await status("--data", str(data), "--json")
     assert (done.exit_code, json.loads(done.stdout)) == (4, {"state": "absent", "pid": 0})
+
+
+async def test_a_bot_of_another_user_is_said_to_be_one_without_a_traceback(tmp_path, monkeypatch):
+    async def refused(_):
+        raise PermissionError(13, "Permission denied", "status.sock")
+
+    monkeypatch.setattr("bot.observe.report.ask", refused)
+    result = await status("--data", str(tmp_path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (
+        result.stderr
+        == "status.sock: Permission denied; look as the user that the bot runs as, or as root.\n"
+    )

@@ -95,6 +95,12 @@ async def test_a_local_server_is_found_and_named(setup, monkeypatch):
     assert written(setup)["providers"] == {"vllm": {"base_url": fake.base_url}}
 
 
+async def test_an_address_without_a_model_is_not_left_out_silently(setup):
+    done = await setup.run("--yes", "--base-url", "http://127.0.0.1:1/v1")
+    assert done.exit_code == 2
+    assert "goes with --model" in done.stderr
+
+
 async def test_a_wrong_key_is_told_in_words_and_given_again(setup):
     async with FakeOpenAI(picky) as fake:
         arguments = ("--model", "mine/llama", "--base-url", fake.base_url)

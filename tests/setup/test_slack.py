@@ -10,8 +10,8 @@ import pytest
 from bot.observe.asked import Silent
 from bot.settings_model import Settings
 from bot.setup import platforms
-from bot.setup.piped import read_piped
 from bot.setup.slack import LONGEST_LINK, SLACK, link
+from bot.setup.tokens import read_piped
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.checks import Finding
 
@@ -215,10 +215,10 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    async def ask(_):
+    async def who_runs(_):
         return Silent("mute", 4711)
 
-    monkeypatch.setattr("bot.setup.wizard.ask", ask)
+    monkeypatch.setattr("bot.setup.wizard.who_runs", who_runs)
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)

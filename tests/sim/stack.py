@@ -22,6 +22,7 @@ from bot.lineup import Lineup
 from bot.llm.catalog import Catalog
 from bot.llm.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.llm.schema import Conforming
+from bot.observe.work import Observing
 from bot.prompt.compaction import INSTRUCTION
 from bot.settings_model import Settings
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
@@ -160,6 +161,7 @@ class SimLineup(Lineup):
             random=fate.rng.random,
             now=now,
             on_all_failed=lambda _: None,
+            observing=Observing(),
         )
 
     @property

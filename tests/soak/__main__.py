@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--threads", type=int, default=500)
-    parser.add_argument("--rate", type=float, default=2.0, help="messages a second, over all threads")
+    parser.add_argument("--rate", type=float, default=1.0, help="messages a second, over all threads")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument(
         "--growth", type=float, default=0.05, help="of memory from the second third to the last"

@@ -7,6 +7,7 @@ else may look into it (`bot.guards.process.seal`). Every tenth line counts all o
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import os
@@ -18,6 +19,8 @@ from collections import Counter
 from pathlib import Path
 
 BEAT_S = 0.2
+DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 class Probe:
@@ -25,7 +28,6 @@ class Probe:
         self._path, self._count, self._worst, self._beating = path, 0, 0.0, False
 
     def __call__(self, *_: object) -> None:
-        began = time.perf_counter()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -47,11 +49,9 @@ class Probe:
         self._count, self._worst = self._count + 1, 0.0
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        self._due = loop.time() + BEAT_S if time.perf_counter() - began > 0.01 else self._due
 
     def _beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self._due = due
-        self._worst = max(self._worst, loop.time() - self._due)
+        self._worst = max(self._worst, loop.time() - due)
         due = loop.time() + BEAT_S
         loop.call_at(due, self._beat, loop, due)
 
@@ -76,6 +76,9 @@ def _memory() -> dict[str, int]:
 
 
 def main() -> None:
+    ctypes.CDLL(None).prctl(
+        DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0
+    )  # a soak that is killed leaves no bot behind
     signal.signal(signal.SIGUSR1, Probe(Path(sys.argv[1])))
     sys.argv[1:2] = []
     from bot.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it

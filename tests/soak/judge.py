@@ -27,7 +27,8 @@ class _OfOne(VisibleJudge):
         for one in questions:
             thread = self.same.get(t := self.thread_of({**one, "key": ""}), t)
             self.look_for_strangers(one["text"], thread, f"the question {one['ts']}")
-        self.visible = [one for one in self.visible if one not in questions]
+        asked = {one["ts"] for one in questions}
+        self.visible = [one for one in self.visible if one["ts"] not in asked]
 
     def ours(self, found: Iterator[Fields]) -> Iterator[Fields]:
         return (line for line in found if line["thread_id"].startswith(f"{self.platform}:"))

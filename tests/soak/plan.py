@@ -31,9 +31,9 @@ class Plan:
     seconds: float
     threads: int
     seed: int
-    rate: float = 2.0
+    rate: float = 1.0
     growth: float = 0.05
-    silence_s: float = 120.0
+    silence_s: float = 180.0
 
     @property
     def is_short(self) -> bool:

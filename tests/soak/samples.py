@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import linear_regression, median
 from typing import Any
 
 COLUMNS = (
@@ -59,38 +58,20 @@ class Samples:
             if row["pid"] == last and name in row and since <= row["second"] < until
         ]
 
-    def thirds(self, name: str, seconds: float) -> tuple[float, float]:
-        """Return the medians of the second and of the last third of the run."""
+    def thirds(
+        self, name: str, seconds: float, of: Callable[[Sequence[float]], float]
+    ) -> tuple[float, float]:
+        """Return one figure *of* the second third of the run, and of the last."""
         middle, end = self.of(name, seconds / 3, 2 * seconds / 3), self.of(name, 2 * seconds / 3, seconds)
-        return _median(middle), _median(end)
-
-    def slope(self, name: str, seconds: float) -> float:
-        """Return how much it grows in an hour, over the last two thirds."""
-        found = self.of(name, seconds / 3, seconds)
-        if len(found) < 2:
-            return 0.0
-        return linear_regression([at for at, _ in found], [value for _, value in found]).slope * 3600
-
-    def grown(self, seconds: float) -> list[tuple[str, int, int]]:
-        """Return the types of which there are more in the last third than in the second, the most first."""
-        counts: Callable[[float, float], list[Row]] = lambda since, until: [  # noqa: E731
-            types
-            for _, types in self.of("types", since, until)  # type: ignore[misc]
-        ]
-        middle, end = counts(seconds / 3, 2 * seconds / 3), counts(2 * seconds / 3, seconds)
-        names = {name for types in end for name in types}
-        both = [(name, _of(middle, name), _of(end, name)) for name in names]
-        return sorted((one for one in both if one[2] > one[1]), key=lambda one: one[1] - one[2])[:10]
+        return (
+            of([value for _, value in middle]) if middle else 0.0,
+            of([value for _, value in end]) if end else 0.0,
+        )
 
 
-def _of(counted: Sequence[Row], name: str) -> int:
-    found = [types[name] for types in counted if name in types]
-    return round(median(found)) if found else 0
-
-
-def _median(found: Iterable[tuple[float, float]]) -> float:
-    values = [value for _, value in found]
-    return median(values) if values else 0.0
+def lowest(values: Sequence[float]) -> float:
+    """Return the lowest tenth's upper end: what is held while little is going on, which only a leak raises."""
+    return sorted(values)[len(values) // 10]
 
 
 @dataclass(frozen=True, slots=True)

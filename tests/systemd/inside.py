@@ -42,7 +42,13 @@ async def main(chosen: list[str]) -> int:
                 ok, words = False, str(error) if isinstance(error, Failed) else traceback.format_exc()
                 print(await journal(since))
             failed += not ok
-            line = {"name": name, "about": proof.__doc__, "ok": ok, "saw": words, "took_s": time.monotonic() - began}
+            line = {
+                "name": name,
+                "about": proof.__doc__,
+                "ok": ok,
+                "saw": words,
+                "took_s": time.monotonic() - began,
+            }
             with Path("/proof/results").open("a") as results:
                 results.write(json.dumps(line) + "\n")
             if not ok and name in ALWAYS:

@@ -165,7 +165,8 @@ async def test_a_call_that_is_allowed_once_runs_once(scene):
         await pressed(bot, 2, words(post)[0])
         await scene.platform.settled("m1", "m2")
     assert scene.run.ran == ["ls -l"]
-    assert [line["details"]["verdict"] for line in scene.audited()] == ["allowed"]
+    told = [(line["details"]["verdict"], line["details"]["about"]) for line in scene.audited()]
+    assert told == [("allowed", "ls -l")]
     assert scene.audited()[0]["author"] == "U1"
 
 

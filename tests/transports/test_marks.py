@@ -85,6 +85,37 @@ def test_a_gap_that_is_newer_stays_and_a_mark_that_is_not_due_is_not_moved_by_a_
     assert marks.mark_of("C1") == later
 
 
+@scales
+def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
+    passed = [100_000]
+    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), scale)
+    for channel, spoke in (("loud", 99_990), ("late", 99_900), ("still", 10)):
+        marks.start(channel, scale.at(moment(spoke)))
+    first = []
+    for _ in range(12):
+        marks.gap()
+        first.append(marks.due()[0])
+        marks.close(first[-1], marks.gap_of(first[-1]))
+        passed[0] += 45
+        marks.move("loud", marks.clock())
+    assert first[:3] == ["loud", "late", "loud"]
+    assert first.index("still") == pytest.approx(300 / 45, abs=1)  # it waits for LONGEST_S more than they do
+
+
+@scales
+def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
+    passed = [100_000]
+    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), scale)
+    for channel in ("one", "two"):
+        marks.start(channel, scale.at(moment(99_000)))
+    old = marks.gap()
+    [first, second] = marks.due()
+    passed[0] += 10
+    marks.gap()
+    marks.close(first, old)
+    assert marks.due() == [second, first]
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import datetime
 
 import aiohttp
 import anyio
@@ -30,11 +29,11 @@ from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed
-from transports.checks import REACH, WITHIN_S, Finding, clock, failed, proxy
+from transports.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
 from transports.discord.client import Options
 from transports.discord.hear.session import NEEDED
 from transports.discord.wire.link import FATAL, GATEWAY
-from transports.discord.wire.once import Api, BadToken, Told, plainly
+from transports.discord.wire.once import Api, BadToken, Told
 from transports.discord.wire.sdk import DISCORD
 from transports.proxy import proxy_for
 
@@ -54,15 +53,9 @@ SHOWN = 5
 SILENT = 1 << 12
 """The flag of a message that notifies nobody."""
 
-TEST = "A test of `threadfast doctor`; it is deleted at once."
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
 
 async def check_discord(
-    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = _now
+    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
 ) -> AsyncGenerator[Finding, None]:
     """Give each finding as it is made. Raises nothing, and each takes some seconds at most.
 
@@ -72,7 +65,8 @@ async def check_discord(
     base = options.api_base_url or DISCORD
     if way := proxy("discord.proxy", base):
         yield way
-    async with _session() as session:
+    timeout = aiohttp.ClientTimeout(total=2 * WITHIN_S)
+    async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
         api = Api(session, base, options.token)
         me = await api.ask("/users/@me")
         yield _token(me, options.token)
@@ -91,14 +85,6 @@ async def check_discord(
             yield finding
         if post_in:
             yield await _post(api, post_in)
-
-
-@asynccontextmanager
-async def _session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=2 * WITHIN_S), cookie_jar=aiohttp.DummyCookieJar()
-    ) as session:
-        yield session
 
 
 def _token(me: Told | PostFailed, token: str) -> Finding:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import aiohttp
 import anyio
@@ -26,7 +26,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.checks import REACH, WITHIN_S, Finding, clock, failed, proxy
+from transports.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
 from transports.proxy import proxy_for
 from transports.slack.client import Options
 from transports.slack.manifest import scopes
@@ -49,16 +49,11 @@ DEAF = "It hears nothing from Slack."
 FAR_DAY = timedelta(days=100)
 """Slack takes messages for at most 120 days ahead."""
 
-TEST = "A test of `threadfast doctor`; it is deleted at once."
 APP_ID = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 async def check_slack(
-    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = _now
+    options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
 ) -> AsyncGenerator[Finding, None]:
     """Give each finding as it is made. Raises nothing, and each takes some seconds at most.
 
@@ -68,7 +63,7 @@ async def check_slack(
     async with open_web(options.api_base_url, options.bot_token) as web:
         if way := proxy("slack.proxy", web.client.base_url):
             yield way
-        answer = await _auth(web)
+        answer = await _ask(web, "auth.test")
         yield _token(answer, options.bot_token)
         if not isinstance(answer, PostFailed):
             if told := clock("slack.clock", answer.headers.get("Date"), now(), options.max_age_s):
@@ -102,27 +97,10 @@ async def _tried(method: str, call: Callable[[], object]) -> AsyncSlackResponse 
     except TimeoutError:
         return TransportUnavailable(f"{method}: no answer within {WITHIN_S:.0f} s")
     except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
-        return TransportUnavailable(f"{method}: {_plainly(error)}")
+        return TransportUnavailable(f"{method}: {plainly(error)}")
     if not isinstance(answer, AsyncSlackResponse) or not isinstance(answer.data, dict):
         return TransportUnavailable(f"{method}: what answers is not Slack")
     return answer
-
-
-def _plainly(error: Exception) -> str:
-    """Say what broke, without the request that is in the error, and its token."""
-    match error:
-        case aiohttp.ClientConnectorError():
-            return (
-                f"{error.host} cannot be reached ({error.os_error.strerror or type(error.os_error).__name__})"
-            )
-        case aiohttp.WSServerHandshakeError(status=status):
-            return f"the socket was refused with status {status}"
-        case _:
-            return f"the call failed ({type(error).__name__})"
-
-
-async def _auth(web: Web) -> AsyncSlackResponse | PostFailed:
-    return await _ask(web, "auth.test")
 
 
 def _token(answer: AsyncSlackResponse | PostFailed, token: str) -> Finding:
@@ -196,7 +174,7 @@ async def _hello(web: Web, url: str) -> Mapping[str, JsonValue] | Finding:
         return Finding(name, "fail", f"no greeting within {WITHIN_S:.0f} s", DEAF, REACH)
     except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
         return Finding(
-            name, "fail", _plainly(error), DEAF, "Allow websockets (wss://) on the way out. " + REACH
+            name, "fail", plainly(error), DEAF, "Allow websockets (wss://) on the way out. " + REACH
         )
     match frame:
         case {"type": "hello"}:

@@ -94,7 +94,7 @@ async def open_sandbox(
             why = _chosen(layer, reasons)
             log.info("sandbox.chosen: %s", why)
             return Sandbox(layer, why, offload=offload, limits=limits)
-        log.warning("sandbox.unusable: %r cannot be used: %s", layer, failure)
+        log.info("sandbox.unusable: %r cannot be used: %s", layer, failure)  # the next one may be
         reasons.setdefault(layer.name, failure)
     if mode in ("auto", "bubblewrap") and "bubblewrap" not in reasons:
         reasons["bubblewrap"] = "it is not installed: install the package bubblewrap"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory, offload
-from threads.errors import StoreUnavailable, TransportUnavailable
+from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from transports import catch_up
 from transports.catch_up import CatchUp
 from transports.marks import Marks
@@ -516,6 +516,65 @@ async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
         assert bot.said == ["hi"]
 
 
+@pytest.mark.anyio
+async def test_a_channel_that_cannot_be_read_now_waits_for_its_own_pause_and_not_for_all_the_others():
+    slack = Slack(pause=1.0, refuses={"C1": TransportUnavailable("500")})
+    bot = await after_a_stop(slack)
+    for number in range(2, 100):
+        bot.marks.start(f"C{number}", "1.0", missed=True)
+    slack.say()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(4)
+        slack.refuses.clear()
+        await anyio.sleep(6)  # the first pause, and a call
+        assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_a_channel_with_many_threads_does_not_keep_the_others_waiting():
+    slack = Slack(pause=1.0)
+    bot = await after_a_stop(slack)
+    bot.marks.move("C2", f"{anyio.current_time() - 7300:.6f}")
+    for _ in range(100):
+        slack.say(text="hi", root=slack.say(text="root"))
+    slack.say("C2")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(6)
+        assert bot.said == ["hi"]
+
+
+@pytest.mark.anyio
+async def test_one_page_tells_of_many_old_threads_which_have_moved():
+    slack = Slack()
+    roots = [slack.say(text="root") for _ in range(300)]
+    for root in roots:
+        slack.say(text="answer", root=root)
+    for _ in range(200):
+        slack.say(text="talk")
+    bot = await after_a_stop(slack, active=roots)
+    slack.say(text="more", root=roots[7])
+    slack.say(text="more", root=roots[250])
+    await bot.catch_up.run()
+    assert bot.said == ["more", "more"]
+    assert slack.calls.count(("conversations.history", "C1")) == 3
+    assert slack.calls.count(("conversations.replies", "C1")) == 2
+
+
+@pytest.mark.anyio
+async def test_no_more_is_read_for_old_threads_than_there_are_threads():
+    slack = Slack(limit=10)
+    roots = [slack.say(text="root"), slack.say(text="root")]
+    for _ in range(1000):
+        slack.say(text="talk")
+    bot = await after_a_stop(slack, active=roots)
+    slack.say(text="more", root=roots[1])
+    await bot.catch_up.run()
+    assert bot.said == ["more"]
+    assert len(slack.calls) <= 1 + 2 * 2 + 1
+
+
 # -- marks -----------------------------------------------------------------------------------------------------
 
 
@@ -587,7 +646,7 @@ async def test_a_write_that_fails_is_told_and_tried_again(caplog):
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "content",
-    [b"{", b'{"v":2,"alive_at":"1.0","channels":{}}', b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'],
+    [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'],
 )
 async def test_a_file_that_cannot_be_understood_is_put_aside_and_all_starts_at_now(content, caplog):
     disk, slack = Memory(), Slack()
@@ -598,6 +657,15 @@ async def test_a_file_that_cannot_be_understood_is_put_aside_and_all_starts_at_n
     assert bot.taken == []
     assert content in disk.files[FILE.with_name(FILE.name + ".broken")]
     assert "put aside" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_file_of_a_newer_version_is_left_as_it_is():
+    disk = Memory()
+    disk.files[FILE] = content = b'{"v":2,"alive_at":"1.0","channels":{}}'
+    with pytest.raises(NewerSchema, match="newer"):
+        Bot(Slack(), disk)
+    assert disk.files == {FILE: content}
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
-from transports.checks import WITHIN_S
+from transports.checks import WITHIN_S, plainly
 from transports.proxy import proxy_for
 
 MOST_BYTES = 2_000_000
@@ -93,12 +93,6 @@ def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Told | Post
             return TransportUnavailable(f"{call}: status {status} and no answer of Discord's")
 
 
-def _too_many(call: str, fields: Mapping[str, JsonValue], answer: aiohttp.ClientResponse) -> PostFailed:
-    if "Via" not in answer.headers or not fields:
-        return TransportUnavailable(f"{call}: Cloudflare has shut out this address for too many bad calls")
-    return TransportRateLimited(f"{call}: rate limited", retry_after=_seconds(fields, answer))
-
-
 def _seconds(fields: Mapping[str, JsonValue], answer: aiohttp.ClientResponse) -> float:
     for told in (fields.get("retry_after"), answer.headers.get("Retry-After")):
         try:
@@ -106,16 +100,3 @@ def _seconds(fields: Mapping[str, JsonValue], answer: aiohttp.ClientResponse) ->
         except ValueError:
             continue
     return 60.0
-
-
-def plainly(error: Exception) -> str:
-    """Say what broke, without the request that is in the error, and its token."""
-    match error:
-        case aiohttp.ClientConnectorError():
-            return (
-                f"{error.host} cannot be reached ({error.os_error.strerror or type(error.os_error).__name__})"
-            )
-        case aiohttp.WSServerHandshakeError(status=status):
-            return f"the socket was refused with status {status}"
-        case _:
-            return f"the call failed ({type(error).__name__})"

@@ -17,6 +17,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
+import anyio
 from pydantic import JsonValue
 
 from threads.errors import TransportRejected
@@ -77,6 +78,7 @@ class History:
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
         """The gap after which ``_active`` was asked for."""
+        self._asking = anyio.Lock()
 
     def verdict(self, refused: TransportRejected) -> Verdict:
         match refused:
@@ -119,8 +121,9 @@ class History:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
 
     async def _reading(self, channel: str, gap: int) -> Reading:
-        if self._active_of < gap:
-            self._active, self._active_of = await self._active_threads(), gap
+        async with self._asking:
+            if self._active_of < gap:
+                self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
         return Reading(instant(begin_of(self._marks, channel)), self._most, threads=threads)
 
@@ -128,9 +131,10 @@ class History:
         def take(page: Sequence[Shape]) -> bool:
             reading.add(self._parsed(page, channel))
             after = [reading.note(message) for message in page]
-            return all(after)
+            return all(after) or reading.goes_back()
 
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.
+        # And further back, if that takes fewer calls than to ask for each thread that is older still.
         await self._list("conversations.history", "messages", take, channel=channel)
         for root in list(reading.threads):
             await self._read_thread(channel, root, reading)

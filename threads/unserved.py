@@ -1,0 +1,21 @@
+"""The outlet of a transport that this process does not serve, and the last one did: nobody there hears anything."""
+
+from __future__ import annotations
+
+from .errors import TransportRejected
+from .model import Outgoing, ThreadId, TurnEvent
+
+
+class Unserved:
+    """An `Outlet`."""
+
+    finds = lands_late = asks = False
+
+    async def post(self, outgoing: Outgoing) -> str:
+        raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Show nothing."""
