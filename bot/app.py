@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -39,8 +40,9 @@ from bot.llm.catalog import Catalog
 from bot.llm.http import SharedHttp
 from bot.llm.model import Models
 from bot.observe.live import Live
-from bot.observe.watched import WatchedJournal, watched_run
+from bot.observe.status import CircuitStatus
 from bot.observe.work import Observing
+from bot.observe.wrappers import WatchedJournal, watched_run
 from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
@@ -51,7 +53,7 @@ from bot.workbench import Means, Workbench, open_workbench
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
 from threads.context import ContextFile
-from threads.delivery import Delivery, Outlet
+from threads.delivery import Delivery
 from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
@@ -61,7 +63,6 @@ from threads.records import Owed
 from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
-from threads.unserved import Unserved
 from threads.wording import PASSING, code_of, first_cause
 from threads.workspace import begun, sole_owner, thread_folder
 from transports.base import Transport
@@ -114,7 +115,7 @@ async def open_core(
     spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
-    trouble: Callable[[], Sequence[str]] = list,
+    troubles: Callable[[], Sequence[str]] = list,
     rates: Rates | None = None,
     permissions: Permissions | None = None,
     asks: Callable[[ThreadId, str], bool] = lambda *_: False,
@@ -138,8 +139,7 @@ async def open_core(
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
-    outlet = partial(_outlet, outboxes)
-    delivery = Delivery(journal, history, outlet=outlet, folder=folder, now=now, mask=mask)
+    delivery = Delivery(journal, history, outlet=outboxes.__getitem__, folder=folder, now=now, mask=mask)
 
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
@@ -175,7 +175,7 @@ async def open_core(
             registry,
             shared.questions,
             brain,
-            lambda: ", ".join(_troubles(transports, trouble)),
+            lambda: ", ".join(troubles()),
             notes,
             timetable,
             permissions,
@@ -192,14 +192,8 @@ async def open_core(
         resume=resume,
         turn_s=limits.turn_timeout_s,
         asked=lambda owed: asks(owed.incoming.thread, owed.incoming.id),
-        served=outboxes.__contains__,
     )
     return Core(orchestrator, registry, journal, shared.slots)
-
-
-def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
-    """Return the way to the people of a transport: what was settled by another process may be of one without."""
-    return outboxes.get(transport) or Unserved()
 
 
 async def serve(
@@ -215,7 +209,104 @@ async def serve(
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    data, disk, offload = settings.data, PosixDisk(), anyio.to_thread.run_sync  # data is absolute
+    data, offload = settings.data, anyio.to_thread.run_sync  # data is absolute
+    means, veil = await _means(settings, environ, observing or Observing())
+    outboxes = {transport.name: Outbox(transport) for transport in transports}
+    post = partial(_post, outboxes, means.mask)
+    catalog, chosen = catalog_of(settings), ChosenModels(means.disk, data / "models.json", offload)
+    if any(not name.startswith("offline/") for name in offered(settings, model)):
+        await offload(catalog.load)
+    ledger = Ledger(means.disk, data / "usage", offload=offload, now=utc_now)
+    takes_files = any(transport.capabilities.files for transport in transports)
+    ended: list[str] = []
+    with sole_owner(data):
+        await offload(prepare, data, utc_now)
+        await offload(ledger.open)
+        await offload(chosen.open)
+        accounts = Accounts.of(ledger, settings.budget)
+        async with (
+            aclosing(SharedHttp()) as http,
+            open_workbench(settings, environ, means, attach=takes_files) as bench,
+            bench.audit.writing({"version": version("threadfast"), "model": model}),
+            ledger.writing(),
+            anyio.create_task_group() as tasks,
+        ):
+            means.observing.add(AuditSink(bench.audit))
+            lineup = Lineup(
+                model,
+                settings,
+                environ,
+                tools=bench.toolbox.specs,
+                http=http,
+                catalog=catalog,
+                accounts=accounts,
+                chosen=chosen,
+                random=random.random,
+                now=utc_now,
+                on_all_failed=Escalation(tasks, settings.escalation.channel, post, utc_now),
+                observing=means.observing,
+                on_grant=partial(granted, bench.audit),
+            )
+            identity = await offload(_text, data / "IDENTITY.md")
+            troubles = partial(_troubles, transports, lambda: bench.troubles)
+            core = await open_core(
+                tasks,
+                data,
+                agent=_agent(settings, lineup, bench, identity, veil),
+                brain=lineup,
+                transports=transports,
+                limits=limits_of(settings),
+                disk=means.disk,
+                offload=offload,
+                now=utc_now,
+                allowed=partial(allowed, settings.access),
+                on_feedback=bench.audit.judged,
+                mask=means.mask,
+                reader=bench.documents,
+                spill=bench.spill,
+                notes=bench.memory,
+                timetable=bench.schedules,
+                troubles=troubles,
+                rates=Rates(
+                    settings.limits.messages_per_minute_per_user, exempt=partial(is_admin, settings.access)
+                ),
+                permissions=bench.approvals,
+                asks=bench.approvals.asks,
+                max_age_s=settings.recovery.max_age_s,
+                resume=settings.recovery.resume,
+                observing=means.observing,
+                on_stop=partial(stopped, bench.audit),
+            )
+            if bench.schedules:
+                _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
+            live = Live(
+                data,
+                model,
+                transports,
+                core.registry,
+                core.slots,
+                core.journal,
+                lineup.circuits,
+                accounts.spend,
+                bench.sandbox,
+                lambda: [*troubles(), *_shut(lineup.circuits())],
+            )
+            came = await offload(restored, data)
+            receive = sparing(core.orchestrator.receive, came, core.journal.knows, outboxes)
+            with logged(bench.audit, means.mask):
+                async with watch(live), anyio.create_task_group() as edges:
+                    for transport in transports:
+                        edges.start_soon(_serve_edge, transport, receive, ended)
+            tasks.cancel_scope.cancel()
+    if ended:
+        raise ConfigInvalid("\n".join(ended))
+
+
+async def _means(
+    settings: Settings, environ: Mapping[str, str], observing: Observing
+) -> tuple[Means, Callable[[OnEvent], OnEvent]]:
+    """Return what everything is made of, and what veils secrets in answers."""
+    offload = anyio.to_thread.run_sync
     secrets = await offload(secrets_of, settings, environ)
     # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
     threads = anyio.CapacityLimiter(TOOL_THREADS)
@@ -223,109 +314,8 @@ async def serve(
     def work(function: Callable[[*Given], T], /, *given: *Given) -> Awaitable[T]:
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
-    observing = observing or Observing()
-    means = Means(disk, offload, utc_now, Masker(secrets), work, observing)
-    catalog = catalog_of(settings)
-    if any(not name.startswith("offline/") for name in offered(settings, model)):
-        await offload(catalog.load)
-    async with aclosing(SharedHttp()) as http:
-        with sole_owner(data):
-            await offload(prepare, data, utc_now)
-            came = await offload(restored, data)
-            ledger = Ledger(disk, data / "usage", offload=offload, now=utc_now)
-            chosen = ChosenModels(disk, data / "models.json", offload)
-            if damaged := await offload(ledger.open):
-                log.warning(
-                    "usage.damaged: %d damaged lines put aside; what they counted is not known any more",
-                    damaged,
-                )
-            await offload(chosen.open)
-            accounts = Accounts.of(ledger, settings.budget)
-            takes_files = any(transport.capabilities.files for transport in transports)
-            async with (
-                open_workbench(settings, environ, means, attach=takes_files) as bench,
-                bench.audit.writing({"version": version("threadfast"), "model": model}),
-                ledger.writing(),
-                anyio.create_task_group() as tasks,
-            ):
-                observing.add(AuditSink(bench.audit))
-                identity = await offload(_text, data / "IDENTITY.md")
-                lineup = Lineup(
-                    model,
-                    settings,
-                    environ,
-                    tools=bench.toolbox.specs,
-                    http=http,
-                    catalog=catalog,
-                    accounts=accounts,
-                    chosen=chosen,
-                    random=random.random,
-                    now=utc_now,
-                    on_all_failed=Escalation(
-                        tasks, settings.escalation.channel, _posting(transports, means.mask), utc_now
-                    ),
-                    observing=observing,
-                    on_grant=partial(granted, bench.audit),
-                )
-                core = await open_core(
-                    tasks,
-                    data,
-                    agent=_agent(
-                        settings,
-                        lineup,
-                        bench,
-                        identity,
-                        partial(Veiled, mask=means.mask, suspicious=suspicion(secrets)),
-                    ),
-                    brain=lineup,
-                    transports=transports,
-                    limits=limits_of(settings),
-                    disk=disk,
-                    offload=offload,
-                    now=utc_now,
-                    allowed=partial(allowed, settings.access),
-                    on_feedback=bench.audit.judged,
-                    mask=means.mask,
-                    reader=bench.documents,
-                    spill=bench.spill,
-                    notes=bench.memory,
-                    timetable=bench.schedules,
-                    trouble=lambda: bench.troubles,
-                    rates=Rates(
-                        settings.limits.messages_per_minute_per_user,
-                        exempt=partial(is_admin, settings.access),
-                    ),
-                    permissions=bench.approvals,
-                    asks=bench.approvals.asks,
-                    max_age_s=settings.recovery.max_age_s,
-                    resume=settings.recovery.resume,
-                    observing=observing,
-                    on_stop=partial(stopped, bench.audit),
-                )
-                if bench.schedules:
-                    _fire(tasks, bench.schedules, core, accounts, settings, transports, means.mask)
-                live = Live(
-                    data,
-                    model,
-                    transports,
-                    core.registry,
-                    core.slots,
-                    core.journal,
-                    lineup.circuits,
-                    accounts.spend,
-                    bench.sandbox,
-                    partial(_troubles, transports, lambda: bench.troubles),
-                )
-                ended: list[str] = []
-                outlets = {transport.name: Outbox(transport) for transport in transports}
-                receive = sparing(core.orchestrator.receive, came, core.journal.knows, outlets)
-                with logged(bench.audit, means.mask):
-                    async with watch(live), anyio.create_task_group() as edges:
-                        for transport in transports:
-                            edges.start_soon(_serve_edge, transport, receive, ended)
-                tasks.cancel_scope.cancel()
-    if ended:
-        raise ConfigInvalid("\n".join(ended))
+    means = Means(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
+    return means, partial(Veiled, mask=means.mask, suspicious=suspicion(secrets))
 
 
 def _agent(
@@ -361,6 +351,11 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         ended.append(fault)
 
 
+def _shut(circuits: Sequence[CircuitStatus]) -> list[str]:
+    """Return a clause on each model whose circuit is not closed."""
+    return [f"{circuit.model}: {circuit.why}" for circuit in circuits if circuit.state != "closed"]
+
+
 def _troubles(transports: Sequence[Transport], trouble: Callable[[], Sequence[str]]) -> list[str]:
     """Return a clause on each transport that is not connected, and on each other *trouble*."""
     down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
@@ -373,8 +368,8 @@ def _fire(
     core: Core,
     accounts: Accounts,
     settings: Settings,
-    transports: Sequence[Transport],
-    mask: Callable[[str], str],
+    post: Callable[[Outgoing], Awaitable[str]],
+    served: AbstractSet[str],
 ) -> None:
     """Have what is scheduled handed over when it is due."""
     from bot.schedules.firing import Firing  # noqa: PLC0415 - off by default
@@ -385,8 +380,8 @@ def _fire(
         core.journal.knows,
         partial(allowed, settings.access),
         accounts.may_schedule,
-        _posting(transports, mask),
-        {transport.name for transport in transports},
+        post,
+        served,
         settings.recovery.max_age_s,
     )
     tasks.start_soon(firing.run)
@@ -403,19 +398,12 @@ def unpriced(settings: Settings) -> list[str]:
     return [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
 
 
-def _posting(
-    transports: Sequence[Transport], mask: Callable[[str], str]
-) -> Callable[[Outgoing], Awaitable[str]]:
-    """Return what posts to any channel of the transports; raises `PostFailed` for one that is not served."""
-    outboxes = {transport.name: Outbox(transport) for transport in transports}
-
-    async def post(outgoing: Outgoing) -> str:
-        outbox = outboxes.get(outgoing.thread.transport)
-        if outbox is None:
-            raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
-        return await outbox.post(replace(outgoing, text=mask(outgoing.text)))
-
-    return post
+async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:
+    """Post to any channel of the transports. Raises `PostFailed`, also for one that is not served."""
+    outbox = outboxes.get(outgoing.thread.transport)
+    if outbox is None:
+        raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
+    return await outbox.post(replace(outgoing, text=mask(outgoing.text)))
 
 
 def limits_of(settings: Settings) -> Limits:

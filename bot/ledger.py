@@ -4,7 +4,7 @@ A reservation is on disk before its call goes out; in memory it counts at once, 
 limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
 (``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
 begins with a head, all that counts of the older ones, so a start reads one file, however many there are. All of them
-are kept: `bot.usage_report` reads them.
+are kept: `bot.telling.usage` reads them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Ledger:
         return self._now().date().isoformat()
 
     def open(self) -> int:
-        """Read what is there, put damage aside, and return how many lines were damaged. Blocking.
+        """Read what is there, put damage aside, say so, and return how many lines were damaged. Blocking.
 
         Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the newest file.
         """
@@ -118,6 +118,10 @@ class Ledger:
         for record in since_carried(found, lambda part: [line for line, _ in self._read(part)[0]]):
             self.budgets.apply(record)
         self.budgets.lapse()
+        if damaged:
+            log.warning(
+                "usage.damaged: %d damaged lines put aside; what they counted is not known any more", damaged
+            )
         return damaged
 
     def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:

@@ -26,8 +26,8 @@ from bot.llm.model import Model, Request, ToolSpec, TurnModel
 from bot.llm.retry import Retrying
 from bot.llm.schema import Conforming
 from bot.observe.status import CircuitStatus
-from bot.observe.watched import WatchedModel, WatchedTurnModel
 from bot.observe.work import Observing
+from bot.observe.wrappers import WatchedModel, WatchedTurnModel
 from bot.prompt.tokens import most_tokens, request_size, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording

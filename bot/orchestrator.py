@@ -131,6 +131,10 @@ class Orchestrator:
             self._end_together(cut, _cut_off(len(cut)))
         for owed in found.damaged:
             self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
+        if found.elsewhere:
+            log.warning(
+                "recovery.elsewhere: %d wait for a start that serves their transport", len(found.elsewhere)
+            )
         if found.serve or found.stale or found.cut:
             log.info(
                 "recovery.planned: %d to serve, %d threads with stale messages",

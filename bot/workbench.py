@@ -25,8 +25,8 @@ from bot.errors import ToolError
 from bot.guards.access import is_admin
 from bot.guards.egress import Egress
 from bot.guards.secrets import Masker
-from bot.observe.watched import WatchedPermits, WatchedTool
 from bot.observe.work import Observing
+from bot.observe.wrappers import WatchedPermits, WatchedTool
 from bot.prompt.memory import Memory
 from bot.prompt.skills import Skills, listing
 from bot.settings_model import Settings

@@ -70,7 +70,9 @@ async def serving(
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
-            await serve(settings, environ, model=model or settings.model, transports=[seat], observing=observing)
+            await serve(
+                settings, environ, model=model or settings.model, transports=[seat], observing=observing
+            )
 
         tasks.start_soon(run)
         with anyio.fail_after(20):

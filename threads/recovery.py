@@ -25,13 +25,14 @@ from .records import Ledger, Owed
 class Plan:
     """``serve`` is in the order of receipt; ``stale`` and ``cut`` list a thread's messages that get a note together.
 
-    The turns of those that were ``cut`` had begun.
+    The turns of those that were ``cut`` had begun; those ``elsewhere`` came by a transport that is not served now.
     """
 
     serve: list[Owed] = field(default_factory=list)
     damaged: list[Owed] = field(default_factory=list)
     stale: dict[ThreadId, list[Owed]] = field(default_factory=dict)
     cut: dict[ThreadId, list[Owed]] = field(default_factory=dict)
+    elsewhere: list[Owed] = field(default_factory=list)
 
 
 def plan(
@@ -50,8 +51,8 @@ def plan(
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
     for owed in ledger.owed.values():
         if not served(owed.incoming.thread.transport):
-            continue
-        if owed.intent is not None:
+            found.elsewhere.append(owed)
+        elif owed.intent is not None:
             found.serve.append(owed)
         elif owed.damaged:
             found.damaged.append(owed)

@@ -310,7 +310,7 @@ def answered_by(model: str) -> str:
 def cut_by_the_model(read: int, sent: int) -> str:
     """Say that a model took in only *read* of about *sent* tokens."""
     return (
-        f"(The model seems to have read only a part of our conversation: {read} of about {sent} tokens. "
+        f"(The model seems to have read only a part of our conversation: {read:,} of about {sent:,} tokens. "
         "Say /compact, or /new to start over.)"
     )
 

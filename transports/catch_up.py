@@ -78,7 +78,7 @@ class CatchUp:
     def __init__(self, marks: Marks, reader: Reader) -> None:
         self._marks, self._reader = marks, reader
         self._running = False
-        self._news = anyio.Event()
+        self._news, self._choosing = anyio.Event(), anyio.Lock()
         self._reading: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
         """How often in a row a channel could not be read, and when it is tried again."""
@@ -116,8 +116,11 @@ class CatchUp:
 
     async def _read(self) -> None:
         """Read one channel after the other, until none is due."""
-        while (channel := await self._next()) is not None:
-            self._reading.add(channel)
+        while True:
+            async with self._choosing:  # or all who are idle would sort what is due, at each piece of news
+                if (channel := await self._next()) is None:
+                    return
+                self._reading.add(channel)
             try:
                 done = await self._attempt(channel)
             finally:

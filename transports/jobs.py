@@ -8,11 +8,32 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import TaskGroup
 
+from threads.errors import PostFailed
+from threads.model import ThreadId
+
 log = logging.getLogger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 Soon = Callable[[Job], bool]
 """Does a job beside everything else; False, and nothing is done, if there is too much of that."""
+
+
+AGAIN_S = (5.0, 30.0, 120.0)
+"""When something unfinished is looked for again that could not be: left there, it looks like a second answer."""
+
+
+async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
+    """Do what the platform may refuse to do now, a few times if need be; what it never takes is logged."""
+    for pause in (*AGAIN_S, None):
+        try:
+            await work()
+        except PostFailed as error:
+            if pause is None:
+                log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
+                return
+            await anyio.sleep(pause)
+        else:
+            return
 
 
 class Jobs:

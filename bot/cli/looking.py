@@ -100,9 +100,9 @@ def usage(
     as_json: bool,
 ) -> None:
     """Tell what was spent, and of which limits. Works beside a running bot."""
-    from bot import usage_report
     from bot.accounts import spent_on
     from bot.budgets import Policy
+    from bot.telling import usage as usage_report
     from bot.telling.spent import budgets
 
     if since and month:

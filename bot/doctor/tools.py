@@ -29,7 +29,7 @@ async def look_at_sandbox(look: Look) -> Findings:
     if sandbox.layer == "off":
         yield Finding(
             "sandbox",
-            "fail",
+            "warn" if mode == "auto" else "fail",
             sandbox.why,
             "The model has no shell; everything else works.",
             "Mend this, or take shell out of tools.enabled.",

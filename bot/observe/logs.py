@@ -100,7 +100,8 @@ class Sink(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
         cleaned = clean(record, self._mask)
         if isinstance(self.formatter, TextLines) and _has_a_name(record):
-            vars(cleaned).pop("traceback", None)
+            for told_already in ("traceback", "report"):
+                vars(cleaned).pop(told_already, None)
         line = super().format(cleaned)
         return f"<{PRIORITIES[record.levelname]}>{line}" if self._to_journal else line
 

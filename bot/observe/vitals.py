@@ -33,8 +33,8 @@ import anyio
 from bot.observe.lag import LoopLag
 from bot.observe.live import Edge, Live
 from bot.observe.notify import Notify
+from bot.observe.pool import Workers
 from bot.observe.status import Status, TransportStatus
-from bot.observe.workers import Workers
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from bot.observe.lag import LoopLag
 from bot.observe.live import Live
 from bot.observe.notify import Notify
 from bot.observe.places import answered
+from bot.observe.pool import workers_over
 from bot.observe.vitals import Vitals
-from bot.observe.workers import workers_over
 from bot.settings_model import Observe
 from bot.stopping import Stop
 

@@ -6,11 +6,11 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
-from bot import usage_report
 from bot.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.cli import main
 from bot.ledger import Ledger
 from bot.llm.model import Usage
+from bot.telling import usage as usage_report
 from tests.bot.ledgers import Time, inline
 from threads.disk import PosixDisk
 from threads.lines import encode

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from bot.observe.pool import PATIENCE_S, Workers, workers_over
 from bot.observe.vitals import DEAF_S
-from bot.observe.workers import PATIENCE_S, Workers, workers_over
 from tests.observe.bodies import Body, Edge
 from tests.sim.loop import SimLoop
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -21,7 +21,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.disk import Disk, Offload
-from threads.errors import PostFailed, TransportUnavailable
+from threads.errors import TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -52,6 +52,7 @@ from transports.discord.wire.link import Link
 from transports.discord.wire.rest import Rest, open_rest
 from transports.discord.wire.shapes import Me
 from transports.discord.wire.snowflake import is_snowflake
+from transports.jobs import insist
 from transports.marks import Marks
 from transports.presses import UNDECIDED, decided
 from transports.proxy import own_origin
@@ -207,8 +208,7 @@ class Discord:
             await self._sweep(room, thread, key)
 
     async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:
-        with suppress(PostFailed):
-            await room.posting.sweep(thread, key, live=room.presence.live_in(thread))
+        await insist(lambda: room.posting.sweep(thread, key, live=room.presence.live_in(thread)), thread)
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         """Return what was said in a thread; a direct message and a chain of replies have nothing before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from threads.model import (
 )
 from transports.base import Capabilities, LinkState
 from transports.catch_up import Recent
+from transports.jobs import insist
 from transports.marks import Marks
 from transports.presses import UNDECIDED, decided
 from transports.proxy import own_origin
@@ -150,8 +151,10 @@ class Slack:
         if answers:
             room.presence.posted(*asked)
         if draft and draft.lost:
-            with suppress(PostFailed):
+            try:
                 await self.find(outgoing.thread, outgoing.key)  # which sweeps what is unfinished there
+            except PostFailed:
+                room.presence.soon(partial(self._sweep, *asked))
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -190,8 +193,8 @@ class Slack:
         await room.posting.close_question(asked, decided(event, who))
 
     async def _sweep(self, thread: ThreadId, message_id: str) -> None:
-        with suppress(PostFailed):
-            await self.find(thread, message_key(thread, message_id))
+        """Look the post up, which takes away what is unfinished there."""
+        await insist(lambda: self.find(thread, message_key(thread, message_id)), thread)
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         room = await self._enter()

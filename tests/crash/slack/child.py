@@ -22,6 +22,7 @@ from threads.model import Limits
 from threads.workspace import recent_threads
 from transports import catch_up, marks, reach, supervisor
 from transports.slack.client import Options, Slack
+from transports.slack.hear import catch_up as history
 from transports.slack.hear.events import parse_event
 from transports.slack.hear.intake import Intake
 from transports.slack.live import edited
@@ -63,6 +64,7 @@ def hurry(scale: float) -> None:
     marks.SAVE_EVERY_S *= scale
     reach.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
+    history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
     catch_up.OVERLAP_S = max(
         1, round(catch_up.OVERLAP_S * 2 * scale)
     )  # as much longer than the ack budget as it is for real

@@ -509,7 +509,7 @@ async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
     slack.say()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(100)  # in the long pauses by now
+        await anyio.sleep(80)  # in the long pauses by now
         del slack.refuses["C1"]
         await bot.catch_up.run()
         await anyio.sleep(0.1)

@@ -444,6 +444,26 @@ async def test_a_reset_ends_the_link_at_the_next_look(slack):
         assert time.monotonic() - began < 1.9
 
 
+async def test_a_link_that_takes_no_acknowledgement_is_replaced_although_its_end_is_not_read_yet(
+    slack, monkeypatch
+):
+    monkeypatch.setattr(link_module, "AT_ONCE", 1)
+    go = anyio.Event()
+
+    async def take(kind, body):
+        await go.wait()
+
+    async with serving(slack, take=take, ping_interval=60.0) as bot:
+        first = bot.link
+        for _ in range(3):
+            slack.say("U1", "C1", "hi")
+        await anyio.sleep(0.1)
+        first.reset()
+        await slack.until(lambda: first not in slack.sockets.links)
+        go.set()
+        await slack.until(lambda: bot.ups == 2, 5)
+
+
 async def test_a_half_open_link_ends_after_four_pings_without_an_answer(slack):
     async with serving(slack) as bot:
         await slack.until(lambda: bot.link.pings or slack.say("U1", "C1", "hello"))

@@ -17,6 +17,7 @@ from tests.world import Scripted, says
 from threads.errors import TransportFatal
 from threads.model import Limits, Option, Question, TextDelta
 from threads.wording import first_cause
+from transports import jobs
 
 pytestmark = pytest.mark.anyio
 
@@ -324,3 +325,14 @@ async def test_a_live_answer_whose_end_slack_refuses_does_not_stay_as_if_it_went
             slack.fail(method, ApiError("restricted_action"), forever=True)
         assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
         await slack.until(lambda: not answers(slack, "C1", said.ts))
+
+
+async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "AGAIN_S", (0.1, 0.1))
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
+        slack.fail("chat.postMessage", Cut(applied=True))
+        slack.fail("conversations.replies", Html(503), Html(503))
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await until_settled(tmp_path, said.ts)
+        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
+        assert "the end" in answers(slack, "C1", said.ts)[0]

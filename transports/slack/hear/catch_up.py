@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRejected
+from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Incoming
 from transports.catch_up import Verdict, begin_of
 from transports.marks import Marks
@@ -40,6 +40,9 @@ MOST_PAGES = 1_000
 
 MOST_AT_ONCE = 10_000
 """How many messages are held before they are handed over; the oldest come first, the rest in a next round."""
+
+PAUSES_S = (1.0, 4.0)
+"""Waits before a call that failed is made again: or a channel with many threads would hardly ever be read whole."""
 
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
 
@@ -161,6 +164,15 @@ class History:
         )
         return [incoming for incoming in found if incoming]
 
+    async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
+        for pause in PAUSES_S:
+            try:
+                return await self._web.call(method, urgent=False, **arguments)
+            except (TransportUnavailable, TransportRateLimited) as error:
+                log.info("catch_up.again: a call failed, trying again: %s", error)
+                await anyio.sleep(pause)
+        return await self._web.call(method, urgent=False, **arguments)
+
     async def _list(
         self,
         method: str,
@@ -172,7 +184,7 @@ class History:
     ) -> None:
         """Give *take* page after page, until it has had enough. Raises `PostFailed`."""
         for _ in range(MOST_PAGES):
-            answer = await self._web.call(method, channel=channel, urgent=False, limit=PAGE, **arguments)
+            answer = await self._call(method, channel=channel, limit=PAGE, **arguments)
             cursor = string(part(answer, "response_metadata"), "next_cursor")
             if not take(parts(answer, key)) or cursor in ("", arguments.get("cursor")):
                 return

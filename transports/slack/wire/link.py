@@ -156,6 +156,8 @@ class Link:
             await send_async_response(socket, *await self._dispatch(frame), start_time=0)
         except ConnectionError as error:
             log.info("link.ack_lost: the event will come again: %s", error)
+            # What came before it broke may still wait to be read, and nobody looks for its end before that.
+            socket.end(Renew(f"no acknowledgement can be sent: {error}"))
         finally:
             room.release()
 

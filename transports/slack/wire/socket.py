@@ -10,6 +10,7 @@ connects once, says in ``ended`` why it is no good any more, and never comes bac
 | disconnect: too_many_websockets                   | `LinkDown`, to be tried again later               |
 | disconnect: refresh_requested, warning, any other | `Renew`: the socket works until its successor does |
 | no frame but pongs for ``silent_s``               | `Renew`                                           |
+| an acknowledgement that cannot be sent            | `Renew`: what came before may still be read       |
 | close frame, error, reset                         | `LinkDown`                                        |
 | 4 pings in a row, and nothing came                | `LinkDown`                                        |
 | a frame that waits for 30 s to be taken           | `LinkDown`: it is us who are stuck                |
