@@ -115,7 +115,7 @@ async def open_core(
     spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
-    troubles: Callable[[], Sequence[str]] = list,
+    troubles: Callable[[], Sequence[str]] | None = None,
     rates: Rates | None = None,
     permissions: Permissions | None = None,
     asks: Callable[[ThreadId, str], bool] = lambda *_: False,
@@ -131,7 +131,7 @@ async def open_core(
     threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
     for parent in (*reversed(data.parents), data, *threads):
         await offload(disk.mkdir, parent)
-    observing = observing or Observing()
+    observing, told = observing or Observing(), troubles or partial(_troubles, transports, list)
     path = data / "journal.jsonl"
     journal = WatchedJournal(disk, path, offload=offload, now=now, observing=observing)
     if damaged := await offload(journal.open):
@@ -175,7 +175,7 @@ async def open_core(
             registry,
             shared.questions,
             brain,
-            lambda: ", ".join(troubles()),
+            lambda: ", ".join(told()),
             notes,
             timetable,
             permissions,

@@ -34,6 +34,9 @@ class Plan:
     rate: float = 1.0
     growth: float = 0.05
     silence_s: float = 180.0
+    """The longest wait for the outcome of a message that reached the bot."""
+    missed_s: float = 600.0
+    """The same for one that was said while a link was down, and had to be looked for at the platform's own pace."""
 
     @property
     def is_short(self) -> bool:

@@ -37,7 +37,7 @@ from tests.soak.samples import Row, Samples, Verdict, lowest
 
 START_S = 120.0
 STOP_S = 60.0
-DRAIN_S = 300.0
+DRAIN_S = 600.0
 REST_S = 4.0
 KEPT_OPEN = 60
 """Connections that the HTTP pools may keep for the next call; some are let go only when that comes."""
@@ -66,6 +66,7 @@ class Report:
     before: Row = field(default_factory=dict)
     after: Row = field(default_factory=dict)
     slowest_s: float = 0.0
+    latest_s: float = 0.0
     answered: int = 0
     starts_s: list[float] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
@@ -270,7 +271,10 @@ class Soak:
                 told = json.loads(line)
                 if told["id"] in ends:
                     waited = ends[told["id"]] - told["said_at"] - offset
-                    self._report.slowest_s = max(self._report.slowest_s, waited)
+                    if told["acked_at"]:
+                        self._report.slowest_s = max(self._report.slowest_s, waited)
+                    else:
+                        self._report.latest_s = max(self._report.latest_s, waited)
                     self._report.answered += 1
 
     def _verdicts(self) -> Iterator[Verdict]:
@@ -307,12 +311,11 @@ class Soak:
         yield Verdict("threads in memory", f"{min(held)} to {max(held)} of {plan.threads}", "", None)
         middle, end = samples.thirds("objects", plan.seconds, median)
         yield Verdict("objects of the collector", f"{middle:,.0f} -> {end:,.0f}", "", None)
-        yield Verdict(
-            "slowest outcome",
-            f"{report.slowest_s:.1f} s",
-            f"{plan.silence_s:.0f} s",
-            report.slowest_s <= plan.silence_s,
-        )
+        for what, waited_s, most_s in (
+            ("slowest outcome of what reached the bot", report.slowest_s, plan.silence_s),
+            ("slowest outcome of what was missed", report.latest_s, plan.missed_s),
+        ):
+            yield Verdict(what, f"{waited_s:.1f} s", f"{most_s:.0f} s", waited_s <= most_s)
         lag = max((row["lag_s"] for row in samples.rows), default=0.0)
         yield Verdict("worst lag of the loop", f"{lag:.2f} s", "", None)
         disk = [row["disk"] for row in samples.rows if "disk" in row]
