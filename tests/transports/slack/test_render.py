@@ -93,6 +93,8 @@ BOTH = st.sampled_from([DEAD, LIVE])
 @example("<https://evil.com|docs>", [2], LIVE)
 @example("> ```\n> a\nb <!here>", [1], DEAD)
 @example("`" * 1_005 + "a", [7], DEAD)
+@example("https://[]", [1], DEAD)
+@example("https://[::1]/x y", [1], LIVE)
 def test_a_stream_gives_the_same_however_it_is_cut(text, sizes, links):
     stream, given, at, turn = SafeStream(links), [], 0, 0
     while at < len(text):

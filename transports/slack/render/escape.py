@@ -47,6 +47,7 @@ _DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"(?:\[[0-9a-fA-F:.]{0,60}\])?[^\s<>\"`|\[\]\u3001\u3002\u3008-\u3011\uff01-\uff0f\uff1a-\uff1f]*"
 )
+_LITERAL = re.compile(r"\[[0-9a-fA-F:.]{0,60}")
 _ANGLE = re.compile(
     r"<((?:[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)[^\s<>|]*)(?:\|([^<>\n]*))?>", re.IGNORECASE
 )
@@ -280,6 +281,8 @@ class SafeStream:
     def _address(self, ahead: Ahead, at: int, end: int, scheme: str) -> tuple[int, str]:
         """Take the address that is *scheme* and the text at *at*, of which the first word ends at *end*."""
         begins = end + (3 if ahead.text.startswith("://", end) else 0)
+        if literal := _LITERAL.match(ahead.text, begins):
+            ahead.need(literal.end(), 1)  # whether it is closed decides what it is
         found = _ADDRESS.match(ahead.text, begins, max(begins, at + LINK))
         stop = found.end() if found else begins
         if stop < at + LINK:
