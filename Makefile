@@ -30,6 +30,7 @@ slow: $(VENV)/.installed-dev
 # Longer proofs, by hand: kill -9 rounds, simulated crashes, every state of a crashed disk, speed and memory.
 crash: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.crash --rounds 200
+	$(BIN)/python -m tests.crash --rounds 100 --stops
 	$(BIN)/python -m tests.crash --over slack --rounds 40 --threads 10
 	$(BIN)/python -m tests.crash --over discord --rounds 40 --threads 10
 

@@ -53,7 +53,7 @@ from bot.workbench import Means, Workbench, open_workbench
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
 from threads.context import ContextFile
-from threads.delivery import Delivery
+from threads.delivery import Delivery, Outlet
 from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
@@ -63,7 +63,8 @@ from threads.records import Owed
 from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
-from threads.wording import PASSING, code_of, first_cause
+from threads.unserved import Unserved
+from threads.wording import first_cause
 from threads.workspace import begun, sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
@@ -139,7 +140,9 @@ async def open_core(
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
-    delivery = Delivery(journal, history, outlet=outboxes.__getitem__, folder=folder, now=now, mask=mask)
+    delivery = Delivery(
+        journal, history, outlet=partial(_outlet, outboxes), folder=folder, now=now, mask=mask
+    )
 
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
@@ -192,8 +195,14 @@ async def open_core(
         resume=resume,
         turn_s=limits.turn_timeout_s,
         asked=lambda owed: asks(owed.incoming.thread, owed.incoming.id),
+        served=outboxes.__contains__,
     )
     return Core(orchestrator, registry, journal, shared.slots)
+
+
+def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
+    """Return the way to the people of a transport: what was settled by another process may be of one without."""
+    return outboxes.get(transport) or Unserved()
 
 
 async def serve(
@@ -450,6 +459,6 @@ def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference
     log.error(
         "turn.failed: %s",
         described.message,
-        exc_info=None if code_of(error) in PASSING else error,  # where it was raised tells nothing new then
+        exc_info=error,
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},
     )

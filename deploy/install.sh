@@ -87,6 +87,8 @@ do_install() {
   [ -L "$(dirname "$unit")/multi-user.target.wants/threadfast.service" ] || ctl enable --quiet threadfast
   if [ $changes = 0 ]; then
     echo "nothing to change: $id is installed"
+  elif [ -n "$dry" ]; then
+    done_ "installed: $id"
   else
     cat <<END
 installed: $id
@@ -123,7 +125,7 @@ do_upgrade() {
     fail "upgrade failed; $before was started again. What the new version said: journalctl -u threadfast"
   fi
   tidy
-  echo "upgraded: $before -> $id; the data before it: $kept"
+  done_ "upgraded: $before -> $id; the data before it: $kept"
 }
 
 do_rollback() {
@@ -139,12 +141,12 @@ do_rollback() {
   if [ -n "$runs" ] && ! comes_up; then
     fail "$before does not come up: journalctl -u threadfast. If it finds data of a newer version: --snapshot FOLDER"
   fi
-  echo "rolled back: $now -> $before"
+  done_ "rolled back: $now -> $before"
 }
 
 do_credentials() {
   the_credentials
-  if [ $changes = 0 ]; then echo "nothing to change"; else echo "restart it to have them read: systemctl restart threadfast"; fi
+  if [ $changes = 0 ]; then echo "nothing to change"; else echo "${dry:+then: }restart it to have them read: systemctl restart threadfast"; fi
 }
 
 do_uninstall() {
@@ -164,9 +166,9 @@ do_uninstall() {
   if [ -n "$purge" ]; then
     do_ rm -rf "$data" "$etc" "$backups"
     if [ -z "$root" ] && getent passwd $USER_NAME > /dev/null; then do_ userdel $USER_NAME; fi
-    echo "uninstalled; nothing is left"
+    done_ "uninstalled; nothing is left"
   else
-    echo "uninstalled; kept: $data $etc $backups"
+    done_ "uninstalled; kept: $data $etc $backups"
   fi
 }
 
@@ -213,6 +215,7 @@ switch_to() { # ID
 
 tidy() { # two versions and three snapshots are enough
   local each
+  [ -z "$dry" ] || return 0 # what is too old is known once the new one is there
   for each in "$opt"/*/complete; do
     each=$(dirname "$each")
     case "$(basename "$each")" in
@@ -267,7 +270,8 @@ serves() { [ -z "$dry$SYSTEMCTL" ] || "${SYSTEMCTL:-false}" is-active --quiet th
 
 comes_up() { # `start` returns when the unit said READY, or failed
   ctl reset-failed threadfast || true
-  [ -n "$dry" ] || timeout "$READY_S" "$SYSTEMCTL" start threadfast || return 1
+  [ -z "$dry" ] || return 0
+  timeout "$READY_S" "$SYSTEMCTL" start threadfast || return 1
   do_ sleep "$STEADY_S"
   serves && [ "$("$SYSTEMCTL" show threadfast --property=NRestarts --value)" = 0 ]
 }
@@ -288,6 +292,8 @@ do_() {
   printf '%s' "${dry:+would: }" && printf '%s ' "$@" && echo
   [ -n "$dry" ] || "$@"
 }
+
+done_() { echo "${dry:+nothing was done; it would be }$*"; }
 
 ctl() { [ -z "$SYSTEMCTL" ] || do_ "$SYSTEMCTL" "$@"; }
 

@@ -50,8 +50,8 @@ CANARIES = {
     "PROVIDER": "Provider/Kanarie+7f3a9c2e11",
     "SLACK": "slack.kanarie.51c0de77aa",
     "SLACK_APP": 'app"kanarie\\d1e0ff',
-    "DISCORD": "discord kanarie with words 93ab",
-    "MCP_ENV": "mcp*kanarie?[e5d4]c3b2",
+    "DISCORD": "discord kanarie with words 93xq",
+    "MCP_ENV": "mcp*kanarie?[e5xw]zq3x",
     "MCP_HEADER": "Bearer headerkanarie00ff11ee",
 }
 FILE_CANARY = '{\n  "client": "kanarie-client-of-a-file",\n  "key": "file\\\\kanarie 0a1b2c3d"\n}\n'
@@ -76,8 +76,8 @@ PARTS = {
     "discord%20kan",
     "0a1b2c3d",
     "d1e0ff",
-    "93ab",
-    "c3b2",
+    "93xq",
+    "zq3x",
     "00ff11ee",
 }
 

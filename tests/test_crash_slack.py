@@ -14,6 +14,7 @@ import pytest
 
 from tests.crash.run import Report, Rounds, crash_run, judge
 from tests.crash.slack.stage import SLACK
+from threads.wording import MAYBE_REPEAT
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,12 @@ async def test_kills_lose_nothing_and_answer_nothing_twice_in_slack(good):
     assert report.violations == []
     assert report.exits == [-signal.SIGKILL] * 3
     assert report.counts["answered"] > 5
+
+
+def rewrite(path: Path, change: Callable[[Lines], None]) -> None:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def is_answer(line: dict[str, Any]) -> bool:
@@ -77,17 +84,57 @@ PLANTED: list[tuple[Callable[[Lines], None], str]] = [
 @pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
 async def test_the_judge_reports_what_is_wrong_in_slack(good, tmp_path, plant, rule):
     path = Path(shutil.copytree(good[0], tmp_path / "copy")) / "visible.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    plant(lines)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rewrite(path, plant)
     _, violations = await judge(path.parent, SLACK.judge)
     assert [violation for violation in violations if violation.startswith(f"{rule}: ")], violations
 
 
 async def test_a_bot_that_never_looks_for_what_it_missed_is_caught(good, tmp_path):
     folder = Path(shutil.copytree(good[0], tmp_path / "copy"))
-    sent = [json.loads(line) for line in (folder / "sent.jsonl").read_text().splitlines()]
-    missed = {**sent[0], "id": "1.000001", "ids": ["1.000001"], "threads": [sent[0]["thread"]], "must": True}
-    (folder / "sent.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (*sent, missed)))
+    missed = {"id": "1.000001", "ids": ["1.000001"], "must": True}
+    rewrite(
+        folder / "sent.jsonl",
+        lambda sent: sent.append({**sent[0], **missed, "threads": [sent[0]["thread"]]}),
+    )
     _, violations = await judge(folder, SLACK.judge)
     assert [violation for violation in violations if violation.startswith("lost: ")]
+
+
+@pytest.mark.parametrize(("refused", "rules"), [(2, {"twice"}), (3, set())])
+async def test_a_marked_repeat_is_forgiven_only_where_all_look_ups_may_have_been_refused(
+    good, tmp_path, refused, rules
+):
+    folder = Path(shutil.copytree(good[0], tmp_path / "copy"))
+    lines = [json.loads(line) for line in (folder / "visible.jsonl").read_text().splitlines()]
+    answer = next(filter(is_answer, lines))
+    thread = f"slack:T1:{answer['channel']}:{answer['root']}"
+    again = {**answer, "ts": "9999999999.000000", "text": f"{answer['text']}\n\n{MAYBE_REPEAT}"}
+    rewrite(folder / "visible.jsonl", lambda visible: visible.append(again))
+    refusal = {"thread": thread, "call": "conversations.replies", "error": "Cut"}
+
+    def refuse(told: Lines) -> None:
+        told[:] = [one for one in told if one["thread"] != thread] + [refusal] * refused
+
+    rewrite(folder / "refused.jsonl", refuse)
+    _, violations = await judge(folder, SLACK.judge)
+    assert {violation.partition(":")[0] for violation in violations} == rules, violations
+
+
+async def test_a_message_that_was_sent_twice_may_be_answered_under_either_time(good, tmp_path):
+    folder = Path(shutil.copytree(good[0], tmp_path / "copy"))
+    answered = {path.name.split("~")[-1] for path in folder.glob("data/threads/slack/*")}
+
+    def send_before(sent: Lines) -> None:
+        threads = [one["thread"] for one in sent]
+        once = next(
+            one
+            for one in sent
+            if one["ids"] == [one["id"]] and one["id"] in answered and threads.count(one["thread"]) == 1
+        )
+        first = once["thread"].replace(once["id"], "1.000001")
+        once |= {"id": "1.000001", "ids": ["1.000001", once["id"]]}
+        once |= {"thread": first, "threads": [first, *once["threads"]]}
+
+    rewrite(folder / "sent.jsonl", send_before)
+    _, violations = await judge(folder, SLACK.judge)
+    assert violations == []

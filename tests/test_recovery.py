@@ -52,3 +52,13 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
 def test_without_resuming_a_turn_that_had_begun_gets_the_note_that_says_so():
     found = plan(owing(received_s=5, started_s=5), NOW, max_age_s=600, resume=False, turn_s=900)
     assert len(found.cut) == 1
+
+
+def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
+    ledger = owing(received_s=1400, started_s=1400)
+    later = Received.of(message(2))
+    later.at, later.seq = ago(1300), 3
+    ledger.apply(later)
+    found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900)
+    assert [owed.received.message_id for owed in found.serve] == ["m1", "m2"]
+    assert not found.stale

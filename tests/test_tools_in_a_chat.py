@@ -96,8 +96,8 @@ def shell() -> None:
         done = run_unprivileged("-m", "bot", "doctor", "--json")
     except Unreachable as error:
         pytest.skip(str(error))
-    sandbox = next(check for check in json.loads(done.stdout) if check["name"] == "sandbox")
-    if sandbox["state"] == "fail":
+    sandbox = next(check for check in json.loads(done.stdout)["checks"] if check["name"] == "sandbox")
+    if sandbox["state"] != "ok":
         pytest.skip(sandbox["found"])
 
 

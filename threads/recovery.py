@@ -8,7 +8,7 @@ older, or resuming is switched off   -> one honest note for all such messages of
 its text lost to a damaged line      -> an honest note
 
 A turn that was under way counts from the start of its attempt, and may be older by as long as a turn may take: the
-bot was up then.
+bot was up then. What was said behind such a turn goes on with it: the turn may have read it already.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ def plan(
     found = Plan()
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
+    going_on: set[ThreadId] = set()
     for owed in ledger.owed.values():
-        if not served(owed.incoming.thread.transport):
+        thread, received = owed.incoming.thread, owed.received
+        if not served(thread.transport):
             found.elsewhere.append(owed)
         elif owed.intent is not None:
             found.serve.append(owed)
@@ -58,10 +60,11 @@ def plan(
             found.damaged.append(owed)
         elif owed.started and resume and (owed.started.at >= oldest_begun or asked(owed)):
             found.serve.append(owed)
+            going_on.add(thread)
         elif owed.started:
-            found.cut.setdefault(owed.incoming.thread, []).append(owed)
-        elif resume and owed.received.at >= oldest and not owed.received.stale:
+            found.cut.setdefault(thread, []).append(owed)
+        elif resume and (received.at >= oldest or thread in going_on) and not received.stale:
             found.serve.append(owed)
         else:
-            found.stale.setdefault(owed.incoming.thread, []).append(owed)
+            found.stale.setdefault(thread, []).append(owed)
     return found

@@ -106,7 +106,7 @@ class _Place:
 
 
 class Marks:
-    """The marks of one workspace, in the file *path*. Everything but `save` is plain state and never waits."""
+    """The marks of one workspace, in the file *path*. All but `save` and `note` is plain state and never waits."""
 
     def __init__(
         self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], scale: Scale
@@ -118,7 +118,7 @@ class Marks:
         self._places: dict[str, _Place] = {}
         self._gaps, self._gap_at = 0, NEVER
         self._written: _File | None = None
-        self._saving = anyio.Lock()
+        self._saving, self._noting = anyio.Lock(), anyio.Lock()
 
     def open(self) -> None:
         """Read the file, blocking; with one that cannot be understood every channel starts at now.
@@ -266,6 +266,16 @@ class Marks:
     def unwritten(self) -> bool:
         """Whether a channel is followed that the file does not know: a kill would forget it."""
         return self._written is None or not self._places.keys() <= self._written.channels.keys()
+
+    async def note(self) -> None:
+        """Return when the file knows each channel that is followed, or cannot be written; callers keep their order.
+
+        Or what comes in just when the file has been written would overtake what waited for that.
+        """
+        if self.unwritten or self._noting.locked():
+            async with self._noting:
+                if self.unwritten:
+                    await self.save()
 
     async def keep(self, is_up: Callable[[], bool]) -> None:
         """Write what has changed, every few seconds, until cancelled; as long as the link *is_up*, all comes in."""

@@ -32,6 +32,9 @@ PAUSES_S = (1.0, 2.0, 4.0)
 POST_WITHIN_S = 600.0
 """A last resort: a transport bounds its own calls, but an answer in many parts waits for its turn at each."""
 
+LOOK_PAUSES_S = (1.0, 3.0)
+"""Waits before a look-up that failed is made again: whoever cannot look has to mark a repeat."""
+
 RECONNECT_WITHIN_S = 600.0
 """A post that met a dead link waits this long for the link to come back before it is tried again."""
 
@@ -96,11 +99,14 @@ class Outbox:
 
     async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
         """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""
-        if self.finds:
+        for pause in (*LOOK_PAUSES_S, None) if self.finds else ():
             try:
                 return await self.find(outgoing.thread, outgoing.key), outgoing
             except PostFailed as error:
                 log.warning("post.lookup_failed: %s", error, extra={"thread_id": str(outgoing.thread)})
+                if pause is None or _hopeless(error):
+                    break
+                await anyio.sleep(error.retry_after or pause)
         marked = (
             outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
         )

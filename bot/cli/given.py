@@ -39,14 +39,21 @@ def meant(settings_file: Path | None) -> Path | None:
     return service.resolve() if service.is_symlink() else None
 
 
-def load(settings_file: Path | None, data: Path | None = None) -> Loaded:
-    """Read the settings, say what is odd about them, and let --data override the folder."""
+def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bool = False) -> Loaded:
+    """Read the settings, say what is odd about them, and let --data override the folder.
+
+    A command that *only_looks* needs no more than that folder: with --data it goes on whatever is wrong with them.
+    """
     from bot.settings import load as read
 
     try:
         loaded = read(meant(settings_file), environ=os.environ)
     except ConfigInvalid as error:
-        refuse(str(error))
+        if data is None or not only_looks:
+            refuse(str(error))
+        click.echo(f"settings: {error}", err=True)
+        click.echo("Going on with --data and defaults; only what looks like a secret is masked.", err=True)
+        loaded = read(None, environ=os.environ)
     for warning in loaded.warnings:
         click.echo(f"settings: {warning}", err=True)
     if data is None:

@@ -57,7 +57,7 @@ def backup(
     from bot.keeping.backup import back_up, size_of
     from threads.errors import BotError
 
-    folder = load(settings_file, data).settings.data
+    folder = load(settings_file, data, only_looks=True).settings.data
     if file is None or file.is_dir():
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
@@ -87,6 +87,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     """Bring the data folder back from a backup. The bot must not be running.
 
     The data folder becomes what it was when FILE was made; what is in it now must be put aside first (--force).
+    settings.json and credentials/ are in no backup.
 
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
@@ -115,7 +116,8 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     )
     if aside:
         click.echo(f"What was there is in {aside}; delete it when you do not need it any more.")
-    click.echo("Start the bot now: it reads what was said since, and answers what is not answered yet.")
+    click.echo("settings.json and credentials/ are in no backup: copy them too, if this is another machine.")
+    click.echo("Then start the bot: it reads what was said since, and answers what is not answered yet.")
 
 
 def _verify(file: Path, as_json: bool) -> None:

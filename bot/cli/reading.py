@@ -53,7 +53,7 @@ SINCE = Since()
 @contextmanager
 def reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
     """Load the settings for a look at their data folder, and say plainly what keeps a command from it."""
-    loaded = load(settings_file, data)
+    loaded = load(settings_file, data, only_looks=True)
     folder = loaded.settings.data
     if not folder.is_dir():
         fail(

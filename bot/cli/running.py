@@ -79,7 +79,7 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
     """
     from bot.observe.report import run_status
 
-    loaded = load(settings_file, data)
+    loaded = load(settings_file, data, only_looks=True)
     try:
         sys.exit(run_status(loaded, json=as_json, quiet=quiet, watch=watch))
     except PermissionError as error:

@@ -20,6 +20,9 @@ from transports.checks import Finding
 
 log = logging.getLogger(__name__)
 
+AS_ROOT = "Run `threadfast doctor` as root, or with the bot's own environment, to have it looked at."
+"""For secrets that only the bot can read: under systemd its credentials are for the service and root."""
+
 WITHIN_S = 90.0
 """Seconds for a whole subject; each thing that may hang has its own, shorter time."""
 
@@ -42,6 +45,12 @@ class Look:
     def running(self) -> bool:
         """Whether a bot has the data folder now."""
         return self.beside != ABSENT
+
+    @property
+    def vouched(self) -> bool:
+        """Whether a bot runs that has all its links, and so could read its secrets when it began."""
+        edges = () if isinstance(self.beside, Silent) else self.beside.transports
+        return bool(edges) and all(edge.state == "connected" for edge in edges)
 
 
 Findings = AsyncGenerator[Finding, None]

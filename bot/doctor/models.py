@@ -8,7 +8,7 @@ from functools import partial
 
 from bot.app import catalog_of
 from bot.chat import with_model
-from bot.doctor.look import Findings, Look, Subject
+from bot.doctor.look import AS_ROOT, Findings, Look, Subject
 from bot.lineup import candidates
 from bot.llm.verify import Verified, verify
 from bot.settings_model import Settings
@@ -80,7 +80,16 @@ async def _answer(one: Asked, look: Look) -> Finding:
         )
     if look.offline:
         return Finding(one.title, "ok", f"{one.name}{one.why}: not asked (--offline)")
-    return judged(one, await verify(one.name, one.settings, look.environ, within_s=WITHIN_S))
+    verified = await verify(one.name, one.settings, look.environ, within_s=WITHIN_S)
+    if look.vouched and verified.error and verified.error.code == "config_invalid":
+        return Finding(
+            one.title,
+            "warn",
+            f"{one.name}{one.why}: not asked: {verified.error}",
+            "The running bot could.",
+            AS_ROOT,
+        )
+    return judged(one, verified)
 
 
 def judged(one: Asked, verified: Verified) -> Finding:

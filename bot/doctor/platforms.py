@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 
-from bot.doctor.look import Findings, Look
+from bot.doctor.look import AS_ROOT, Findings, Look
 from bot.errors import ConfigInvalid
 from bot.settings_model import Discord, Section, Slack
 from transports.checks import Finding
@@ -51,7 +51,8 @@ async def _asked(name: str, look: Look, given: Section | None, check: Callable[[
     try:
         looks = check()
     except ConfigInvalid:
-        yield Finding(name, "warn", UNREAD, LATER, f"`threadfast init {name}` asks for what is missing.")
+        fix = AS_ROOT if look.vouched else f"`threadfast init {name}` asks for what is missing."
+        yield Finding(name, "warn", UNREAD, LATER, fix)
         return
     async with aclosing(looks) as findings:
         async for finding in findings:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import anyio
 import anyio.to_thread
@@ -66,11 +69,12 @@ async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
         print(json.dumps({"ok": ok, "checks": told}, indent=2))  # noqa: T201 - its output
     else:
         findings = await _shown(subjects, look, began)
+    written = True
     if wanted.bundle:
-        await look.offload(_write_bundle, look, findings, wanted.bundle)
+        written = await look.offload(_write_bundle, look, findings, wanted.bundle)
     if fault:
         return EX_CONFIG
-    return int(any(finding.state == "fail" for finding in findings))
+    return int(not written or any(finding.state == "fail" for finding in findings))
 
 
 async def _shown(subjects: Sequence[Subject], look: Look, began: float) -> list[Finding]:
@@ -145,14 +149,35 @@ async def _mended(look: Look) -> None:
         err(look.mask(f"fix: {line}"))
 
 
-def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> None:
+def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> bool:
     from bot.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
 
     text = bundle(look, findings, at=datetime.now(UTC))
     if str(place) == "-":
         print(text)  # noqa: T201 - its output
-        return
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+        return True
+    try:
+        with _for_us_alone(place) as file:
+            file.write(text)
+    except OSError as error:
+        why = "is a link" if error.errno == errno.ELOOP else error.strerror
+        err(f"Not written: {place}: {why}. Name another file.")
+        return False
     err(f"Written: {place}. Please look through it before you pass it on.")
+    return True
+
+
+def _for_us_alone(place: Path) -> TextIO:
+    """Open a file that only we can read, whatever lay there. Raises OSError for what is a link, or not our file."""
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    file = os.fdopen(descriptor, "w", encoding="utf-8")
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            raise FileExistsError(errno.EEXIST, "is there, and no file of yours")
+        os.fchmod(descriptor, 0o600)
+        os.ftruncate(descriptor, 0)
+    except OSError:
+        file.close()
+        raise
+    return file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from bot.doctor.look import Findings, Look
+from bot.doctor.look import AS_ROOT, Findings, Look
 from bot.settings import CREDENTIALS, check_used, references
 from transports.checks import Finding
 
@@ -56,16 +56,7 @@ def _settings(look: Look) -> Finding:
 
 def _secrets(look: Look) -> list[Finding]:
     faults = check_used(look.settings, look.environ, transports=True)
-    found = [
-        Finding(
-            "secrets",
-            "fail",
-            fault,
-            "What needs it cannot be used, and the bot does not start.",
-            "Set it, or run `threadfast init` to be asked for it.",
-        )
-        for fault in faults
-    ]
+    found = [_unread(fault, look) for fault in faults]
     open_ones = [place for place in secret_places(look) if _mode(place) & OPEN]
     if open_ones:
         names = ", ".join(sorted(str(file) for file in open_ones)[:SHOWN])
@@ -81,6 +72,22 @@ def _secrets(look: Look) -> list[Finding]:
     if not found:
         found.append(Finding("secrets", "ok", "those in use can be read, by nobody else"))
     return found
+
+
+def _unread(fault: str, look: Look) -> Finding:
+    """Judge a secret that cannot be read by who looks: a running bot may have more rights, or another environment."""
+    if look.vouched:
+        return Finding(
+            "secrets",
+            "warn",
+            fault,
+            "This user cannot read it. The running bot could when it began.",
+            AS_ROOT,
+        )
+    fix = "Set it, or run `threadfast init` to be asked for it."
+    if ": file:" in fault:
+        fix += " Under systemd only the service and root see it: `systemctl status threadfast` says whether it runs."
+    return Finding("secrets", "fail", fault, "What needs it cannot be used, and the bot does not start.", fix)
 
 
 def secret_places(look: Look) -> set[Path]:

@@ -27,6 +27,7 @@ from pydantic import JsonValue
 from bot.guards.secrets import Masker
 from bot.observe.work import turn_ids
 from threads.errors import BotError
+from threads.wording import PASSING
 
 MAX_TEXT = 20_000
 """Characters of one text; of a longer one the middle is left out."""
@@ -99,7 +100,7 @@ class Sink(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         cleaned = clean(record, self._mask)
-        if isinstance(self.formatter, TextLines) and _has_a_name(record):
+        if _is_no_news(record, for_people=isinstance(self.formatter, TextLines)):
             for told_already in ("traceback", "report"):
                 vars(cleaned).pop(told_already, None)
         line = super().format(cleaned)
@@ -160,9 +161,12 @@ def named(said: str) -> tuple[str, str]:
     return (match[1], said[match.end() :]) if match else (FOREIGN, said)
 
 
-def _has_a_name(record: logging.LogRecord) -> bool:
+def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
+    """Return whether a traceback tells nothing: of what passes by itself, and for people of all that has a name."""
     error = record.exc_info[1] if record.exc_info else None
-    return isinstance(error, BotError) and error.code != "internal"
+    if not isinstance(error, BotError) or error.code == "internal":
+        return False
+    return for_people or error.code in PASSING
 
 
 def one_line(text: str) -> str:

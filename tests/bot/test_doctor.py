@@ -18,6 +18,7 @@ from bot.doctor.beside import look_beside
 from bot.doctor.look import Look, Subject, examine
 from bot.doctor.models import Asked, judged, look_at_model
 from bot.doctor.run import Wanted, run_doctor
+from bot.doctor.settings import look_at_settings
 from bot.doctor.show import Screen, group_of
 from bot.errors import ModelTimeout, Unauthorized
 from bot.llm.verify import Verified
@@ -214,6 +215,28 @@ async def test_a_bot_beside_is_told_as_it_is(beside, states, words):
     found = [finding async for finding in look_beside(Look(Settings(), {}, beside=beside))]
     assert {finding.name: finding.state for finding in found} == states
     assert words in str(found)
+
+
+@pytest.mark.anyio
+async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path):
+    """As the service's user sees it: systemd shows its credentials to the service alone."""
+    given = {
+        "model": "openai/x",
+        "providers": {"openai": {"api_key": "file:KEY"}},
+        "transports": {"slack": {"bot_token": "file:BOT", "app_token": "env:APP"}},
+    }
+    settings = Settings.model_validate(given)
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    up, down = (status(transports=(TransportStatus("slack", s),)) for s in ("connected", "connecting"))
+    for beside, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (Silent("absent"), ["fail"] * 3)):
+        look = Look(settings, environ, beside=beside)
+        found = [finding async for finding in look_at_settings(look) if finding.name == "secrets"]
+        assert [finding.state for finding in found] == states
+        asked = [finding async for finding in look_at_model(Asked("openai/x", 0, settings), look)]
+        assert asked[0].state == states[0]
+    fixes = {finding.found.partition(":")[0]: finding.fix for finding in found}
+    assert "systemctl status threadfast" in fixes["transports.slack.bot_token"]
+    assert "systemctl" not in fixes["transports.slack.app_token"]
 
 
 def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):

@@ -179,3 +179,24 @@ def test_settings_that_cannot_be_used_are_not_repeated_with_their_values(home, m
     (home / "settings.json").write_text(json.dumps({"providers": {"openai": {"api_key": canary("literal")}}}))
     assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 78
     assert left((home / "out.txt").read_text()) == []
+
+
+def test_a_bundle_is_for_our_eyes_whatever_lay_there(home, capsys):
+    out = home / "out.txt"
+    out.write_text("older, and longer " * 10_000)
+    out.chmod(0o644)
+    assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=out), ENVIRON) in {0, 1}
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert out.read_text().startswith("# Threadfast doctor")
+    assert "older, and longer" not in out.read_text()
+
+
+def test_a_bundle_follows_no_link_and_waits_for_no_pipe(home, capsys):
+    theirs, link, pipe = home / "theirs.txt", home / "link.txt", home / "pipe.txt"
+    theirs.write_text("theirs")
+    link.symlink_to(theirs)
+    os.mkfifo(pipe)
+    for place in (link, pipe, home / "nowhere" / "out.txt"):
+        assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=place), ENVIRON) == 1
+        assert f"Not written: {place}: " in "".join(capsys.readouterr().err.split("\n"))
+    assert theirs.read_text() == "theirs"

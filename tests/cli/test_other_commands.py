@@ -196,3 +196,51 @@ def test_plain_columns_line_up_whatever_people_are_called(capsys):
         [["日本", "1", "x"], ["a\nb", "22", "x"]],
     )
     assert capsys.readouterr().out == "A      B\n日本   1\na b   22\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["threads", "list"],
+        ["why", "m1"],
+        ["usage"],
+        ["audit"],
+        ["dead-letters", "list"],
+        ["backup", "-"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):
+    data, settings, copy = tmp_path / "data", tmp_path / "settings.json", tmp_path / "copy.tar.gz"
+    thread(data, "1.1", *told(1))
+    words = [str(copy) if word == "-" else word for word in command]
+    good = threadfast(data, *words)
+    copy.unlink(missing_ok=True)
+    settings.write_text('{"max_tokens": "many"}')
+    bad = threadfast(data, *words, "--settings", str(settings))
+    assert bad.exit_code == good.exit_code
+    assert "settings: max_tokens: " in bad.stderr
+    assert "only what looks like a secret is masked" in bad.stderr
+    if command[0] != "backup":
+        assert bad.stdout == good.stdout
+    without = CliRunner().invoke(main, [*words, "--settings", str(settings)])
+    assert without.exit_code == 78
+
+
+def test_commands_that_serve_or_write_take_no_faulty_settings(tmp_path):
+    (tmp_path / "settings.json").write_text('{"max_tokens": "many"}')
+    (tmp_path / "copy.tar.gz").touch()
+    for words in (["run"], ["chat"], ["restore", str(tmp_path / "copy.tar.gz")]):
+        result = threadfast(tmp_path / "data", *words, "--settings", str(tmp_path / "settings.json"))
+        assert result.exit_code == 78
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_restore_says_what_no_backup_holds(tmp_path):
+    thread(tmp_path / "data", "1.1", *told(1))
+    file = tmp_path / "copy.tar.gz"
+    assert threadfast(tmp_path / "data", "backup", str(file)).exit_code == 0
+    result = threadfast(tmp_path / "again", "restore", str(file))
+    assert result.exit_code == 0
+    assert "settings.json and credentials/ are in no backup" in result.stdout

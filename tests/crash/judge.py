@@ -248,7 +248,7 @@ class Judge:
             last[thread] = max(before, (place, key))
 
     def look_at_thread(self, folder: Path) -> None:
-        thread = f"{folder.parent.name}:{unquote(folder.name.replace('~', ':'))}"
+        thread = self.thread_in(folder)
         messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
         sources = Counter((message["role"], message["source"]) for message in messages if message["source"])
         for (role, source), times in sources.items():
@@ -266,6 +266,10 @@ class Judge:
         for key, end in self.settled.items():
             if end["thread_id"] == thread and ends.get(key) != end["outcome"]:
                 self.fault("log", f"{key} is {end['outcome']} in the journal, {ends.get(key)} in the log")
+
+    def thread_in(self, folder: Path) -> str:
+        """Return the thread whose conversation is kept there."""
+        return f"{folder.parent.name}:{unquote(folder.name.replace('~', ':'))}"
 
     def look_at_calls(self, messages: list[Fields], thread: str) -> None:
         """Check that each tool call is followed by its result; at the very end a cut turn may leave calls open."""

@@ -124,7 +124,27 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(machine):
     done = machine.run("--dry-run")
     assert done.returncode == 0, done.stderr
     assert "would: " in done.stdout and "threadfast.service" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("nothing was done; it would be installed: ")
     assert (machine.tree(), machine.said) == (before, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [("upgrade", "upgraded"), ("rollback", "rolled back"), ("uninstall", "uninstalled")],
+)
+def test_a_dry_run_of_the_others_changes_nothing_either(installed, command, word):
+    if command == "rollback":
+        installed.edit("first")
+        installed.run("upgrade")
+    installed.edit()
+    installed.start()
+    before = installed.tree()
+    asked = len(installed.said)
+    done = installed.run(command, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith(f"nothing was done; it would be {word}")
+    assert installed.tree() == before
+    assert {call.split()[1] for call in installed.said[asked:]} <= {"is-active"}
 
 
 def test_wheels_from_a_folder_need_no_network(machine, tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.crash import judge
 from tests.crash.judge import Fields, key_of, plain_lines
-from tests.crash.visible import ROW, VisibleJudge, first_heard
+from tests.crash.visible import LOOKS, ROW, VisibleJudge, first_heard
 
 PARTS, FILE, ANEW = 20, 99, 100
 """Parts of a post that are messages, the one that is a file; and what is added to one that is sent anew."""
@@ -136,7 +136,7 @@ class DiscordJudge(VisibleJudge):
             self.fault("undelivered", f"{key} without any trouble in its thread")
 
     def blind(self, key: str) -> bool:
-        return self.near(self.looks, key) > 0
+        return self.near(self.looks, key) >= LOOKS
 
     def near(self, counted: Counter[str], key: str) -> int:
         """Return how often it happened in the thread of a message, or in its channel."""

@@ -85,21 +85,21 @@ class SlackJudge(VisibleJudge):
             self.fault("cut", f"{key} shows {len(parts)} of {tag['parts']} parts")
         if stamps != sorted(stamps):
             self.fault("order", f"the parts of {key} are at {stamps}")
-        texts = ["\n".join(part[0]["text"] for part in parts)]
-        texts += [again["text"] for part in parts for again in part[1:]]
+        whole = {"ts": first["ts"], "text": "\n".join(part[0]["text"] for part in parts)}
+        shown = [whole, *(again for part in parts for again in part[1:])]
         if tag.get("file"):
             found = files.get(tag["file"], [])
             if len(found) != 1:
                 self.fault("file", f"{key} has {len(found)} files {tag['file']}")
-            texts[0] = found[0]["text"] if found else texts[0]
+            whole["text"] = found[0]["text"] if found else whole["text"]
         threads = {self.thread_of(part) for copies in parts for part in copies}
         thread = threads.pop() if len(threads) == 1 else str(threads)
         if (asked := self.sent.get(key, {"thread": ""})["thread"]).endswith(":") and thread.startswith(asked):
             thread = asked  # to the channel itself: the post began a thread of its own
-        for text in texts:
-            kind = "reply" if ROW.search(text) else "notice"
-            post = {"key": key, "thread": self.same.get(thread, thread), "text": text, "kind": kind}
-            post |= {"reply_to": key.rpartition(":")[2], "n": float(first["ts"]), "id": first["ts"]}
+        for one in shown:
+            kind = "reply" if ROW.search(one["text"]) else "notice"
+            post = {"key": key, "thread": self.same.get(thread, thread), "text": one["text"], "kind": kind}
+            post |= {"reply_to": key.rpartition(":")[2], "n": float(first["ts"]), "id": one["ts"]}
             self.shown[key].append(post)
 
     def thread_of(self, one: Fields) -> str:

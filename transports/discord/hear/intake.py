@@ -173,8 +173,8 @@ class Intake:
         try:
             with self._marks.taking(where, str(message.id)):
                 # Discord lists no direct messages: after a kill nobody would know of a new one.
-                if self._marks.unwritten and where.startswith(DIRECT):
-                    await self._marks.save()
+                if where.startswith(DIRECT):
+                    await self._marks.note()
                 await self._hear(message)
         except (PostFailed, StoreUnavailable) as error:
             log.warning("intake.waits: what was said in %s cannot be taken in now: %s", where, error)

@@ -103,8 +103,7 @@ class Intake:
             self._close_gaps()
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
-                if self._marks.unwritten:  # or what is said there next, after a kill, would be missed
-                    await self._marks.save()
+                await self._marks.note()  # or what is said there next, after a kill, would be missed
                 for event in parsed.inbound:
                     await self._hear(event)
         except StoreUnavailable:

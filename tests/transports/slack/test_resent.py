@@ -1,0 +1,148 @@
+"""One message that a client sent twice: two times, one ``client_msg_id``, by the socket, by a catch-up or by both.
+
+The journal's disk takes its time, so that the second copy always comes while the first one is being written.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from tests.sim.loop import SimLoop
+from tests.transports.memory import Memory
+from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
+from threads.disk import PosixDisk
+from threads.errors import StoreUnavailable
+from threads.journal import Journal
+from transports.marks import Marks
+from transports.slack.hear.intake import Intake
+from transports.slack.hear.marks import STAMPS
+
+pytestmark = pytest.mark.anyio
+
+SLOW_S = 0.5
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), START)}
+
+
+async def slowly(function, *arguments):
+    await anyio.sleep(SLOW_S)
+    return function(*arguments)
+
+
+class Bot:
+    """An intake over a real journal; what is routed is in ``routed``, what was acknowledged in ``acked``."""
+
+    def __init__(self, tasks, folder, slack, disk):
+        self.slack, self.routed, self.acked = slack, [], []
+        self.journal = Journal(PosixDisk(), folder / "journal.jsonl", offload=slowly, now=now)
+        self.marks = Marks(disk, FILE, slowly, now, STAMPS)
+        self.marks.open()
+        self.journal.open()
+        self.intake = Intake(
+            tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(), SimpleNamespace(),
+            recent=self.recent, now=now, bots=frozenset(), max_age_s=600,
+        )  # fmt: skip
+
+    async def recent(self, within_s, most):
+        return []
+
+    def say(self, *, at=None, **more):
+        """Say it where it can be read, and return its event."""
+        ts = self.slack.say(at=at, client_msg_id="c-1", **more)
+        return {"type": "event_callback", "event": {**self.slack.channels["C1"][ts], "channel": "C1"}}
+
+    async def hear(self, body):
+        try:
+            await self.intake.take("event", body)
+        except StoreUnavailable:
+            return
+        self.acked.append(body["event"]["ts"])
+
+
+@asynccontextmanager
+async def listening(folder, slack, disk=None):
+    async with anyio.create_task_group() as tasks:
+        bot = Bot(tasks, folder, slack, disk or Memory())
+        tasks.start_soon(bot.journal.run, lambda owed: bot.routed.append(owed.incoming.id))
+        bot.marks.start("C1", f"{START:.6f}")
+        await bot.marks.save()
+        yield bot, tasks
+        await anyio.sleep(100)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("gap_s", [0, SLOW_S / 2, 2 * SLOW_S])
+async def test_two_copies_on_the_socket_are_one_message_and_both_are_acknowledged_when_it_is_on_disk(
+    tmp_path, gap_s
+):
+    async with listening(tmp_path, Slack()) as (bot, tasks):
+        first, second = bot.say(), bot.say()
+        tasks.start_soon(bot.hear, first)
+        await anyio.sleep(gap_s)
+        tasks.start_soon(bot.hear, second)
+        await anyio.sleep(SLOW_S / 4)
+        assert len(bot.acked) == (0 if gap_s < SLOW_S else 2)
+    assert bot.routed == [first["event"]["ts"]]
+    assert sorted(bot.acked) == sorted([first["event"]["ts"], second["event"]["ts"]])
+
+
+@pytest.mark.parametrize("live", [0, 1], ids=["the first one comes live", "the second one comes live"])
+@pytest.mark.parametrize("lead_s", [-SLOW_S / 4, 0, SLOW_S / 4], ids=["live first", "at once", "read first"])
+async def test_a_copy_on_the_socket_and_one_out_of_the_history_are_one_message(tmp_path, live, lead_s):
+    slack = Slack(pause=SLOW_S / 4)
+    async with listening(tmp_path, slack) as (bot, tasks):
+        copies = [bot.say(), bot.say()]
+        bot.intake.missed()
+        await anyio.sleep(slack.pause + lead_s)  # when the history is read, or shortly before or after that
+        tasks.start_soon(bot.hear, copies[live])
+    assert ("conversations.history", "C1") in slack.calls
+    assert len(bot.routed) == 1
+    assert bot.acked == [copies[live]["event"]["ts"]]
+
+
+async def test_a_copy_that_is_acknowledged_is_on_disk_also_if_the_first_one_was_not_taken(tmp_path):
+    async with listening(tmp_path, Slack()) as (bot, tasks):
+        first, second = bot.say(), bot.say()
+        write = bot.journal._write
+
+        def full(_):
+            bot.journal._write = write
+            raise OSError(28, "No space left on device")
+
+        bot.journal._write = full
+        for copy in (first, second):
+            tasks.start_soon(bot.hear, copy)
+        await anyio.sleep(2 * SLOW_S)
+        assert bot.acked == []  # Slack sends both again
+        for copy in (second, first):
+            tasks.start_soon(bot.hear, copy)
+    assert len(bot.routed) == 1
+    assert len(bot.acked) == 2
+
+
+async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_marks_are_being_written(tmp_path):
+    disk, slack = Memory(), Slack()
+    async with listening(tmp_path, slack, disk):
+        """The first start, after which the channel is followed."""
+    async with anyio.create_task_group() as tasks:
+        bot = Bot(tasks, tmp_path, slack, disk)
+        tasks.start_soon(bot.journal.run, lambda owed: bot.routed.append(owed.incoming.id))
+        told = []
+        for n in range(8):
+            said = bot.say()
+            said["event"]["client_msg_id"] = f"c-{n // 2}"  # each is sent twice
+            told.append(said["event"]["ts"])
+            tasks.start_soon(bot.hear, said)
+            await anyio.sleep(SLOW_S / 3)
+        await anyio.sleep(100)
+        tasks.cancel_scope.cancel()
+    assert bot.routed == told[::2]
+    assert sorted(bot.acked) == told
