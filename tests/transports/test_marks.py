@@ -227,3 +227,39 @@ def test_whatever_happens_no_mark_passes_what_was_not_handed_over(scale, steps):
         assert {*said} <= story.handed
         assert story.marks.mark_of(channel) == max([story.marks.mark_of(channel), *said], key=scale.order)
     assert story.marks.due() == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("opened_again", [False, True], ids=["a new channel", "a start"])
+async def test_who_waits_for_the_file_to_know_a_channel_is_not_overtaken(opened_again):
+    """The worker thread says that it has written before those who wait for that go on."""
+    turns: list[anyio.Event] = []
+
+    async def on_demand(function, *arguments):
+        turns.append(anyio.Event())
+        function(*arguments)
+        await turns[-1].wait()
+
+    async def note(name):
+        await marks.note()
+        noted.append(name)
+
+    disk, noted = Memory(), []
+    if opened_again:
+        Marks(disk, FILE, offload, lambda: moment(0), STAMPS).open()
+    marks = Marks(disk, FILE, on_demand, lambda: moment(10), STAMPS)
+    marks.open()
+    marks.start("C1", STAMPS.at(moment(1)))
+    async with anyio.create_task_group() as tasks:
+        for name in ("first", "second"):
+            tasks.start_soon(note, name)
+        await anyio.wait_all_tasks_blocked()
+        assert not marks.unwritten
+        tasks.start_soon(note, "third")
+        await anyio.wait_all_tasks_blocked()
+        assert noted == []
+        turns[0].set()
+        tasks.start_soon(note, "fourth")
+        await anyio.wait_all_tasks_blocked()
+    assert noted == ["first", "second", "third", "fourth"]
+    assert len(turns) == 1
