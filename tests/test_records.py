@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads.model import Author, ThreadId, message_key
-from threads.records import DEDUPE_AT_LEAST, Intent, Ledger, Posted, Received, Settled, Started
+from threads.records import DEDUPE_AT_LEAST, RECENT, Intent, Ledger, Posted, Received, Settled, Started
 
 ids = st.fixed_dictionaries(
     {
@@ -75,3 +75,16 @@ def test_ids_are_kept_for_an_hour_and_a_floor_of_them_for_longer():
     assert len(ledger.settled) == DEDUPE_AT_LEAST + 10
     assert not ledger.knows("f:W:C:m19")
     assert ledger.knows("f:W:C:m20")
+
+
+def test_a_second_id_is_known_for_as_long_as_the_first_however_many_came_after():
+    ledger = Ledger()
+    for n in range(RECENT + 50):
+        said = Received(
+            thread_id="f:W:C1:1", message_id=f"m{n}", alias=f"twin{n}", author=Author("u"), text="x"
+        )
+        ledger.apply(said)
+        ledger.apply(next(iter(ledger.owed.values())).settled("answered"))
+    again = fold(ledger.records())
+    assert again.aliases == ledger.aliases
+    assert len(again.aliases) == RECENT + 50

@@ -118,6 +118,7 @@ class Settled(_Record):
 
     outcome: Outcome
     by: str = ""
+    alias: str = ""
     kind: Literal["settled"] = "settled"
 
 
@@ -171,7 +172,7 @@ class Owed:
 
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
-        return Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by)
+        return Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
 
     def posted(self) -> Posted:
         r = self.received
@@ -230,6 +231,8 @@ class Ledger:
 
     def _settle(self, key: str, end: Settled) -> None:
         self.settled[key] = end
+        if end.alias:
+            self.aliases[message_key(ThreadId.parse(end.thread_id), end.alias)] = key
         if end.outcome == "undelivered" and not end.by:
             self.undelivered.setdefault(end.thread_id, {})[key] = end
         if (owed := self.owed.pop(key, None)) is not None:
