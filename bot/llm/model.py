@@ -139,6 +139,29 @@ class TurnModel(KnownModel, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a wrapper of a turn's model passes on: all but `complete`."""
+
+    model: TurnModel
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.model.info
+
+    @property
+    def usage(self) -> Usage:
+        return self.model.usage
+
+    @property
+    def spent_usd(self) -> float | None:
+        return self.model.spent_usd
+
+
 class Models(Protocol):
     """Where turns get their model from."""
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot.errors import CapabilityMissing, ThinkingRejected
-from bot.llm.model import Completion, ModelInfo, Request, TurnModel, Usage
+from bot.llm.model import Around, Completion, Request
 from bot.llm.wire import unseen
 from threads import wording
 from threads.errors import BotError
@@ -26,27 +26,10 @@ MOST, MOST_BYTES = 20, 15_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted:
+class Sighted(Around):
     """The model of a turn, which is shown the turn's pictures."""
 
-    model: TurnModel
     turn: Turn
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def info(self) -> ModelInfo:
-        return self.model.info
-
-    @property
-    def usage(self) -> Usage:
-        return self.model.usage
-
-    @property
-    def spent_usd(self) -> float | None:
-        return self.model.spent_usd
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.llm.model.Model.complete`."""

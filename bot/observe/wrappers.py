@@ -20,7 +20,7 @@ from pydantic import JsonValue
 
 from bot.accounts import Account
 from bot.errors import ToolDenied
-from bot.llm.model import Completion, Model, ModelInfo, Request, TurnModel, Usage
+from bot.llm.model import Around, Completion, Model, Request, Usage
 from bot.observe.work import Observing
 from bot.tools.base import Arguments, Place, Returned, Risk, Tool
 from bot.tools.gate import Permits
@@ -129,27 +129,10 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel:
+class WatchedTurnModel(Around):
     """A `TurnModel`, each question to which begins a step."""
 
-    model: TurnModel
     observing: Observing
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    @property
-    def info(self) -> ModelInfo:
-        return self.model.info
-
-    @property
-    def usage(self) -> Usage:
-        return self.model.usage
-
-    @property
-    def spent_usd(self) -> float | None:
-        return self.model.spent_usd
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         chosen = self.model.name
