@@ -20,9 +20,9 @@ DROP_INS = Path("/run/systemd/system", f"{UNIT}.d")
 
 PYTHON = """#!/bin/bash
 # Makes environments whose pip knows nothing but the libraries of the checkout that is proved: there is no network.
-if [ "$1 $2" = "-m venv" ]; then
-  /opt/python/bin/python3 -m venv --without-pip "$3"
-  packages=$(echo "$3"/lib/python3*/site-packages)
+if [ "$1 $2 $3" = "-I -m venv" ]; then
+  /opt/python/bin/python3 -m venv --without-pip "$4"
+  packages=$(echo "$4"/lib/python3*/site-packages)
   echo /opt/packages > "$packages/proof.pth"
   mkdir "$packages/pip" && cp /proof/pip.py "$packages/pip/__main__.py"
 else
