@@ -300,7 +300,11 @@ class Soak:
         for name, what, spare in (
             ("files", "open files at rest", 4),
             ("sockets", "sockets at rest", KEPT_OPEN),
-            ("tasks", "tasks at rest", 12),  # rooms may still be read for what was missed, and drafts be swept
+            (
+                "tasks",
+                "tasks at rest",
+                12,
+            ),  # rooms may still be read for what was missed, and drafts be swept
         ):
             before, after = report.before[name], report.after[name]
             yield Verdict(what, f"{before} -> {after}", f"+{spare}", after <= before + spare)
