@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The lock is complete, and Python compiles what it imports: both save a third of the time to the first reply.
 LOCKED := --require-hashes --no-deps --no-compile
 
-.PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path lock clean systemd
+.PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
 chat: $(VENV)/.installed
 	@$(BIN)/threadfast chat
