@@ -1,6 +1,6 @@
 """Who may run a turn now: at most so many in all and per person, served in the order of asking.
 
-Once closed, for a stop of the process, no turn is begun any more; those that run go on, and `idle` waits for them.
+Once closed, for a stop of the process, no turn is begun any more; those that run go on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ class Slots:
         self._running: Counter[str] = Counter()
         self._queue: deque[tuple[str, anyio.Event]] = deque()
         self._closed = False
-        self._idle = anyio.Event()
 
     @property
     def running(self) -> int:
@@ -31,15 +30,6 @@ class Slots:
     def close(self) -> None:
         """Grant nothing any more."""
         self._closed = True
-        self._settle()
-
-    async def idle(self) -> None:
-        """Return when the pool is closed and no turn runs."""
-        await self._idle.wait()
-
-    def _settle(self) -> None:
-        if self._closed and not self._running:
-            self._idle.set()
 
     async def acquire(self, user: str) -> None:
         place = (user, anyio.Event())
@@ -65,7 +55,6 @@ class Slots:
         self._running[user] -= 1
         if not self._running[user]:
             del self._running[user]
-        self._settle()
         self._grant()
 
     def _grant(self) -> None:

@@ -29,7 +29,7 @@ SHOWN = 10
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
-    help=f"Then delete the oldest {PATTERN} beside it, but for so many.",
+    help=f"Then delete the oldest {PATTERN} beside it, but for so many; none if it is not whole.",
 )
 @json_option
 def backup(
@@ -67,7 +67,7 @@ def backup(
         refuse(str(error))
     except OSError as error:
         _no_disk(file, error, "nothing was kept of it")
-    if keep is not None:
+    if keep is not None and not made.problems:  # a copy that lacks something replaces none that is whole
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:

@@ -33,7 +33,7 @@ class Breaks:
     name, description, risk, arguments = "breaks", "Breaks.", "read", Arguments
 
     async def __call__(self, arguments, place):
-        logging.getLogger("a.library").warning("about to break")
+        logging.getLogger("foreign").warning("about to break")
         await anyio.to_thread.run_sync(logging.getLogger("a.thread").warning, "from a thread")
         raise ValueError("broken")
 
@@ -50,7 +50,7 @@ async def test_a_tool_that_fails_in_a_turn_is_logged_with_the_turns_three_ids(tm
         for line in (tmp_path / "journal.jsonl").read_text().splitlines()
         if (record := json.loads(line)).get("kind") == "started"
     )
-    within = [line for line in lines() if line["logger"] in ("bot.tools.gate", "a.library", "a.thread")]
+    within = [line for line in lines() if line["logger"] in ("bot.tools.gate", "foreign", "a.thread")]
     assert len(within) == 3
     for line in within:
         assert line["thread_id"] == "fake:W:C1:1.0"
