@@ -30,9 +30,11 @@ def spinning(seen):
         pass
 
 
-def hold_the_interpreter(_):
-    """Block without letting any other thread run."""
-    assert re.fullmatch(r"(?:a|a)*c", "a" * 23) is None
+def hold_the_interpreter(seen):
+    """Block until it was seen, mostly without letting any other thread run."""
+    end = time.monotonic() + 20
+    while not seen() and time.monotonic() < end:
+        assert re.fullmatch(r"(?:a|a)*c", "a" * 23) is None
 
 
 def told(caplog):

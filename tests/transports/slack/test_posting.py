@@ -591,6 +591,26 @@ async def test_where_no_file_is_taken_all_parts_are_posted(desk, slack, how):
     assert await desk.find() == ts
 
 
+@pytest.mark.parametrize("how", ["written over", "not written over", "after a restart"])
+async def test_a_file_that_was_promised_and_is_refused_after_all_is_promised_no_more(desk, slack, how):
+    text = long(MAX_PARTS + 1)
+    slack.fail("files.completeUploadExternal", Html(503))
+    with pytest.raises(TransportUnavailable):
+        await desk.post(text)
+    assert file_name(desk.key) in str(slack.posts()[0].blocks)
+    slack.fail("files.getUploadURLExternal", ApiError("file_uploads_disabled"), forever=True)
+    if how == "not written over":
+        slack.fail("chat.update", ApiError("edit_window_closed"), forever=True)
+    elif how == "after a restart":
+        desk.restart()
+    assert await desk.find() is None
+    ts = await desk.post(text)
+    assert together(desk.shown()) == together([text])
+    assert file_name(desk.key) not in str([message.blocks for message in slack.posts()])
+    desk.restart()
+    assert await desk.find() == ts
+
+
 async def test_an_upload_address_that_fails_is_tried_twice_and_then_all_parts_are_posted(
     desk, slack, quick_pause
 ):

@@ -224,6 +224,7 @@ class Posting:
             file_id = "" if sent.filed else await uploads.upload(self._web, source, size, file)
         except (TransportRejected, TransportUnavailable) as error:
             log.warning("post.no_file: for a long answer: %s", error, extra={"thread_id": str(thread)})
+            await self._unpromise(thread, first, sent)
             return False
         page = beginning(first, outgoing, file, feedback=self._feedback)
         await self._show(thread, page, draft[:1], sent)
@@ -232,11 +233,22 @@ class Posting:
                 await uploads.share(self._web, file_id, file, thread.channel, thread.root or sent.first)
             except SlackRefused as refused:
                 log.warning("post.no_file: for a long answer: %s", refused, extra={"thread_id": str(thread)})
-                if await take_over(self._web, thread.channel, DraftMessage(sent.first, "post", ""), first):
-                    sent.add(first.tag, sent.first)
+                await self._unpromise(thread, first, sent)
                 return False
         sent.filed = True
         return True
+
+    async def _unpromise(self, thread: ThreadId, first: Page, sent: Sent) -> None:
+        """Take the word of a file out of the first message, if that is out, maybe since an earlier try."""
+        out = [ts for (number, _), ts in sent.out.items() if number == 0]
+        if len(out) == 1 and await take_over(
+            self._web, thread.channel, DraftMessage(sent.first, "post", ""), first
+        ):
+            sent.add(first.tag, sent.first)
+            return
+        for ts in out:
+            await remove(self._web, thread.channel, ts)
+        sent.forget(0)
 
     async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
         """Bring one page out, once: in its draft message, or in one of its own."""

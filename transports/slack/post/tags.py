@@ -77,6 +77,11 @@ class Sent:
         self.pieces[tag.part] = max(self.pieces.get(tag.part, 1), tag.pieces)
         self.file = tag.file or self.file
 
+    def forget(self, part: int) -> None:
+        """Let a part go whose messages were taken away."""
+        self.pieces.pop(part, None)
+        self.out = {at: ts for at, ts in self.out.items() if at[0] != part}
+
     def has(self, part: int) -> bool:
         return part in self.pieces and all((part, piece) in self.out for piece in range(self.pieces[part]))
 
