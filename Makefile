@@ -51,18 +51,20 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.soak --minutes 30 --threads 500
 
 soak-short: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.soak --minutes 1.25 --threads 30 --rate 1 --seed 20261122
+	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
 # Writes the documents that are drawn from the code: deploy/settings.md, deploy/architecture.md and others.
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m deploy.generate
 
-# Writes the lock files anew; needs uv on the PATH.
+# Writes the lock files anew; needs uv on the PATH. Extras are installed in the versions that are tested.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
 lock:
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	  --output-file requirements.lock pyproject.toml --group build
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	  --output-file requirements-dev.lock pyproject.toml --group build --group dev
+	$(COMPILE) --output-file requirements.lock pyproject.toml --group build
+	$(COMPILE) --output-file requirements-dev.lock pyproject.toml --group build --group dev
+	for extra in browser otel; do \
+	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
+	done
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -7,6 +7,7 @@
 #   install.sh credentials     after a file came to, or went from, the folder of credentials
 #   install.sh uninstall       takes all away but settings, credentials, data and snapshots; --purge those as well
 #
+#   --extra NAME        with this extra too (otel, browser); it stays, also through upgrades
 #   --dry-run           say what would be done, and do nothing
 #   --wheels FOLDER     take the packages from this folder, not from the network
 #   --python PROGRAM    make the environment with this Python, 3.11 or newer (else: python3)
@@ -28,6 +29,7 @@ STEADY_S=${THREADFAST_STEADY_S:-5} # and how long it must go on then
 SYSTEMCTL=${THREADFAST_SYSTEMCTL-systemctl}
 
 command=install root='' wheels='' python=python3 snapshot='' dry='' purge='' yes='' changes=0
+extras=()
 
 main() {
   case "${1-}" in
@@ -38,6 +40,11 @@ main() {
       --dry-run) dry=1 ;;
       --purge) purge=1 ;;
       --yes) yes=1 ;;
+      --extra)
+        [ -e "$SOURCE/requirements-${2-}.lock" ] && [ "$2" != dev ] || wrong "--extra: otel or browser, not '${2-}'"
+        extras+=("$2")
+        shift
+        ;;
       --root | --wheels | --python | --snapshot)
         [ $# -gt 1 ] || wrong "$1 wants a value"
         printf -v "${1#--}" %s "$2"
@@ -64,10 +71,11 @@ main() {
 }
 
 do_install() {
-  local id
+  local id was=''
   id=$(version_here)
-  if [ -L "$opt/current" ] && [ "$(version_now)" != "$id" ]; then
-    fail "$(version_now) is installed, this is $id: $0 upgrade"
+  [ ! -L "$opt/current" ] || was=$(version_now)
+  if [ "${was:-$id}" != "$id" ]; then
+    fail "$was is installed, this is $id: $0 upgrade"
   fi
   the_user
   folder "$opt" 755
@@ -89,6 +97,8 @@ do_install() {
     echo "nothing to change: $id is installed"
   elif [ -n "$dry" ]; then
     done_ "installed: $id"
+  elif [ -n "$was" ]; then
+    echo "installed: $id; restart it to have it used: systemctl restart threadfast"
   else
     cat <<END
 installed: $id
@@ -104,7 +114,7 @@ do_upgrade() {
   [ -L "$opt/current" ] || fail "nothing is installed: $0 install"
   id=$(version_here) before=$(version_now)
   if [ "$id" = "$before" ]; then
-    echo "nothing to change: $id is installed"
+    do_install # an extra may be new
     return
   fi
   program "$id" # beside the one that runs
@@ -177,7 +187,7 @@ do_uninstall() {
 version_here() {
   local number digest
   number=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$SOURCE/pyproject.toml")
-  digest=$(cd "$SOURCE" && find bot threads transports deploy pyproject.toml requirements.lock -type f ! -name '*.pyc' -print0 |
+  digest=$(cd "$SOURCE" && find bot threads transports deploy pyproject.toml requirements{,-otel,-browser}.lock -type f ! -name '*.pyc' -print0 |
     LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c1-8)
   echo "$number-$digest"
 }
@@ -185,15 +195,24 @@ version_here() {
 version_now() { readlink "$opt/current"; }
 
 program() { # ID
-  local to=$opt/$1 pip
-  [ ! -e "$to/complete" ] || return 0
+  local to=$opt/$1 extra pip=("$opt/$1/bin/python" -I -m pip --disable-pip-version-check --quiet install)
+  [ -z "$wheels" ] || pip+=(--no-index --find-links "$wheels")
+  [ -e "$to/complete" ] || environment "$to"
+  for extra in $(cat "$opt/current/extras" 2> /dev/null || true) "${extras[@]}"; do
+    if ! grep --silent --line-regexp "$extra" "$to/extras" 2> /dev/null; then
+      do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements-$extra.lock"
+      do_ note "$extra" "$to/extras"
+    fi
+  done
+}
+
+environment() { # FOLDER, with the `pip` of its caller
+  local to=$1
   # -I: whoever can write where this is called from may not have modules of their own loaded by root.
   "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed: --python PROGRAM"
   case "$root$("$python" -I -c 'import os, sys; print(os.path.realpath(sys.base_prefix))')" in
     /root/* | /home/*) fail "the unit hides home folders, and this Python lies in one: --python /usr/bin/python3" ;;
   esac
-  pip=("$to/bin/python" -I -m pip --disable-pip-version-check --quiet install)
-  [ -z "$wheels" ] || pip+=(--no-index --find-links "$wheels")
   [ ! -e "$to" ] || do_ rm -rf "$to" # a run that was broken off
   do_ "$python" -I -m venv "$to"
   do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements.lock"
@@ -315,6 +334,10 @@ points_to() { # LINK TARGET
 
 text() { # FILE MODE TEXT
   do_ write "$@"
+}
+
+note() { # LINE FILE
+  echo "$1" >> "$2"
 }
 
 write() {

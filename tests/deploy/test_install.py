@@ -58,8 +58,9 @@ class Machine:
             self.source / "deploy",
             ignore=shutil.ignore_patterns("generate", "__pycache__"),
         )
-        for each in ("pyproject.toml", "requirements.lock", "README.md"):
-            shutil.copy(REPOSITORY / each, self.source / each)
+        for each in (*REPOSITORY.glob("requirements*.lock"), REPOSITORY / "pyproject.toml"):
+            shutil.copy(each, self.source)
+        shutil.copy(REPOSITORY / "README.md", self.source)
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
         given = {
@@ -152,6 +153,25 @@ def test_wheels_from_a_folder_need_no_network(machine, tmp_path):
     machine.run("--wheels", str(tmp_path / "wheels"))
     pip = [call for call in machine.said if call.startswith("-m pip")]
     assert len(pip) == 2 and all("--no-index --find-links" in call for call in pip)
+
+
+def test_an_extra_is_installed_once_and_again_with_each_new_version(installed):
+    def wanted():
+        return [call.split("requirements")[1] for call in installed.said if "requirements-" in call]
+
+    first = installed.run("install", "--extra", "otel")
+    assert "restart" in first.stdout and wanted() == ["-otel.lock"]
+    assert "nothing to change" in installed.run("install", "--extra", "otel").stdout
+    installed.edit()
+    assert installed.run("upgrade", "--extra", "browser").returncode == 0
+    assert wanted() == ["-otel.lock", "-otel.lock", "-browser.lock"]
+    assert "nothing to change" in installed.run("upgrade").stdout
+
+
+@pytest.mark.parametrize("name", ["dev", "more", "../x", ""])
+def test_an_extra_that_there_is_not_is_named(machine, name):
+    done = machine.run("--extra", name)
+    assert (done.returncode, machine.said) == (2, []) and "otel or browser" in done.stderr
 
 
 def test_a_run_that_was_broken_off_is_done_anew(installed):

@@ -138,7 +138,7 @@ def changed(name: str, path: str, text: str) -> Path:
     copy.mkdir()
     for each in ("bot", "threads", "transports", "deploy"):
         shutil.copytree(CHECKOUT / each, copy / each, ignore=shutil.ignore_patterns("__pycache__"))
-    for each in ("pyproject.toml", "requirements.lock", "README.md"):
-        shutil.copy(CHECKOUT / each, copy / each)
+    for each in (*CHECKOUT.glob("requirements*.lock"), CHECKOUT / "pyproject.toml", CHECKOUT / "README.md"):
+        shutil.copy(each, copy)
     (copy / path).write_text(text)
     return copy
