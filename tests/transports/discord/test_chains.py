@@ -25,6 +25,8 @@ from tests.transports.discord.payloads import (
 from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.hear import chains
 from transports.discord.hear.chains import Chains
+from transports.discord.post import places
+from transports.discord.post.places import Places
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +40,7 @@ class Channel:
     """A channel that people and the bot speak in: what Discord would give for each message, and REST."""
 
     def __init__(self):
-        self.said, self.calls, self.failure = {}, [], None
+        self.said, self.calls, self.failure, self.failures = {}, [], None, []
 
     def say(self, author, to=None):
         """Say something, as a reply to the message with id *to*; returns its id."""
@@ -60,8 +62,8 @@ class Channel:
 
     async def message(self, channel, id_):
         self.calls.append(id_)
-        if self.failure:
-            raise self.failure
+        if failure := self.failures.pop() if self.failures else self.failure:
+            raise failure
         if id_ not in self.said:
             raise TransportRejected("gone")
         return self.event(id_)
@@ -74,7 +76,7 @@ def channel():
 
 @pytest.fixture
 def found(channel):
-    replies = Chains(channel, ME)
+    replies = Chains(channel, ME, Places(channel))
 
     async def root_of(id_, place=CHANNEL):
         return await replies.root_of(channel.event(id_), place)
@@ -196,14 +198,41 @@ async def test_threads_direct_messages_forwards_and_other_channels_are_no_chains
     reply = channel.say(ANN, channel.say(BOT))
     for place in (IN_THREAD, DIRECT):
         assert await found(reply, place) == ""
-    assert await Chains(channel, ME).root_of(message(forwarding({"content": "x"})), CHANNEL) == ""
+    assert (
+        await Chains(channel, ME, Places(channel)).root_of(message(forwarding({"content": "x"})), CHANNEL)
+        == ""
+    )
     elsewhere = replying(said("42", BOT, id_="1174000000000000000", channel=NEWS), "why?")
-    assert await Chains(channel, ME).root_of(message(elsewhere), CHANNEL) == ""
+    assert await Chains(channel, ME, Places(channel)).root_of(message(elsewhere), CHANNEL) == ""
 
 
-async def test_only_so_many_answers_are_remembered(channel, found, monkeypatch):
-    monkeypatch.setattr(chains, "MOST_ANSWERS", 3)
-    replies = Chains(channel, ME)
+async def test_only_so_many_answers_are_remembered(channel, monkeypatch):
+    monkeypatch.setattr(places, "MOST_ANSWERS", 3)
+    known = Places(channel)
+    replies = Chains(channel, ME, known)
+    said = []
     for _ in range(5):
-        await replies.root_of(channel.event(channel.say(ANN, conversation(channel, 1))), CHANNEL)
-    assert len(replies._roots) == 3
+        said.append(conversation(channel, 1))
+        await replies.root_of(channel.event(channel.say(ANN, said[-1])), CHANNEL)
+    assert [answer for answer in said if known.root_of(answer)] == said[2:]
+
+
+async def test_what_the_bot_posted_itself_is_known_without_a_look(channel):
+    known = Places(channel)
+    replies = Chains(channel, ME, known)
+    question = channel.say(ANN)
+    command = channel.say(ANN, channel.say(BOT, question))
+    answer = channel.say(BOT, command)
+    known.answered(question, [answer])
+    channel.failure = TransportUnavailable("no")
+    assert await replies.root_of(channel.event(channel.say(BOB, answer)), CHANNEL) == question
+    assert await replies.root_of(channel.event(answer), CHANNEL) == question
+    assert channel.calls == []
+
+
+async def test_a_look_up_that_fails_is_made_again(channel, found):
+    question = channel.say(ANN)
+    further = channel.say(ANN, channel.say(BOT, question))
+    reply = channel.say(BOB, channel.say(BOT, further))
+    channel.failures = [TransportUnavailable("no")] * 2
+    assert await found(reply) == question

@@ -360,6 +360,20 @@ async def test_a_permission_that_is_missing_is_said_and_not_tried_again(desk):
     assert len(desk.discord.calls_to(SEND)) == 2  # in the thread, and in place of it
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["found", "posted"])
+async def test_what_stands_in_place_is_known_to_be_of_its_conversation(desk, there):
+    desk = await Desk.asked(desk.discord, desk.rest, in_place=[CHANNEL])
+    text = long(3)
+    posted = await desk.post(text)
+    if there:
+        desk.restart()
+        assert await desk.find() is None
+        assert await desk.post(text) == posted
+    parts = [message.id for message in desk.posts(CHANNEL)]
+    assert len(parts) == 3 and parts[0] == posted
+    assert [desk.places.root_of(part) for part in parts] == [desk.question] * 3
+
+
 def long(parts):
     """A text that falls into so many parts."""
     lines = [f"Line {number}: all work and no play makes Jack a dull boy." for number in range(parts * 40)]

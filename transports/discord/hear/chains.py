@@ -8,13 +8,13 @@ from question to the answer that it replied to, the way goes back to the first m
         further question        replies to the answer
           its answer            and so on
 
-A message of the bot that replies to nothing is a root itself. A person's reply to a person begins anew.
+A message of the bot that replies to nothing is a root itself. A person's reply to a person begins anew. Of what this
+process posted the root is known, and the way ends there.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import anyio
@@ -22,6 +22,7 @@ import discord
 
 from threads.errors import PostFailed, TransportRejected
 from transports.discord.hear.words import is_ours, replied_to
+from transports.discord.post.places import Places
 from transports.discord.wire.rest import Rest
 from transports.discord.wire.shapes import Me, Place
 
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 MOST_STEPS, LONGEST_WALK_S = 50, 5.0
 """How far back the way goes, in messages and seconds; then the earliest that was found is the root."""
 
-MOST_ANSWERS = 20_000
-"""Messages of the bot whose root is remembered: from there on a long way need not be walked again."""
+PAUSES_S = (0.5, 1.5)
+"""Waits before a message that could not be read is asked for again: without it, what was said is said anew."""
 
 
 @dataclass(slots=True)
@@ -43,9 +44,8 @@ class _Way:
 
 
 class Chains:
-    def __init__(self, rest: Rest, me: Me) -> None:
-        self._rest, self._me = rest, me
-        self._roots: OrderedDict[str, str] = OrderedDict()
+    def __init__(self, rest: Rest, me: Me, places: Places) -> None:
+        self._rest, self._me, self._places = rest, me, places
 
     async def root_of(self, message: discord.Message, place: Place) -> str:
         """Return the id of the first message of the conversation that a message continues, "" if it continues none.
@@ -63,17 +63,16 @@ class Chains:
                     "discord.chain_unread: the beginning of a chain of replies cannot be read: %s", failure
                 )
             else:
-                self._remember(way)
+                self._places.answered(way.root, way.answers)
         return way.root
 
     async def _walk(self, message: discord.Message, way: _Way) -> None:
         for _ in range(MOST_STEPS):
-            ours = is_ours(message, self._me)
+            ours, previous = is_ours(message, self._me), _previous(message)
             if ours:
                 way.root = str(message.id)
                 way.answers.append(way.root)
-            previous = _previous(message)
-            if known := self._roots.get(previous):
+            if known := self._places.root_of(str(message.id)) or self._places.root_of(previous):
                 way.root = known
             if known or not previous:
                 return
@@ -90,17 +89,16 @@ class Chains:
             return found
         if message.reference and isinstance(message.reference.resolved, discord.DeletedReferencedMessage):
             return None
-        try:
-            return await self._rest.message(str(message.channel.id), previous)
-        except TransportRejected:
-            return None
-
-    def _remember(self, way: _Way) -> None:
-        for answer in way.answers:
-            self._roots[answer] = way.root
-            self._roots.move_to_end(answer)
-        while len(self._roots) > MOST_ANSWERS:
-            self._roots.popitem(last=False)
+        for pause in (*PAUSES_S, None):
+            try:
+                return await self._rest.message(str(message.channel.id), previous)
+            except TransportRejected:
+                return None
+            except PostFailed:
+                if pause is None:
+                    raise
+                await anyio.sleep(pause)
+        raise AssertionError  # the last try returned or raised
 
 
 def _previous(message: discord.Message) -> str:

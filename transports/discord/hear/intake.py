@@ -87,7 +87,7 @@ class Intake:
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._places, self._answers = sink, places, answers
         self._hearing, self._asks, self._now = hearing, asks, now
-        self._lanes, self._chains, self._cap = Lanes(tasks), Chains(rest, me), BotCap(hearing.bots)
+        self._lanes, self._chains, self._cap = Lanes(tasks), Chains(rest, me, places), BotCap(hearing.bots)
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=hearing.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         self._threads: OrderedDict[str, ThreadId] = OrderedDict()

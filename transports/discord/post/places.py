@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import anyio
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 REMEMBERED = 5_000
 """Conversations whose place is known; of others Discord is asked again."""
+
+MOST_ANSWERS = 20_000
+"""Messages of the bot whose conversation is known; of others the way back is walked (`hear.chains`)."""
 
 BARRED_S = 600.0
 """After a refusal no thread is tried in the channel for so long: refused calls add up to a ban (10,000 in 10 min)."""
@@ -66,6 +69,7 @@ class Places:
         self._rest, self._in_place = rest, in_place
         self._conversations: OrderedDict[ThreadId, _Conversation] = OrderedDict()
         self._barred: dict[str, float] = {}
+        self._roots: OrderedDict[str, str] = OrderedDict()
 
     def begins(self, thread: ThreadId, title: str) -> None:
         """Note that *thread* begins with a message said in its channel; *title* is what that says."""
@@ -75,6 +79,18 @@ class Places:
     def stands(self, thread: ThreadId) -> None:
         """Note that the thread is open: something was said in it."""
         self._conversation(thread).spot = Spot(thread.root)
+
+    def answered(self, root: str, answers: Iterable[str]) -> None:
+        """Note that these messages of the bot, in place, belong to the conversation that began with *root*."""
+        for answer in answers:
+            self._roots[answer] = root
+            self._roots.move_to_end(answer)
+        while len(self._roots) > MOST_ANSWERS:
+            self._roots.popitem(last=False)
+
+    def root_of(self, answer: str) -> str:
+        """Return what the conversation began with that a message of the bot, in place, belongs to; "" if unknown."""
+        return self._roots.get(answer, "")
 
     def known(self, thread: ThreadId) -> Spot | None:
         """Return where it is, if that is known without a call."""

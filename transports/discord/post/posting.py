@@ -118,6 +118,7 @@ class Posting:
             sent.spot = spot  # what is out stays together, whatever has become possible since
         if not sent.whole:
             return None
+        self._note_answers(thread, sent)
         await self._sweep(thread, sent)
         return sent.first
 
@@ -192,6 +193,7 @@ class Posting:
             sent.begin(said)
             for page in said:
                 await way.show(page)
+        self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.shown if page.buttons), None):
             asked = _Question(way.spot.channel, sent.out[asking.part], asking.content)
             _remember(self._questions, outgoing.key, lambda: asked)
@@ -244,6 +246,10 @@ class Posting:
             )
         except PostFailed as error:
             log.info("post.locked_untold: nobody was told of a locked thread: %s", error)
+
+    def _note_answers(self, thread: ThreadId, sent: Sent) -> None:
+        if sent.spot and sent.spot.reply_to:
+            self._places.answered(thread.root, sent.out.values())
 
     def _known(self, key: str) -> Sent:
         return _remember(self._sent, key, lambda: Sent(key))
