@@ -70,6 +70,8 @@ class _File(BaseModel):
     first_at: _Time = NEVER
     alive_at: _Time
     channels: dict[str, _Time] = {}
+    due: dict[str, _Time] = {}
+    """Since when a channel has a gap: or those that were just read would be the first again after each restart."""
 
 
 @dataclass(slots=True)
@@ -148,6 +150,9 @@ class Marks:
             self._first, self._fresh = stored.first_at, False
             self._alive = _Place(self.scale, stored.alive_at)
             self._places = {channel: _Place(self.scale, mark) for channel, mark in stored.channels.items()}
+            for channel, since in stored.due.items():
+                if channel in self._places:
+                    self._places[channel].owe(1, self.scale.earlier(since, self.clock()))
             self.gap()
 
     def clock(self) -> str:
@@ -292,7 +297,8 @@ class Marks:
 
     async def _save(self) -> None:
         marks = {channel: place.mark for channel, place in self._places.items()}
-        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks)
+        due = {channel: place.since for channel, place in self._places.items() if place.due}
+        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks, due=due)
         if self._is_news(stored):
             await self._offload(self._write, stored)
 
@@ -300,7 +306,7 @@ class Marks:
         old = self._written
         return (
             old is None
-            or old.channels != stored.channels
+            or (old.channels, old.due) != (stored.channels, stored.due)
             or not self.scale.is_before(self.scale.before(stored.alive_at, ALIVE_EVERY_S), old.alive_at)
         )
 

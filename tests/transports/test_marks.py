@@ -116,6 +116,40 @@ def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
     assert marks.due() == [second, first]
 
 
+@pytest.mark.anyio
+@scales
+async def test_restarts_do_not_for_ever_begin_with_what_was_read_just_now(scale):
+    disk, passed, read = Memory(), [100_000], []
+    for life in range(9):
+        marks = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+        marks.open()
+        if not life:
+            for channel in ("one", "two", "three", "four", "five", "six"):
+                marks.start(channel, scale.at(moment(99_000)))
+            marks.gap()
+        for channel in marks.due()[:2]:
+            marks.close(channel, marks.gap_of(channel), marks.clock())
+            read.append(channel)
+        await marks.save()
+        passed[0] += 20
+    assert set(read) == {"one", "two", "three", "four", "five", "six"}
+
+
+@pytest.mark.anyio
+@scales
+async def test_a_gap_since_a_time_that_is_not_yet_is_one_since_now(scale):
+    disk = Memory()
+    marks = Marks(disk, FILE, offload, lambda: moment(500_000), scale)
+    marks.open()
+    for channel in ("one", "two"):
+        marks.start(channel, scale.at(moment(400_000)))
+    marks.missed("one", scale.at(moment(450_000)))
+    await marks.save()
+    early = Marks(disk, FILE, offload, lambda: moment(1_000), scale)
+    early.open()
+    assert early.due() == ["one", "two"], "not the last, for being due since later than now"
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
