@@ -147,14 +147,14 @@ class VisibleJudge(Judge):
             self.fault("ugly", f"{one['ts']} in {thread} ({end}) is unfinished: {one['text'][:100]!r}")
 
     def end_of(self, token: str) -> str:
-        return next(
-            (
-                self.settled[key]["outcome"]
-                for key, sent in self.sent.items()
-                if sent["token"] == token and key in self.settled
-            ),
-            "",
-        )
+        """Return how a message ended; one that went into another's turn ended as that did."""
+        ends = (self.settled.get(key) for key, sent in self.sent.items() if sent["token"] == token)
+        end = next(filter(None, ends), {})
+        for _ in range(10):
+            if end.get("outcome") != "merged":
+                break
+            end = self.settled.get(key_of(end["thread_id"], end["by"]), {})
+        return str(end.get("outcome", ""))
 
     def look_at_rows(self) -> None:
         """Check by the rows alone that each answer is there once, whole and in order."""
