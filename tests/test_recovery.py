@@ -17,13 +17,13 @@ def ago(seconds: float) -> str:
     return (NOW - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
 
 
-def owing(*, received_s: float, started_s: float | None = None) -> Ledger:
+def owing(*, received_s: float, started_s: float | None = None, attempt: int = 1) -> Ledger:
     incoming, ledger = message(1), Ledger()
     received = Received.of(incoming)
     received.at, received.seq = ago(received_s), 1
     ledger.apply(received)
     if started_s is not None:
-        begun = next(iter(ledger.owed.values())).start(1, "ref")
+        begun = next(iter(ledger.owed.values())).start(attempt, "ref")
         begun.at, begun.seq = ago(started_s), 2
         ledger.apply(begun)
     return ledger
@@ -47,6 +47,13 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
     found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked)
     parts = {"serve": len(found.serve), "stale": len(found.stale), "cut": len(found.cut)}
     assert parts == {"serve": 0, "stale": 0, "cut": 0, part: 1}
+
+
+@pytest.mark.parametrize(("asked", "attempts"), [(True, 1), (False, 3)])
+def test_restarts_while_a_person_is_asked_do_not_make_a_dead_letter(asked, attempts):
+    ledger = owing(received_s=60, started_s=60, attempt=3)
+    [owed] = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked).serve
+    assert owed.attempts == attempts
 
 
 def test_without_resuming_a_turn_that_had_begun_gets_the_note_that_says_so():

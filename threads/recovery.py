@@ -3,7 +3,7 @@
 its transport is not served now      -> it waits for a start that serves it
 intent on disk                       -> finish it, however old: its post may be out already
 younger than the limit               -> serve it, in the order of receipt
-a person is still asked about it     -> serve it: the question is asked again
+a person is still asked about it     -> serve it: the question is asked again, and no restart meanwhile is its fault
 older, or resuming is switched off   -> one honest note for all such messages of a thread
 its text lost to a damaged line      -> an honest note
 
@@ -14,7 +14,7 @@ bot was up then. What was said behind such a turn goes on with it: the turn may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from .model import ThreadId
@@ -58,7 +58,9 @@ def plan(
             found.serve.append(owed)
         elif owed.damaged:
             found.damaged.append(owed)
-        elif owed.started and resume and (owed.started.at >= oldest_begun or asked(owed)):
+        elif owed.started and resume and ((waits := asked(owed)) or owed.started.at >= oldest_begun):
+            if waits:  # whatever ended the process: not this turn, time and again
+                owed.started = replace(owed.started, attempt=1)
             found.serve.append(owed)
             going_on.add(thread)
         elif owed.started:
