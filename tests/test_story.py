@@ -71,7 +71,7 @@ async def test_what_was_settled_shortly_before_a_death_is_shown_again_and_nothin
     platform = Platform()
     clock = Clock()
     async with running(tmp_path, platform, Scripted(says("1"), says("2"), says("3")), clock=clock) as bot:
-        for n, later in enumerate((0, 60, 1), 1):
+        for n, later in enumerate((0, 130, 100), 1):
             clock.offset += timedelta(seconds=later)
             await bot.orchestrator.receive(message(n))
             await platform.settled(f"m{n}")

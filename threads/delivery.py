@@ -34,8 +34,8 @@ LATE_POST_S = 3.0
 
 FIND_TRIES = 3
 
-SHOWN_WITHIN_S = 10.0
-"""Signs go out at a platform's own slow pace: what was settled so shortly before a death may look unfinished."""
+SHOWN_WITHIN_S = 120.0
+"""What ended so shortly before a death may look unfinished: signs go at the platform's pace, in Slack 20 a minute."""
 
 
 @dataclass(frozen=True, slots=True)
