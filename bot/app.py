@@ -60,6 +60,7 @@ from threads.journal import Journal
 from threads.log import Log
 from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId
 from threads.records import Owed
+from threads.recovery import plan
 from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
@@ -189,7 +190,8 @@ async def open_core(
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
     tasks.start_soon(delivery.mend)
-    orchestrator.recover(
+    left = plan(
+        journal.ledger,
         now(),
         max_age_s=max_age_s,
         resume=resume,
@@ -197,6 +199,7 @@ async def open_core(
         asked=lambda owed: asks(owed.incoming.thread, owed.incoming.id),
         served=outboxes.__contains__,
     )
+    orchestrator.recover(left)
     return Core(orchestrator, registry, journal, shared.slots)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime
 from typing import assert_never
 
 from anyio.abc import TaskGroup
@@ -24,7 +23,7 @@ from threads.journal import Journal
 from threads.lines import scrub
 from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
 from threads.records import Owed
-from threads.recovery import plan
+from threads.recovery import Plan
 from threads.registry import Registry
 
 log = logging.getLogger(__name__)
@@ -108,21 +107,8 @@ class Orchestrator:
             except MailboxFull:
                 self._share(owed, _full)
 
-    def recover(
-        self,
-        now: datetime,
-        *,
-        max_age_s: float,
-        resume: bool,
-        turn_s: float = 0.0,
-        asked: Callable[[Owed], bool] = lambda _: False,
-        served: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """Take up what the last process left; call before any transport serves. See `threads.recovery.plan`."""
-        ledger = self._journal.ledger
-        found = plan(
-            ledger, now, max_age_s=max_age_s, resume=resume, turn_s=turn_s, asked=asked, served=served
-        )
+    def recover(self, found: Plan) -> None:
+        """Take up what the last process left; call before any transport serves."""
         for owed in found.serve:
             self.route(owed, recovered=True)
         for stale in found.stale.values():
