@@ -73,9 +73,11 @@ class PostFailed(BotError):
 
     ``maybe_posted`` is true when the platform may have stored it all the same (a cut connection, a 5xx after
     the fact): look for the post's key before trying again. ``retry_after`` is the platform's word, in seconds.
+    ``progressed``: parts of it that were not out before are out now.
     """
 
     maybe_posted = False
+    progressed = False
 
     def __init__(
         self, message: str = "", *, maybe_posted: bool = False, retry_after: float | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator, Sequence, Sized
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from threads.errors import PostFailed
 from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 
 LinkState = Literal["starting", "connected", "reconnecting", "disconnected", "stopped"]
@@ -29,6 +30,17 @@ class Capabilities:
     asks: bool = True
     earlier: bool = False
     files: bool = False
+
+
+@contextmanager
+def progress(out: Sized) -> Iterator[None]:
+    """Note in a `PostFailed` that leaves the block whether more parts are *out* than when it began."""
+    before = len(out)
+    try:
+        yield
+    except PostFailed as error:
+        error.progressed = len(out) > before
+        raise
 
 
 class Transport(Protocol):

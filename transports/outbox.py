@@ -3,6 +3,8 @@
 rate limited               -> wait as the platform says, try again
 unavailable                -> try again; if it may be stored all the same, look for it first
 rejected, or out of tries  -> give up: a stale reply is worse than none, there is no unsent queue
+
+A try that brought further parts of a long post out begins the count anew.
 """
 
 from __future__ import annotations
@@ -79,14 +81,16 @@ class Outbox:
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id; raises `PostFailed` when it is given up."""
-        for pause in (*PAUSES_S, None):
+        failures = 0
+        while True:
             try:
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
                 log.warning("post.failed: %s", error, extra={"thread_id": str(outgoing.thread)})
-                last = pause is None or _hopeless(error)
+                failures = 1 if error.progressed else failures + 1
+                last = failures > len(PAUSES_S) or _hopeless(error)
                 if not last:
-                    await anyio.sleep(error.retry_after or pause or 0)
+                    await anyio.sleep(error.retry_after or PAUSES_S[failures - 1])
                     with anyio.move_on_after(RECONNECT_WITHIN_S):
                         await self._transport.reconnected()
                 if error.maybe_posted:
@@ -95,7 +99,6 @@ class Outbox:
                         return found
                 if last:
                     raise
-        raise AssertionError  # the last try returned or raised
 
     async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
         """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""

@@ -115,3 +115,25 @@ async def test_a_post_that_is_given_up_is_looked_for_to_the_end():
     platform = Platform([CUT] * 11, lost=4)
     assert (await post(platform)).id == "p1"
     assert len(platform.looked_at) == 12
+
+
+@pytest.mark.parametrize(("progresses", "parts"), [(True, 9), (False, 4)])
+async def test_a_long_post_is_given_up_only_after_tries_that_brought_nothing_out(progresses, parts):
+    class InParts(Platform):
+        """Nine parts, one for each try."""
+
+        async def post(self, outgoing):
+            self.texts.append(outgoing.text)
+            if len(self.texts) < 9:
+                error = TransportUnavailable("503")
+                error.progressed = progresses
+                raise error
+            return "p1"
+
+    platform = InParts([])
+    if progresses:
+        assert (await post(platform)).id == "p1"
+    else:
+        with pytest.raises(TransportUnavailable):
+            await post(platform)
+    assert len(platform.texts) == parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -358,6 +359,14 @@ async def test_a_permission_that_is_missing_is_said_and_not_tried_again(desk):
         await desk.outbox().post(desk.answer())
 
     assert len(desk.discord.calls_to(SEND)) == 2  # in the thread, and in place of it
+
+
+async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(desk):
+    desk.limit, turn, text = 0, itertools.cycle([False, True]), long(8)
+    desk.discord.fail(SEND, Cut(), forever=True, when=lambda _: next(turn))
+    posted = await desk.outbox().post(desk.answer(text))
+    assert "".join("".join(message.content for message in desk.posts()).split()) == "".join(text.split())
+    assert desk.posts()[0].id == posted and len(desk.posts()) == 8
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["found", "posted"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import partial
 
@@ -623,6 +624,16 @@ async def test_an_upload_address_that_fails_is_tried_twice_and_then_all_parts_ar
 @pytest.fixture
 def quick_pause(monkeypatch):
     monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
+
+
+async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(desk, slack):
+    slack.scopes.discard("files:write")
+    turn = itertools.cycle([False, True])
+    slack.fail("chat.postMessage", Cut(), forever=True, when=lambda _: next(turn))
+    text = long(8)
+    ts = await desk.outbox().post(desk.answer(text))
+    assert together(desk.shown()) == together([text])
+    assert slack.posts()[0].ts == ts
 
 
 async def test_an_endless_answer_without_files_ends_with_a_word(desk, slack):

@@ -27,6 +27,7 @@ from typing import TypeVar
 
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
+from transports.base import progress
 from transports.discord.post import files
 from transports.discord.post.answers import Answers
 from transports.discord.post.keys import is_press, is_slash, nonce_of, question_of, since_of
@@ -82,17 +83,10 @@ class Posting:
         Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
         """
         sent = self._known(outgoing.key)
-        if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
-            try:
-                await self._publish(outgoing, draft, sent)
-            except DiscordRefused as refused:
-                if refused.kind == "locked":
-                    await self._tell_locked(outgoing.thread)
-                if sent.out or not self._places.barred(outgoing.thread, outgoing.reply_to, refused):
-                    raise
-                sent.spot = None
-                await self._publish(outgoing, draft, sent)
-            await self._answers.release(outgoing.reply_to)
+        with progress(sent.out):
+            if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
+                await self._show_all(outgoing, draft, sent)
+                await self._answers.release(outgoing.reply_to)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
 
@@ -183,8 +177,19 @@ class Posting:
             return False
         return True
 
+    async def _show_all(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
+        """Bring all of it out where everybody in the conversation sees it, if need be in place of its thread."""
+        try:
+            await self._publish(outgoing, draft, sent)
+        except DiscordRefused as refused:
+            if refused.kind == "locked":
+                await self._tell_locked(outgoing.thread)
+            if sent.out or not self._places.barred(outgoing.thread, outgoing.reply_to, refused):
+                raise
+            sent.spot = None
+            await self._publish(outgoing, draft, sent)
+
     async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
-        """Bring all of it out where everybody in the conversation sees it."""
         spot = sent.spot = sent.spot or await self._spot(outgoing)
         live = [message.id for message in draft if message.channel == spot.channel]
         way = Showing(self._rest, self._now, outgoing, spot, live, sent)

@@ -30,6 +30,7 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from threads.model import Outgoing, ThreadId
+from transports.base import progress
 from transports.slack.post import uploads
 from transports.slack.post.pages import MAX_PARTS, Page, beginning, pages
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
@@ -81,15 +82,9 @@ class Posting:
         Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
         """
         sent = _remembered(self._sent, outgoing.key, Sent)
-        if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
-            inert = bool(draft or outgoing.choices)
-            shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
-            if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
-                for number, page in enumerate(shown):
-                    await self._show(outgoing.thread, page, draft[number : number + 1], sent)
-            if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
-                last = shown[-1]
-                self._asked(outgoing.key, Asked(outgoing.thread.channel, ts, last.blocks, last.plain))
+        with progress(sent.out):
+            if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
+                await self._publish(outgoing, links, draft, sent)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
 
@@ -174,6 +169,19 @@ class Posting:
 
     def _asked(self, key: str, question: Asked) -> None:
         _remembered(self._questions, key, lambda: question)
+
+    async def _publish(
+        self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
+    ) -> None:
+        """Bring all of it out where everybody in the conversation sees it."""
+        inert = bool(draft or outgoing.choices)
+        shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
+        if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
+            for number, page in enumerate(shown):
+                await self._show(outgoing.thread, page, draft[number : number + 1], sent)
+        if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
+            last = shown[-1]
+            self._asked(outgoing.key, Asked(outgoing.thread.channel, ts, last.blocks, last.plain))
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
         """Post for one person alone; False when Slack cannot, and the post has to be for all."""

@@ -79,8 +79,8 @@ class Sent:
 
     def forget(self, part: int) -> None:
         """Let a part go whose messages were taken away."""
-        self.pieces.pop(part, None)
-        self.out = {at: ts for at, ts in self.out.items() if at[0] != part}
+        for piece in range(self.pieces.pop(part, 0)):
+            self.out.pop((part, piece), None)
 
     def has(self, part: int) -> bool:
         return part in self.pieces and all((part, piece) in self.out for piece in range(self.pieces[part]))
