@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -25,6 +26,7 @@ from threads.model import (
     message_key,
 )
 from transports.slack.live import presence as presence_module
+from transports.slack.live import reactions
 from transports.slack.live.presence import OUTCOMES, Presence
 from transports.slack.live.status import LOADING, THINKING, title_of
 from transports.slack.post.posting import Posting
@@ -109,6 +111,27 @@ async def test_a_message_behind_another_turn_gets_eyes_in_a_direct_message_too()
         await anyio.sleep(5)
         assert scene.reactions(later) == ["heavy_plus_sign"]
         assert scene.session.status == "processing"
+
+
+async def test_where_eyes_come_off_late_the_status_is_the_sign(monkeypatch):
+    monkeypatch.setattr(reactions, "MOST_LATE", 1)
+    scene = Scene("C1")
+    async with beside(scene.presence.run):
+        scene.show(Taken(), TurnStarted("one"))
+        await anyio.sleep(1)
+        gate = scene.slack.gate("reactions.remove")
+        scene.show(TurnSettled("answered"))
+        await gate.reached()
+        late, waits, after = scene.asks(), scene.asks(), scene.asks()
+        scene.show(Taken(), TurnStarted(), TurnSettled("answered"), ts=waits)  # its eyes are not even on
+        scene.presence._reactions.remove("C1", waits, "eyes", maybe=True)
+        thread = replace(scene.thread, root=late)
+        scene.show(Taken(), TurnStarted("two"), ts=late, thread=thread)
+        scene.show(Taken(), ts=after, thread=thread)
+        await anyio.sleep(1)
+        assert (scene.reactions(late), scene.reactions(after)) == ([], ["eyes"])
+        assert scene.slack.status("C1", late) == THINKING
+        gate.open()
 
 
 async def test_eyes_that_are_not_wanted_any_more_do_not_stay_behind():

@@ -46,6 +46,10 @@ class Board(Generic[K]):
         self._wanted = anyio.Event()
         self._asking: K | None = None
 
+    def __len__(self) -> int:
+        """Return how many calls wait."""
+        return len(self._soon) + len(self._later)
+
     def busy(self, key: K) -> bool:
         """Return whether a call about it waits or is on its way."""
         return key in self._soon or key in self._later or self._asking == key
@@ -57,7 +61,7 @@ class Board(Generic[K]):
             self._later.pop(key, None)
         line = self._soon if soon or key in self._soon else self._later
         line[key] = (arguments, TRIES)
-        if len(self._soon) + len(self._later) > MOST_WAITING:
+        if len(self) > MOST_WAITING:
             (self._later or self._soon).popitem(last=False)
         self._wanted.set()
 

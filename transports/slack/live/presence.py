@@ -2,7 +2,8 @@
 
 | message is | event                   | sign                                                         | becomes |
 |------------|-------------------------|--------------------------------------------------------------|---------|
-| unknown    | `Taken`                 | eyes, in a channel or behind another turn of the thread      | taken   |
+| unknown    | `Taken`                 | eyes, in a channel or behind another turn of the thread;     | taken   |
+|            |                         | where they come off late, only behind another turn           |         |
 | any        | `TurnStarted`           | session "processing", "is thinking…", the first one's title  | running |
 | running    | tools, waits            | other words; session "suspended" while a person must decide  | running |
 | running    | text, tools             | the draft                                                    | running |
@@ -215,7 +216,8 @@ class Presence:
         match event:
             case Taken(text=text, author=author):
                 live.author, live.hosts = author, hosts_in(text)
-                shows = is_direct(thread.channel) and (self._sessions.offered or self._words.offered)
+                spared = is_direct(thread.channel) or self._reactions.late
+                shows = spared and (self._sessions.offered or self._words.offered)
                 if not shows or self._running.get(thread, message_id) != message_id:
                     self._reactions.add(thread.channel, message_id, EYES)
             case TurnStarted(text=text, author=author):

@@ -23,6 +23,9 @@ ADD, REMOVE = "reactions.add", "reactions.remove"
 MOST_THERE = 2_000
 """Reactions of ours that are remembered, to be taken off."""
 
+MOST_LATE = 20
+"""Removals that wait at most before no sign is put on that another makes up for: a minute's, by Slack's limits."""
+
 Key = tuple[str, str, str]
 
 
@@ -36,6 +39,11 @@ class Reactions:
     @property
     def boards(self) -> tuple[Board[Key], Board[Key]]:
         return self._adding, self._removing
+
+    @property
+    def late(self) -> bool:
+        """Whether what is put on now would stay for long after it should have gone."""
+        return len(self._removing) >= MOST_LATE
 
     def add(self, channel: str, ts: str, name: str) -> None:
         """Put it on; nothing for a press or a slash command, which is no message in Slack."""
