@@ -45,7 +45,10 @@ def plan(
     asked: Callable[[Owed], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
-    """Return what to do with every owed message at start-up; a turn may take *turn_s*, *asked* about by a person."""
+    """Return what to do with every owed message at start-up; a turn may take *turn_s*, *asked* about by a person.
+
+    Of a turn that a person is asked about, the attempts are counted anew.
+    """
     found = Plan()
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")

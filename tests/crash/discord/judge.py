@@ -109,10 +109,11 @@ class DiscordJudge(VisibleJudge):
             post |= {"reply_to": key.rpartition(":")[2], "n": stamps[0], "id": first["ts"]}
             self.shown[key].append(post)
         sent = self.sent[key]
-        pressed = not sent[
+        allowed = {"", sent["id"]}
+        if not sent[
             "token"
-        ]  # what cannot be told to one alone replies to what the conversation began with
-        allowed = {"", sent["id"], *(sent["thread"].split(":")[-1:] if pressed else ())}
+        ]:  # a press; what cannot be told to one alone replies to the conversation's first message
+            allowed.add(sent["thread"].rpartition(":")[2])
         for one in (one for copies in parts for one in copies):
             if one["refers"] not in allowed:
                 self.fault("crossed", f"{one['ts']} for {key} refers to {one['refers']}")

@@ -46,8 +46,9 @@ class Board(Generic[K]):
         self._wanted = anyio.Event()
         self._asking: K | None = None
 
-    def __len__(self) -> int:
-        """Return how many calls wait."""
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
         return len(self._soon) + len(self._later)
 
     def busy(self, key: K) -> bool:
@@ -61,7 +62,7 @@ class Board(Generic[K]):
             self._later.pop(key, None)
         line = self._soon if soon or key in self._soon else self._later
         line[key] = (arguments, TRIES)
-        if len(self) > MOST_WAITING:
+        if self.waiting > MOST_WAITING:
             (self._later or self._soon).popitem(last=False)
         self._wanted.set()
 

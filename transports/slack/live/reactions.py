@@ -43,7 +43,7 @@ class Reactions:
     @property
     def late(self) -> bool:
         """Whether what is put on now would stay for long after it should have gone."""
-        return len(self._removing) >= MOST_LATE
+        return self._removing.waiting >= MOST_LATE
 
     def add(self, channel: str, ts: str, name: str) -> None:
         """Put it on; nothing for a press or a slash command, which is no message in Slack."""
