@@ -4,9 +4,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# The lock is complete, and Python compiles what it imports: both save a third of the time to the first reply.
-LOCKED := --require-hashes --no-deps --no-compile
 
 .PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
@@ -66,21 +63,12 @@ lock:
 	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
 	done
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Threadfast needs Python 3.11 or newer: make PYTHON=python3.12 chat" >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV)
+# Looks each time, and does something only where it has to: see deploy/environment.py.
+$(VENV)/.installed $(VENV)/.installed-dev: FORCE
+	@command -v $(PYTHON) > /dev/null || { echo "Threadfast needs Python 3.11 or newer, and $(PYTHON) is not here" >&2; exit 1; }
+	@$(PYTHON) -I deploy/environment.py $(VENV) $(@F:.installed%=requirements%.lock)
 
-$(VENV)/.installed: $(VENV)/bin/python requirements.lock pyproject.toml
-	@echo "Setting up (once) …"
-	@$(PIP) install $(LOCKED) -r requirements.lock
-	@$(PIP) install --no-build-isolation --no-deps -e .
-	@touch $@
-
-$(VENV)/.installed-dev: $(VENV)/bin/python requirements-dev.lock pyproject.toml
-	@$(PIP) install $(LOCKED) -r requirements-dev.lock
-	@$(PIP) install --no-build-isolation --no-deps -e .
-	@touch $@ $(VENV)/.installed
+FORCE:
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
