@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 NO_PLATFORM = "No chat platform is named; `threadfast chat` works, and `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
 """Fields of each platform, with the flag `--FIELD-file`."""
+PLATFORM_FLAGS = {
+    **{f"{field}_file": (platform,) for platform, fields in SECRET_FILES.items() for field in fields},
+    **dict.fromkeys(("users", "admins", "api_base_url"), ("discord", "slack")),
+    "gateway_url": ("discord",),
+}
+"""Flags that are about a platform, and about which."""
 
 _file = click.Path(path_type=Path)
 
@@ -31,6 +37,10 @@ _file = click.Path(path_type=Path)
 @click.option("--bot-token-file", type=_file, help="Slack: file that holds the xoxb token.")
 @click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
 @click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
+@click.option(
+    "--user", "users", multiple=True, help="Member id that may use it; again for more. Else everyone."
+)
+@click.option("--admin", "admins", multiple=True, help="Member id that lifts its limits; again for more.")
 @click.option("--name", default="", help="What the bot is called.")
 @settings_option
 @data_option
@@ -91,29 +101,28 @@ def on_terminal() -> bool:
 
 
 def _given(platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool) -> Given:
-    """Gather the flags. Raises `click.UsageError` for a flag of another platform."""
+    """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
     from bot.setup.given import Given
 
-    files: dict[str, Path] = {}
-    for owner, fields in SECRET_FILES.items():
-        for field in fields:
-            path = flags.pop(f"{field}_file")
-            if path and owner != platform:
-                raise click.UsageError(f"--{field.replace('_', '-')}-file goes with: threadfast init {owner}")
-            if isinstance(path, Path):
-                files[field] = path
-    for flag, owners in (("api_base_url", ("slack", "discord")), ("gateway_url", ("discord",))):
-        if flags[flag] and platform not in owners:
-            raise click.UsageError(f"--{flag.replace('_', '-')} goes with: threadfast init {owners[-1]}")
-    for name in ("base_url", "key_file"):
-        if flags[name] and not flags["model"]:
-            raise click.UsageError(
-                f"--{name.replace('_', '-')} goes with --model: it is about that one's provider"
-            )
+    source = click.get_current_context().get_parameter_source
+    for name, value in flags.items():
+        if value == "" and source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_flag(name)} is empty")
+        owners = PLATFORM_FLAGS.get(name)
+        if value and owners and platform not in owners:
+            raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
+        if value and name in {"base_url", "key_file"} and not flags["model"]:
+            raise click.UsageError(f"{_flag(name)} goes with --model: it is about that one's provider")
+    given = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
+    files = {name: path for name, path in given.items() if isinstance(path, Path)}
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")
     return Given(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
+
+
+def _flag(name: str) -> str:
+    return "--" + {"users": "user", "admins": "admin"}.get(name, name).replace("_", "-")
 
 
 @click.group()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 
 from bot.run import discord_options
 from bot.settings_model import Discord, Settings
 from bot.setup import tokens
-from bot.setup.platforms import Field, Platform
+from bot.setup.platforms import Field, Members, Platform
 from bot.setup.screen import Screen
 from transports.checks import Finding
 
@@ -43,5 +44,11 @@ DISCORD = Platform(
     files=lambda _: {},
     guide=_guide,
     check=_check,
+    people=Members(
+        re.compile(r"\d{15,21}"),
+        "123456789012345678",
+        "in Discord, Settings > Advanced > Developer Mode on, then your picture > Copy User ID",
+        "everyone in its servers",
+    ),
     hello=_hello,
 )

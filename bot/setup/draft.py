@@ -50,6 +50,8 @@ class Draft:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
     """More files beside the settings, by name."""
+    options: dict[str, str] = field(default_factory=dict)
+    """Places of the settings that an option of the command line filled, with that option."""
 
     @classmethod
     def open(cls, path: Path, environ: Mapping[str, str]) -> Self:
@@ -75,6 +77,7 @@ class Draft:
             deepcopy(self.document),
             dict(self.secrets),
             dict(self.files),
+            dict(self.options),
         )
 
     @property
@@ -89,8 +92,10 @@ class Draft:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
-    def put(self, value: JsonValue, *keys: str) -> None:
-        """Let the settings say *value* at this place; sections on the way are made."""
+    def put(self, value: JsonValue, *keys: str, option: str = "") -> None:
+        """Let the settings say *value* at this place; sections on the way are made. *option* is what gave it."""
+        if option:
+            self.options[".".join(keys)] = option
         section = self.document
         for key in keys[:-1]:
             inner = section.get(key)
@@ -115,8 +120,16 @@ class Draft:
             return ""  # not there, or nothing that can be used: it will be asked for
 
     def loaded(self) -> Loaded:
-        """Return the settings as they would be read. Raises `ConfigInvalid`."""
-        return judge(self._text(), self.path, environ=self.environ)
+        """Return the settings as they would be read. Raises `ConfigInvalid`, naming options where those are wrong."""
+        try:
+            return judge(self._text(), self.path, environ=self.environ)
+        except ConfigInvalid as error:
+            lines = str(error).splitlines()
+            options = [self.options.get(line.partition(": ")[0]) for line in lines]
+            given = [f"{o}: {line.partition(': ')[2]}" for o, line in zip(options, lines, strict=True) if o]
+            if not given:
+                raise
+            raise ConfigInvalid("\n".join(given)) from error
 
     def hindrance(self) -> str:
         """Say why nothing could be written, as far as that can be known before, or return ``""``."""

@@ -23,3 +23,5 @@ class Given:
     gateway_url: str = ""
     verify: bool = True
     yes: bool = False
+    users: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()

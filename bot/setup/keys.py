@@ -36,7 +36,9 @@ def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *,
     """
     provider = draft.loaded().settings.providers[name]
     open_here = provider.api_key is None and is_local(provider)
-    if key_file and not anew:
+    if OWN_FORM.get(name, "") in screen.pasted:
+        _ask(draft, name, provider, screen)
+    elif key_file and not anew:
         _keep(draft, name, tokens.read_secret(key_file, "--key-file"))
     elif not anew and (_found(draft, name, provider) or open_here):
         return
@@ -85,6 +87,9 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     if page := key_page(name):
         screen.say(f"{title(name)} keys are made at {page}", state="fix")
     for _ in range(TRIES):
+        if pasted := screen.pasted.pop(OWN_FORM.get(name, ""), ""):
+            _keep(draft, name, pasted)
+            return
         empty = ", Enter for none" if optional else ""
         given = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
         if not given.strip() and optional:
@@ -92,7 +97,11 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
         if not (fault := _fault(name, given, provider)):
             _keep(draft, name, tokens.words(given)[0])
             return
-        screen.say(fault, state="warn")
+        other = [word for word in tokens.words(given) if tokens.kind(word) in screen.wanted]
+        for word in other:
+            screen.set_aside(word)
+        if not other:
+            screen.say(fault, state="warn")
     raise ConfigInvalid(f"No key for {title(name)} was given; nothing was changed")
 
 

@@ -23,7 +23,7 @@ from bot.settings import OFFLINE, secrets_of
 from bot.settings_model import MODEL_NAME, built_in_providers
 from bot.setup.draft import Draft
 from bot.setup.given import Given
-from bot.setup.keys import enter_key, file_of, pending
+from bot.setup.keys import OWN_FORM, enter_key, file_of, pending
 from bot.setup.screen import TRIES, Screen
 from bot.setup.wording import explained, title
 from threads.wording import PASSING
@@ -43,6 +43,7 @@ class Offer:
     reason: str
     base_url: str = ""
     pinned: bool = True
+    given: bool = False
 
     @property
     def provider(self) -> str:
@@ -92,7 +93,9 @@ class Choosing:
     def _decided(self) -> Offer | None:
         """Return what nobody has to be asked about."""
         if model := self._given.model:
-            return Offer(model, "as you said", self._given.base_url)
+            if not MODEL_NAME.fullmatch(model):
+                raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
+            return Offer(model, "as you said", self._given.base_url, given=True)
         named = next(self._named(), None)
         return named if self._given.platform or not self._screen.interactive else None
 
@@ -114,6 +117,11 @@ class Choosing:
                 yield Offer(model, f"{variable} is set")
             elif self._draft.kept(file_of(model.partition("/")[0])):
                 yield Offer(model, f"its key is in {self._draft.credentials.name}/")
+
+    def _pasted(self) -> Iterator[Offer]:
+        for _, model in KEYS:
+            if OWN_FORM[model.partition("/")[0]] in self._screen.pasted:
+                yield Offer(model, "its key was pasted")
 
     def _local(self) -> Iterator[Offer]:
         with self._screen.working("Looking for model servers on this machine …"):
@@ -152,6 +160,10 @@ class Choosing:
                 return shown[int(answer) - 1]
             if MODEL_NAME.fullmatch(answer):
                 return Offer(answer, "as you said")
+            if pasted := next(self._pasted(), None):
+                return pasted
+            if not answer:
+                continue  # a secret, about which all is said
             self._screen.say(f"That is neither 1 to {len(shown)} nor provider/model.", state="warn")
         raise ConfigInvalid("No model was chosen; nothing was changed")
 
@@ -162,7 +174,7 @@ class Choosing:
                 draft.put(OFFLINE, "model")
             return
         self._place(draft, offer)
-        draft.put(offer.model, "model")
+        draft.put(offer.model, "model", option="--model" if offer.given else "")
         draft.loaded()  # raises for a name that is none
         enter_key(draft, offer.provider, self._screen, self._given.key_file, anew=anew)
 
@@ -176,13 +188,15 @@ class Choosing:
             and draft.get("providers", name) is None
             and name != OFFLINE.partition("/")[0]
         ):
+            said = "--model" if offer.given else "model"
             url = self._screen.ask(
                 f"Address of {name} (OpenAI-compatible, ends in /v1)",
                 "",
-                otherwise=f"model: {name} is no known provider; name its address with --base-url",
+                otherwise=f"{said}: {name} is no known provider; name its address with --base-url",
             )
         if url and not (built_in and built_in.base_url == url):
-            draft.put(url, "providers", name, "base_url")
+            option = "--base-url" if offer.base_url and offer.given else ""
+            draft.put(url, "providers", name, "base_url", option=option)
 
     def _verified(self, draft: Draft, offer: Offer) -> Verified | None:
         if offer.model == OFFLINE or not self._given.verify:
@@ -199,7 +213,8 @@ class Choosing:
         """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explained(offer.model, error)
-        otherwise = f"{what} {fix}\nNothing was changed; --no-verify takes it without a try."
+        which = f"--model {offer.model}: " if offer.given else ""
+        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify takes it without a try."
         if not self._screen.interactive:
             raise ConfigInvalid(otherwise)
         self._screen.say(what, state="fail")
@@ -214,4 +229,6 @@ class Choosing:
             )
             if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
                 return letter
+            if OWN_FORM.get(offer.provider) in self._screen.pasted:
+                return "n"
         raise ConfigInvalid("Nothing was changed")

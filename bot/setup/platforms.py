@@ -3,16 +3,21 @@
 | a secret is taken from                      | and kept                        |
 |---------------------------------------------|---------------------------------|
 | a file that a flag names                    | in ``credentials/``             |
-| where the settings say, if it can be read   | where it is                     |
+| a paste at an earlier question              | in ``credentials/``             |
 | the environment                             | in ``credentials/``             |
+| where the settings say, if it can be read   | where it is                     |
 | ``credentials/``, from an earlier run       | where it is                     |
 | lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
+
+A variable that the settings themselves name is where the settings say. Any other is newer than what was stored, so it
+is tried first; where the platform does not accept it, what was stored is tried as well.
 
 What it is decides where it goes, not in which field it was given: two tokens cannot be swapped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -29,6 +34,7 @@ from bot.setup.screen import TRIES, Screen
 from bot.setup.tokens import read_piped, read_secret
 from transports.checks import Finding
 
+TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})
 PATIENCE = 20
 """How often a person may mend something on the platform's pages and look again."""
 
@@ -45,6 +51,16 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """How a platform names its people. ``where`` is where they find their own id."""
+
+    form: re.Pattern[str]
+    example: str
+    where: str
+    everyone: str
+
+
+@dataclass(frozen=True, slots=True)
 class Platform:
     """What is special about a platform.
 
@@ -58,6 +74,7 @@ class Platform:
     files: Callable[[Settings], dict[str, bytes]]
     guide: Callable[[Screen, Settings], None]
     check: Callable[[Settings, Mapping[str, str], bool], AsyncGenerator[Finding]]
+    people: Members
     hello: Callable[[Settings], str]
 
 
@@ -76,12 +93,16 @@ class Joining:
         self._platform, self._given, self._screen, self._running = platform, given, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
+        self._before = self._draft
+        self._newer: list[str] = []
+        """Variables that are tried in the place of what was stored."""
         self.findings: list[Finding] = []
 
     def run(self) -> Draft:
         """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
         self._place()
         self._draft.files.update(self._platform.files(self._settings))
+        self._before = self._draft.copy()
         self._find()
         if self._missing():
             self._get()
@@ -91,7 +112,9 @@ class Joining:
             self.findings = anyio.run(self._look)
             if not any(finding.state == "fail" for finding in self.findings):
                 break
-            if self._what_now() == "t":
+            if self._newer and self._refused():
+                self._go_back()
+            elif self._what_now() == "t":
                 self._secrets.clear()
                 self._get()
         else:
@@ -111,7 +134,7 @@ class Joining:
             draft.put({}, *here)
         for key in ("api_base_url", "gateway_url"):
             if url := getattr(self._given, key):
-                draft.put(url, *here, key)
+                draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
 
     # secrets that are there
 
@@ -119,17 +142,65 @@ class Joining:
         for field in self._platform.fields:
             if file := self._given.files.get(field.name):
                 self._take(read_secret(file, field.flag), field.flag, keep=True)
+        self._find_pasted()
+        newer = {field.name: self._from_environment(field) for field in self._missing()}
         for field in self._missing():
-            self._find_one(field)
+            stored = self._from_store(field)
+            if (given := newer[field.name]) and given != stored:
+                self._take(given, field.variable, keep=True)
+                if stored:
+                    self._newer.append(field.variable)
+            elif stored:
+                self._take_stored(field, stored)
+        if self._newer:
+            names = " and ".join(self._newer)
+            self._screen.say(f"{names}: tried in the place of what is stored", state="ok")
 
-    def _find_one(self, field: Field) -> None:
+    def _find_pasted(self) -> None:
+        for field in self._missing():
+            if pasted := self._screen.pasted.pop(field.kind, ""):
+                self._take(pasted, "", keep=True)
+
+    def _find_again(self) -> None:
+        """Take what was pasted in the place of what there is."""
+        for field in self._platform.fields:
+            if field.kind in self._screen.pasted:
+                del self._secrets[field.name]
+        self._find_pasted()
+
+    def _from_environment(self, field: Field) -> str:
+        """Return what the environment gives, unless that is where the settings look anyway."""
+        if str(self._draft.get(*self._at(field.name))).startswith("env:") and self._from_store(field):
+            return ""
+        return next(iter(tokens.words(self._draft.environ.get(field.variable, ""))), "")
+
+    def _from_store(self, field: Field) -> str:
         reference = self._draft.get(*self._at(field.name))
-        if isinstance(reference, str) and (there := self._resolved(reference)):
-            self._take(there, f"transports.{self._platform.name}.{field.name}", keep=False, into=field)
-        elif words := tokens.words(self._draft.environ.get(field.variable, "")):
-            self._take(words[0], field.variable, keep=True)
-        elif there := self._draft.kept(self._file(field)):
-            self._take(there, self._file(field), keep=True)
+        there = self._resolved(reference) if isinstance(reference, str) else ""
+        return there or self._draft.kept(self._file(field))
+
+    def _take_stored(self, field: Field, stored: str) -> None:
+        reference = self._draft.get(*self._at(field.name))
+        if isinstance(reference, str) and self._resolved(reference):
+            self._take(stored, f"transports.{self._platform.name}.{field.name}", keep=False, into=field)
+        else:
+            self._take(stored, self._file(field), keep=True)
+
+    def _refused(self) -> bool:
+        """Say whether the last look failed for a token, not for what the platform's pages say about the app."""
+        failed = {finding.name.rpartition(".")[2] for finding in self.findings if finding.state == "fail"}
+        return not failed.isdisjoint(TOKEN_FINDINGS)
+
+    def _go_back(self) -> None:
+        """Take what was stored in the place of what the environment gave."""
+        self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying what is stored", state="warn")
+        for field in self._platform.fields:
+            if field.variable in self._newer:
+                del self._secrets[field.name]
+                self._draft.secrets.pop(self._file(field), None)
+                self._draft.put(self._before.get(*self._at(field.name)), *self._at(field.name))
+                self._take_stored(field, self._from_store(field))
+        self._newer.clear()
 
     def _resolved(self, reference: str) -> str:
         try:
@@ -156,6 +227,7 @@ class Joining:
 
     def _ask(self) -> None:
         for _ in range(TRIES * len(self._platform.fields)):
+            self._find_pasted()
             if not (missing := self._missing()):
                 return
             pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
@@ -227,6 +299,9 @@ class Joining:
             answer = self._screen.ask("[c]heck again, [t]okens anew, [q]uit", "c", otherwise="").lower()[:1]
             if answer in {"c", "t"}:
                 return answer
+            if any(field.kind in self._screen.pasted for field in self._platform.fields):
+                self._find_again()
+                return "c"
             if answer == "q":
                 break
         raise ConfigInvalid(end)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bot.errors import ConfigInvalid
 from bot.guards.secrets import Masker
+from bot.setup import tokens
 from bot.telling.table import console
 
 MARKS = {
@@ -34,6 +35,10 @@ class Screen:
     def __init__(self, *, interactive: bool, quiet: bool = False) -> None:
         self.interactive = interactive
         self.mask = Masker()
+        self.wanted: frozenset[str] = frozenset()
+        """Kinds of secrets (`bot.setup.tokens`) that this setup has a use for."""
+        self.pasted: dict[str, str] = {}
+        """Those that were pasted where something else was asked, by kind; whoever needs one takes it from here."""
         self._console = console()
         self._quiet = quiet
         self._terminal = self._console.is_terminal and not quiet
@@ -108,20 +113,32 @@ class Screen:
             yield
 
     def ask(self, question: str, default: str, *, otherwise: str) -> str:
-        """Ask, and return the answer. Raises `ConfigInvalid` with *otherwise* where nobody can be asked."""
+        """Ask, and return the answer. Raises `ConfigInvalid` with *otherwise* where nobody can be asked.
+
+        A secret is no answer: it goes to ``pasted``, and ``""`` is returned.
+        """
         self._must_ask(otherwise)
-        answer: str = click.prompt(
-            click.style(question, bold=True), default=default, show_default=bool(default)
-        )
-        return answer.strip()
+        answer = read(question, default, hidden=False).strip()
+        if not tokens.looks_secret(answer):
+            return answer
+        for word in tokens.words(answer):
+            self.set_aside(word)
+        return ""
+
+    def set_aside(self, secret: str) -> None:
+        """Keep a secret for where it belongs, or say that it has no use here."""
+        kind = tokens.kind(secret)
+        if kind in self.wanted and tokens.usable(secret):
+            self.pasted[kind] = secret
+            self.say(f"That is {kind}: it is taken as one, and was not shown.", state="ok")
+        else:
+            what = f"That is {kind}" if kind else "That looks like a secret"
+            self.say(f"{what}, which is not asked for here. It was not shown and is not kept.", state="warn")
 
     def ask_secret(self, question: str, *, otherwise: str) -> str:
         """Ask for what must not be seen; an empty line is an answer."""
         self._must_ask(otherwise)
-        answer: str = click.prompt(
-            click.style(question, bold=True), default="", show_default=False, hide_input=True
-        )
-        return answer
+        return read(question, "", hidden=True)
 
     def _must_ask(self, otherwise: str) -> None:
         if not self.interactive:
@@ -130,3 +147,28 @@ class Screen:
     def _plain(self, text: str) -> None:
         if not self._quiet:
             click.echo(text)
+
+
+def read(question: str, default: str, *, hidden: bool) -> str:
+    """Read one line from the terminal, *default* for an empty one. Raises `click.Abort` and KeyboardInterrupt.
+
+    What looks like a secret is drawn as stars at any question, even if not *hidden*, and no line is remembered.
+    """
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 - slow to load, and only needed where somebody sits
+    from prompt_toolkit.filters import Condition  # noqa: PLC0415
+    from prompt_toolkit.history import DummyHistory  # noqa: PLC0415
+    from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415
+
+    ends = f" [{default}]: " if default else ": "
+    if is_dumb_terminal():  # it cannot draw over what it has shown
+        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=True)
+        return unseen
+    session: PromptSession[str] = PromptSession(
+        [("bold", question), ("", ends)],
+        history=DummyHistory(),
+        is_password=Condition(lambda: hidden or tokens.looks_secret(session.default_buffer.text)),
+    )
+    try:
+        return session.prompt() or default
+    except EOFError as error:
+        raise click.Abort from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
@@ -13,7 +14,7 @@ import click
 from bot.run import slack_manifest, slack_options
 from bot.settings_model import Settings, Slack
 from bot.setup import tokens
-from bot.setup.platforms import Field, Platform
+from bot.setup.platforms import Field, Members, Platform
 from bot.setup.screen import TRIES, Screen
 from transports.checks import Finding
 
@@ -86,5 +87,11 @@ SLACK = Platform(
     files=_files,
     guide=_guide,
     check=_check,
+    people=Members(
+        re.compile(r"[UW][A-Z0-9]+"),
+        "U0123ABCDEF",
+        "in Slack, your picture > Profile > ⋮ > Copy member ID",
+        "everyone in the workspace",
+    ),
     hello=_hello,
 )

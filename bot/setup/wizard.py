@@ -13,9 +13,11 @@ from pydantic import JsonValue
 from bot.errors import ConfigInvalid
 from bot.observe.asked import ABSENT, who_runs
 from bot.settings import OFFLINE
+from bot.setup import tokens
 from bot.setup.draft import Draft, foreign
 from bot.setup.given import Given
 from bot.setup.models import Choosing, Chosen
+from bot.setup.people import Admitting
 from bot.setup.platforms import Joining, Platform
 from bot.setup.screen import Screen
 from transports.checks import Finding
@@ -55,14 +57,18 @@ def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
         raise ConfigInvalid(hindrance)
     _general(draft, given)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
+    platform = _platform(given.platform)
+    fields = platform.fields if platform else ()
+    screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
     chosen = Choosing(draft, given, screen).run()
-    platform, final = _platform(given.platform), chosen.draft
+    final = chosen.draft
     findings: Sequence[Finding] = ()
     beside = anyio.run(who_runs, final.loaded().settings.data)
     runs = beside != ABSENT
     if platform:
         joining = Joining(platform, final, given, screen, running=runs)
         final, findings = joining.run(), joining.findings
+        final = Admitting(platform, final, given, screen).run()
     written = final.write()
     _tell(screen, final, written, chosen)
     if runs:
@@ -76,9 +82,9 @@ def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
 def _general(draft: Draft, given: Given) -> None:
     """Put the name and the data folder, where they are not what they would be anyway."""
     if given.name and given.name != draft.loaded().settings.name:
-        draft.put(given.name, "name")
+        draft.put(given.name, "name", option="--name")
     if given.data and given.data.absolute() != draft.loaded().settings.data:
-        draft.put(str(given.data.absolute()), "data")
+        draft.put(str(given.data.absolute()), "data", option="--data")
     draft.loaded()
 
 

@@ -40,7 +40,7 @@ class Setup:
             return answers.pop(0)
 
         if answers is not None:
-            self.patch.setattr(screen.click, "prompt", answered(answer))
+            self.patch.setattr(screen, "read", answered(answer))
             self.patch.setattr("bot.cli.setup.on_terminal", lambda: True)
         command = ["init", *arguments, "--settings", str(self.settings)]
         environ = dict.fromkeys(KEYS) | self.env
@@ -63,10 +63,10 @@ class Setup:
 def answered(answer):
     """Give the default where the answer is empty, as the prompt would."""
 
-    def prompt(question, *, default, **rest):
+    def read(question, default, *, hidden):
         return answer(question) or default
 
-    return prompt
+    return read
 
 
 @pytest.fixture

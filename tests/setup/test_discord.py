@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.fakes.discord import FakeDiscord
+from tests.fakes.discord.ids import U1
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +17,7 @@ def init(setup, discord, *arguments, **given):
 
 async def test_one_pasted_token_is_looked_at_and_kept(setup):
     async with FakeDiscord() as discord:
-        done = await init(setup, discord, answers=["xoxb-1-2", f" {discord.token} "])
+        done = await init(setup, discord, answers=["xoxb-1-2", f" {discord.token} ", U1, U1])
     assert done.exit_code == 0, done.output
     assert "not the bot token" in done.stdout
     assert setup.secrets() == {"discord_token": discord.token}
@@ -26,7 +27,8 @@ async def test_one_pasted_token_is_looked_at_and_kept(setup):
         "token": "file:discord_token",
     }
     assert discord.token not in done.output
-    assert len(setup.asked) == 2
+    assert len(setup.asked) == 4
+    assert json.loads(setup.settings.read_text())["access"] == {"users": [U1], "admins": [U1]}
 
 
 async def test_an_intent_that_is_not_ticked_is_told_with_where_to_click(setup):
@@ -47,3 +49,14 @@ async def test_a_bot_that_is_in_no_server_gets_its_invitation_in_one_piece(setup
     [line] = [line for line in done.stdout.splitlines() if "oauth2/authorize" in line]
     assert "permissions=" in line
     assert "scope=bot" in line
+
+
+async def test_a_token_of_the_environment_is_tried_in_the_place_of_an_old_one(setup):
+    (setup.folder / "credentials").mkdir()
+    (setup.folder / "credentials/discord_token").write_text("MTA.old.token-of-before\n")
+    async with FakeDiscord() as discord:
+        setup.env = {"DISCORD_TOKEN": discord.token}
+        done = await init(setup, discord, "--yes")
+    assert done.exit_code == 0, done.output
+    assert setup.secrets() == {"discord_token": discord.token}
+    assert "Nobody is admin" in done.stdout

@@ -188,7 +188,44 @@ async def test_a_key_can_come_from_a_file(setup, tmp_path):
 async def test_a_model_that_is_none_is_refused(setup, model):
     done = await setup.run("--yes", "--model", model)
     assert (done.exit_code, setup.tree()) == (78, {})
-    assert "model" in done.stderr or "provider" in done.stderr
+    assert done.stderr.startswith("--model: ")
+    assert "settings.json" not in done.stderr
+
+
+async def test_a_model_that_its_provider_does_not_know_is_told_with_the_option(setup):
+    async with FakeOpenAI([openai.fault(404, "model_not_found", "no such model")]) as fake:
+        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
+    assert done.exit_code == 78
+    assert done.stderr.startswith("--model mine/llama: mine knows no llama")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--base-url", "nonsense"), ("--name", "x" * 300), ("--model", "")]
+)
+async def test_a_faulty_option_is_named(setup, option, value):
+    more = ("--model", "mine/llama") if option == "--base-url" else ()
+    done = await setup.run("--yes", *more, option, value)
+    assert done.exit_code in {2, 78}
+    assert f"{option}: " in done.stderr or f"{option} is empty" in done.stderr
+    assert "Correct this in" not in done.stderr
+    assert setup.tree() == {}
+
+
+async def test_a_key_pasted_at_the_question_for_a_model_chooses_its_model(setup):
+    done = await setup.run("--no-verify", answers=["sk-ant-api03-good-0123456789"])
+    assert done.exit_code == 0, done.output
+    assert written(setup)["model"] == "anthropic/claude-sonnet-5-5"
+    assert setup.secrets() == {"anthropic_api_key": "sk-ant-api03-good-0123456789"}
+    assert "sk-ant-api03" not in done.output
+
+
+@pytest.mark.parametrize("secret", ["xoxb-1-2-abcdef", "ghp_0123456789abcdefghijABCDEFGHIJ"])
+async def test_a_secret_that_has_no_use_here_is_said_not_to_be_kept(setup, secret):
+    done = await setup.run(answers=[secret, "offline/demo"])
+    assert done.exit_code == 0, done.output
+    assert "It was not shown and is not kept." in done.stdout
+    assert setup.secrets() == {}
+    assert secret not in done.output
 
 
 async def test_broken_settings_are_refused_with_the_fault(setup):

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.anyio
 
 TOKENS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 KEPT = {"slack_bot_token": BOT_TOKEN, "slack_app_token": APP_TOKEN}
+NOBODY = ("", "")
+"""The answers to who may use it, and who is admin."""
 REFERENCES = {"bot_token": "file:slack_bot_token", "app_token": "file:slack_app_token"}
 
 
@@ -58,6 +60,119 @@ async def test_tokens_from_the_environment_are_looked_at_and_kept_as_files(setup
     assert not any(token in done.output or token in setup.settings.read_text() for token in TOKENS.values())
 
 
+OLD = {"slack_bot_token": "xoxb-of-an-old-app", "slack_app_token": "xapp-of-an-old-app"}
+
+
+def stored(setup, secrets):
+    (setup.folder / "credentials").mkdir(mode=0o700)
+    for name, secret in secrets.items():
+        (setup.folder / "credentials" / name).write_text(f"{secret}\n")
+    document = {"model": "offline/demo", "transports": {"slack": REFERENCES}}
+    setup.settings.write_text(json.dumps(document))
+
+
+async def test_tokens_of_the_environment_are_tried_in_the_place_of_old_ones(setup, workspace):
+    stored(setup, OLD)
+    setup.env = TOKENS
+    done = await init(setup, workspace, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "SLACK_APP_TOKEN and SLACK_BOT_TOKEN: tried in the place of what is stored" in done.stdout
+    assert setup.secrets() == KEPT
+    assert {call.token for call in workspace.calls_to("auth.test")} == {BOT_TOKEN}
+
+
+@pytest.mark.parametrize("variables", [["SLACK_BOT_TOKEN"], ["SLACK_APP_TOKEN"], list(TOKENS)])
+async def test_where_those_are_not_accepted_the_old_ones_stay(setup, workspace, variables):
+    stored(setup, KEPT)
+    setup.env = {name: f"{TOKENS[name][:4]}-wrong-token-12345" for name in variables}
+    done = await init(setup, workspace, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "not accepted; trying what is stored" in done.stdout
+    assert setup.secrets() == KEPT
+    assert section(setup) == {"api_base_url": workspace.api_base_url, **REFERENCES}
+
+
+async def test_a_variable_that_the_settings_name_is_no_newer_token(setup, workspace):
+    setup.settings.write_text(json.dumps({"transports": {"slack": {"bot_token": "env:MINE"}}}))
+    setup.env = {**TOKENS, "MINE": BOT_TOKEN, "SLACK_BOT_TOKEN": "xoxb-of-another-bot"}
+    assert (await init(setup, workspace, "--yes")).exit_code == 0
+    assert section(setup)["bot_token"] == "env:MINE"
+    assert setup.secrets() == {"slack_app_token": APP_TOKEN}
+
+
+async def test_a_token_pasted_where_something_else_is_asked_is_taken_as_what_it_is(setup, workspace):
+    done = await init(setup, workspace, answers=[BOT_TOKEN, APP_TOKEN, *NOBODY])
+    assert done.exit_code == 0, done.output
+    assert setup.secrets() == KEPT
+    assert "That is a Slack bot token: it is taken as one" in done.stdout
+    assert not any(token in done.output for token in TOKENS.values())
+
+
+async def test_tokens_pasted_before_their_turn_are_taken_at_the_question_for_a_model(setup, workspace):
+    where = ("--no-start", "--api-base-url", workspace.api_base_url)
+    answers = [f"{APP_TOKEN} {BOT_TOKEN}", "offline/demo", *NOBODY]
+    done = await setup.run("slack", *where, answers=answers)
+    assert (done.exit_code, setup.secrets()) == (0, KEPT), done.output
+
+
+async def test_a_token_pasted_after_a_refusal_takes_the_place_of_the_one_refused(setup, workspace):
+    setup.env = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
+    done = await init(setup, workspace, answers=[BOT_TOKEN, *NOBODY])
+    assert (done.exit_code, setup.secrets()) == (0, KEPT), done.output
+
+
+def access(setup):
+    return json.loads(setup.settings.read_text()).get("access")
+
+
+async def test_who_may_use_it_and_who_is_admin_is_asked_once(setup, workspace):
+    setup.env = TOKENS
+    done = await init(setup, workspace, answers=["@grace", "U1, <@U2>", "U1"])
+    assert done.exit_code == 0, done.output
+    assert "'@grace' is no member id of Slack" in done.stdout
+    assert "Copy member ID" in done.stdout
+    assert access(setup) == {"users": ["U1", "U2"], "admins": ["U1"]}
+    assert "Nobody is admin" not in done.stdout
+    again = await init(setup, workspace, answers=[])
+    assert (again.exit_code, setup.asked) == (0, []), again.output
+
+
+async def test_that_nobody_could_lift_a_limit_is_said_with_how_to_add_somebody(setup, workspace):
+    setup.env = TOKENS
+    done = await init(setup, workspace, answers=list(NOBODY))
+    assert access(setup) is None
+    assert "Nobody is admin" in done.stdout
+    assert '"access": {"admins": ["U0123ABCDEF"]}' in done.stdout
+    assert "Nobody is admin" in (await init(setup, workspace, "--yes")).stdout
+
+
+@pytest.mark.parametrize("budget", [{"mode": "soft"}, {"asker_may_grant": True}])
+async def test_where_no_limit_needs_an_admin_none_is_missed(setup, workspace, budget):
+    setup.settings.write_text(json.dumps({"budget": budget}))
+    setup.env = TOKENS
+    assert "Nobody is admin" not in (await init(setup, workspace, "--yes")).stdout
+
+
+async def test_people_can_be_given_as_options(setup, workspace):
+    setup.env = TOKENS
+    done = await init(setup, workspace, "--yes", "--user", "U1", "--user", "U2", "--admin", "U3")
+    assert done.exit_code == 0, done.output
+    assert access(setup) == {"users": ["U1", "U2"], "admins": ["U3"]}
+    wrong = await init(setup, workspace, "--yes", "--admin", "grace")
+    assert (wrong.exit_code, "--admin 'grace' is no member id" in wrong.stderr) == (78, True)
+
+
+async def test_people_of_another_platform_stay(setup, workspace):
+    people = {"users": ["700000000000000201"], "admins": ["700000000000000201"]}
+    setup.settings.write_text(json.dumps({"access": people}))
+    setup.env = TOKENS
+    await init(setup, workspace, answers=["U1", "U2"])
+    assert access(setup) == {
+        "users": ["700000000000000201", "U1"],
+        "admins": ["700000000000000201", "U2"],
+    }
+
+
 async def test_a_second_run_finds_all_of_it_and_changes_nothing(setup, workspace):
     setup.env = TOKENS
     await init(setup, workspace, "--yes")
@@ -71,24 +186,24 @@ async def test_a_second_run_finds_all_of_it_and_changes_nothing(setup, workspace
     "answers", [[APP_TOKEN, BOT_TOKEN], [BOT_TOKEN, APP_TOKEN], [f"{APP_TOKEN} {BOT_TOKEN}"]]
 )
 async def test_pasted_tokens_go_where_they_belong_in_any_order(setup, workspace, answers):
-    done = await init(setup, workspace, answers=["", *answers])
+    done = await init(setup, workspace, answers=["", *answers, *NOBODY])
     assert done.exit_code == 0, done.output
     assert setup.secrets() == KEPT
     assert not any(token in done.output for token in TOKENS.values())
 
 
 async def test_a_token_of_the_wrong_kind_is_known_at_once(setup, workspace):
-    answers = ["", "xoxp-1-2-3", "A0123456789", "", f"SLACK_APP_TOKEN='{APP_TOKEN}'", BOT_TOKEN]
+    answers = ["", "xoxp-1-2-3", "A0123456789", "", f"SLACK_APP_TOKEN='{APP_TOKEN}'", BOT_TOKEN, *NOBODY]
     done = await init(setup, workspace, answers=answers)
     assert done.exit_code == 0, done.output
     assert "That is a Slack user token, not the app token" in done.stdout
     assert "That is an id" in done.stdout
     assert workspace.calls_to("auth.test")[0].token == BOT_TOKEN
-    assert len(setup.asked) == 6
+    assert len(setup.asked) == 8
 
 
 async def test_the_address_of_the_filled_in_page_is_printed_on_request_in_one_piece(setup, workspace):
-    done = await init(setup, workspace, answers=["p", "", APP_TOKEN, BOT_TOKEN])
+    done = await init(setup, workspace, answers=["p", "", APP_TOKEN, BOT_TOKEN, *NOBODY])
     address = link(Settings())
     assert address in done.stdout.splitlines()
     assert len(address) <= LONGEST_LINK
@@ -152,9 +267,9 @@ async def test_what_was_mended_on_slacks_pages_is_looked_at_again(setup, workspa
     class Mending(list):
         def pop(self, _):
             workspace.scopes.add("chat:write")
-            return "c"
+            return super().pop(0)
 
-    done = await init(setup, workspace, answers=Mending(["c"]))
+    done = await init(setup, workspace, answers=Mending(["c", *NOBODY]))
     assert done.exit_code == 0, done.output
     assert "✗ scopes:" in done.stdout
     assert "✓ scopes:" in done.stdout
@@ -162,7 +277,7 @@ async def test_what_was_mended_on_slacks_pages_is_looked_at_again(setup, workspa
 
 async def test_other_tokens_can_be_given_after_a_refusal(setup, workspace):
     setup.env = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
-    done = await init(setup, workspace, answers=["t", "", APP_TOKEN, BOT_TOKEN])
+    done = await init(setup, workspace, answers=["t", "", APP_TOKEN, BOT_TOKEN, *NOBODY])
     assert (done.exit_code, setup.secrets()) == (0, KEPT), done.output
 
 

@@ -1,6 +1,6 @@
 """From nothing to a reply in Slack, as a person does it: one command in a terminal, two pastes, and a mention.
 
-The commands are `pip install .` (done here already) and `threadfast init slack`; the third step is the mention.
+The commands are the installation (done here already) and `threadfast init slack`; the third step is the mention.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Terminal:
         seen = len(self.shown)
         with anyio.fail_after(WITHIN_S):
             while text not in self.shown[seen:]:
-                more = await anyio.to_thread.run_sync(os.read, self._ours, 65536)
+                more = await anyio.to_thread.run_sync(os.read, self._ours, 65536, abandon_on_cancel=True)
                 self.shown += more.decode("utf-8", "replace")
 
     def type(self, text):
@@ -89,6 +89,10 @@ async def test_one_command_and_two_pastes_later_a_mention_is_answered(terminal, 
         screen.type(f"{APP_TOKEN}\n")
         await screen.until("Paste the bot token")
         screen.type(f"{BOT_TOKEN}\n")
+        await screen.until("Who may use it?")
+        screen.type("\n")
+        await screen.until("Who is admin?")
+        screen.type("U1\n")
         await screen.until("/invite @threadfast")
         await slack.until(lambda: slack.sockets.links, WITHIN_S)
         said = await slack.say("U1", "C1", "<@UBOT> hello")
@@ -96,6 +100,29 @@ async def test_one_command_and_two_pastes_later_a_mention_is_answered(terminal, 
         assert "offline/demo" in slack.thread("C1", said.ts)[1].text
         assert BOT_TOKEN not in screen.shown
         assert APP_TOKEN not in screen.shown
+
+
+BRACKETED = "\x1b[200~{}\x1b[201~"
+"""How a terminal marks what was pasted, if it does."""
+
+
+@pytest.mark.parametrize("pasted", [BRACKETED, "{}"], ids=["marked", "unmarked"])
+async def test_a_token_pasted_at_the_first_question_is_never_shown(terminal, tmp_path, pasted):
+    token = "xoxb-1234567890-abcdefghij"
+    screen = terminal("init", "slack", "--no-verify", "--no-start")
+    await screen.until("Number, or any provider/model")
+    screen.type(pasted.format(token))
+    await screen.until("*" * len(token))
+    screen.type("\n")
+    await screen.until("That is a Slack bot token")
+    await screen.until("Number, or any provider/model")
+    screen.type("\x1b[A")  # the line before, where a terminal remembers them
+    screen.type("offline/demo\n")
+    await screen.until("Bot token, xoxb-…: 26 characters")
+    await screen.until("Enter to go on")
+    assert await screen.end() == 130
+    assert token not in screen.shown
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

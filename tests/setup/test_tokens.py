@@ -64,3 +64,40 @@ def test_any_text_gives_words_without_blanks(text):
 @pytest.mark.parametrize("secret", ["clé", "a\x07b", "", "x" * 5000])
 def test_what_no_header_can_carry_is_not_usable(secret):
     assert not tokens.usable(secret)
+
+
+SECRETS = [
+    SLACK,
+    "xapp-1-A1-2-f",
+    "xoxe.xoxb-1-abc",
+    "sk-ant-api03-abc",
+    "MTIzNDU2Nzg5MDEyMzQ1Njc4.GAbCdE.abcdefghijklmnopqrstuvwxyz-_0123456789",
+    "ghp_0123456789abcdefghijABCDEFGHIJ",
+    "0123456789abcdef0123456789abcdef",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("around", ["{}", " {}\n", "1 {}", "export TOKEN='{}'", "{0}\n{0}"])
+def test_what_looks_like_a_secret_is_hidden_whatever_is_around_it(secret, around):
+    assert tokens.looks_secret(around.format(secret))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "1",
+        "p",
+        "anthropic/claude-sonnet-4-5-20250929",
+        "claude-sonnet-4-5-20250929",
+        "ollama/qwen2.5-coder:32b-instruct-q4_K_M",
+        "http://127.0.0.1:11434/v1",
+        "https://models.example-internal.company.com/v1",
+        "U0123ABCDEF, W0123ABCDEF",
+        "123456789012345678 223456789012345678",
+        "Ada Lovelace",
+    ],
+)
+def test_what_people_answer_is_seen(answer):
+    assert not tokens.looks_secret(answer)
