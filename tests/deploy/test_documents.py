@@ -160,6 +160,11 @@ def test_every_command_exists_with_its_flags(code):
     assert not faults
 
 
+def test_nothing_is_installed_outside_of_an_environment(code):
+    """Debian and Ubuntu refuse a bare pip (PEP 668)."""
+    assert [piece for piece in code.all if re.match(r"(?:python3 -m )?pip install \S", piece)] == []
+
+
 def test_every_target_of_make_exists(code):
     there = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     named = {name for piece in code.all for name in TARGET.findall(piece)}
