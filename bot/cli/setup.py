@@ -144,15 +144,15 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     import json
 
     from bot.app import unpriced
-    from bot.settings import check_used
+    from bot.settings import check_start
     from bot.settings import load as read
 
     warnings: list[str] = []
     try:
         loaded = read(meant(settings_file), environ=os.environ)
-        faults = check_used(loaded.settings, loaded.environ, transports=True)
+        faults = check_start(loaded.settings, loaded.environ, transports=True)
         prices = "prices: what {} costs is not known, so a hard budget refuses it"
-        warnings = [*loaded.warnings, *map(prices.format, unpriced(loaded.settings))]
+        warnings = [*map(prices.format, unpriced(loaded.settings))]
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))
