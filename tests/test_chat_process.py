@@ -38,8 +38,12 @@ def offline(folder: Path) -> None:
 
 
 def chat(folder: Path, typed: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return bot(folder, "chat", typed, *options)
+
+
+def bot(folder: Path, name: str, typed: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        command(*options),
+        [sys.executable, "-m", "bot", name, *options],
         input=typed,
         capture_output=True,
         cwd=folder,
@@ -165,6 +169,22 @@ def test_settings_that_are_a_folder_are_refused_with_a_word(tmp_path):
     (tmp_path / "settings.json").mkdir()
     assert_refused(chat(tmp_path, b"hello\n"))
     assert_refused(chat(tmp_path, b"hello\n", "--settings", str(tmp_path)))
+
+
+@pytest.mark.parametrize("command", ["chat", "check", "run"])
+def test_a_key_or_a_skill_that_is_mistyped_ends_every_start_with_a_word(tmp_path, command):
+    (tmp_path / "data" / "skills" / "deploy").mkdir(parents=True)
+    for settings, words in [
+        ({"modle": "anthropic/x"}, 'modle: unknown key; the nearest known one is "model"'),
+        (
+            {"model": "offline/demo", "skills": ["deploi"]},
+            f'skills[0]: no skill is called "deploi" in {tmp_path}/data/skills; the nearest there is "deploy"',
+        ),
+    ]:
+        (tmp_path / "settings.json").write_text(json.dumps(settings))
+        done = bot(tmp_path, command, b"hello\n")
+        assert_refused(done)
+        assert words in done.stderr.decode()
 
 
 @pytest.mark.parametrize("deep", ['{"a":' * 100_000, "[" * 100_000 + "]" * 100_000], ids=["objects", "lists"])

@@ -57,7 +57,7 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
             case ConfigInvalid() | FolderTaken() | NewerSchema() as cause:
-                refuse(str(cause))
+                refuse(masker(loaded)(str(cause)))
             case OSError() as cause:
                 where = cause.filename or loaded.settings.data
                 refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")
