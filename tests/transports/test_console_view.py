@@ -12,7 +12,7 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.console.view import TAIL, View, draft, listing, posted, said, saw, status, went
+from transports.console.view import TAIL, View, draft, listing, posted, said, saw, status, took_due, went
 
 START = went(View("main"), "main")
 
@@ -51,6 +51,21 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
 def test_events_become_a_draft_and_a_status_line(events, text, line):
     view = after(*events)
     assert (draft(view), status(view, 3.0)) == (text, line)
+
+
+def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
+    view = after(
+        TurnStarted(),
+        ToolStarted("shell", "sleep\n9", "1"),
+        ToolStarted("shell", "false", "2"),
+        ToolFinished("shell", ok=False, call_id="2"),
+        ToolFinished("shell", ok=True, call_id="1"),
+        TurnSettled("stopped"),
+    )
+    assert view.room.due == ("running false: it failed", "running sleep 9")
+    view, lines = took_due(view, "main")
+    assert lines == ("running false: it failed", "running sleep 9")
+    assert took_due(view, "main")[1] == took_due(view, "other")[1] == ()
 
 
 def test_a_message_waits_until_its_turn_starts_or_it_is_settled_without_one():
