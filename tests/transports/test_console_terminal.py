@@ -169,7 +169,7 @@ async def test_an_idle_console_can_be_left_in_three_ways(seat, keys):
 
 
 async def test_leaving_hands_over_what_was_typed_last_and_says_what_is_open(seat):
-    await seat.says("hold", "main> hold")
+    await seat.says("hold", "first partial")
     seat.keys.send_text("/quit\r")
     await seat.leaves()
     assert seat.got == ["hold"]
