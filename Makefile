@@ -8,10 +8,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # The lock is complete, and Python compiles what it imports: both save a third of the time to the first reply.
 LOCKED := --require-hashes --no-deps --no-compile
 
-.PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
+.PHONY: chat terminal test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
-chat: $(VENV)/.installed
-	@$(BIN)/threadfast chat
+chat: terminal $(VENV)/.installed
+	@$(BIN)/threadfast chat || { code=$$?; $(MEND); exit $$code; }
+
+# A chat that is killed leaves the terminal without echo, line ends and Ctrl-C: put right before the set-up, and after.
+MEND = case "$$(stty -a 2>/dev/null)" in *-icanon*|*-isig*|*-icrnl*) \
+	stty icanon echo isig iexten icrnl ixon opost onlcr; printf '\033[?2004l\033[?1l\033[?7h\033[?25h\033[0m';; esac
+terminal:
+	@$(MEND)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli.given import data_option, json_option, load, meant, refuse, settings_option
+from bot.cli.terminal import mend_terminal
 from bot.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def init(
     from bot.setup.wizard import set_up
 
     seal()
+    mend_terminal()
     given = _given(platform or "", settings_file, flags, as_json=as_json)
     interactive = not given.yes and on_terminal()
     screen = Screen(interactive=interactive, quiet=as_json)
