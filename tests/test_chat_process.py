@@ -131,7 +131,8 @@ def test_a_second_process_on_the_same_folder_exits_78_naming_the_holder(tmp_path
         until(lambda: len(journal(tmp_path)) > 0)
         second = chat(tmp_path, b"hello\n")
         assert second.returncode == 78
-        assert f"pid {first.pid}" in second.stderr.decode()
+        assert f"pid {first.pid}). Talk to that one, or stop it first;" in second.stderr.decode()
+        assert "another folder with --data" in second.stderr.decode()
         assert second.stdout == b""
 
 
@@ -226,3 +227,22 @@ def test_an_odd_line_gets_an_answer_or_a_word_and_the_next_line_is_served(tmp_pa
     else:
         assert (done.returncode, ends) == (1, ["answered"])
         assert "line 1" in noted
+
+
+def test_what_cannot_be_done_here_names_the_next_step(tmp_path):
+    offline(tmp_path)
+    done = chat(tmp_path, b"/model\n/model other/x\n/schedule\n/status\nwhat can you do?\n")
+    model, other, schedule, status, can = done.stdout.decode().split("\n", 4)
+    assert model.startswith(
+        "Model: offline/demo. It is the only one. Whoever runs this bot connects another with"
+    )
+    assert "`threadfast init`" in model
+    assert other.startswith(
+        "I know no model of that name here: offline/demo is the only one. Whoever runs this"
+    )
+    assert "by adding `schedule` to `tools.enabled` in settings.json" in schedule
+    assert "files, shell, web_fetch, memory, skills" in schedule
+    assert status.startswith("Idle; 0 waiting. Model: offline/demo.")
+    assert "only one" not in status
+    assert "`run COMMAND`" in can
+    assert done.returncode == 0

@@ -353,6 +353,7 @@ async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_pat
                 "I know no model of that name here. Did you mean old/small? /model lists them."
             )
             assert (await seat.say("/model")).text == (
-                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small."
+                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small. "
+                "/model NAME takes one of them here."
             )
             assert (await seat.say("hello")).text == "still me"
