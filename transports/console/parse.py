@@ -18,7 +18,7 @@ MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 LEAST_COLUMNS = 20
-"""Columns that the meaning of a command gets, however narrow the window is."""
+"""Columns that the meaning of a command gets at least, beside it or below."""
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
@@ -148,14 +148,21 @@ def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
 def help_text(
     commands: Mapping[str, str], columns: int = MAX_LINE, *, keys: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """List *keys*, the console's own commands and the bot's, each meaning folded in a column of its own."""
+    """List *keys*, the console's own commands and the bot's, each meaning folded in a column of its own.
+
+    In a window that is too narrow for two columns it stands below its command.
+    """
     listed = {**OWN_COMMANDS, **commands, **keys}
     width = max(map(len, listed)) + 2
-    room = max(columns - width, LEAST_COLUMNS)
+    if columns - width < LEAST_COLUMNS:
+        return "\n".join(
+            f"{command}\n{textwrap.indent(textwrap.fill(meaning, max(columns - 2, LEAST_COLUMNS)), '  ')}"
+            for command, meaning in listed.items()
+        )
     return "\n".join(
         f"{' ' * width if more else command:<{width}}{row}"
         for command, meaning in listed.items()
-        for more, row in enumerate(textwrap.wrap(meaning, room))
+        for more, row in enumerate(textwrap.wrap(meaning, columns - width))
     )
 
 
