@@ -17,7 +17,7 @@ TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 
 SENTENCES: Mapping[Code, str] = {
     "auth": "{who} does not accept {key}.",
-    "payment": "The {who} account of {key} is out of credit.",
+    "payment": "The {who} account of {key} is out of credit and needs topping up.",
     "model_not_found": "{who} does not know the model {name}, or {key} may not use it.",
 }
 """What does not pass by itself."""

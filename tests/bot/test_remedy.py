@@ -21,7 +21,7 @@ def test_a_key_is_named_by_its_variable_or_its_file_and_never_by_a_path():
         f"Anthropic does not accept the key in ANTHROPIC_API_KEY. {NEXT}"
     )
     assert told(("mine/x", PaymentRequired())) == (
-        f"The mine account of the key in the file mine_key is out of credit. {NEXT}"
+        f"The mine account of the key in the file mine_key is out of credit and needs topping up. {NEXT}"
     )
 
 
