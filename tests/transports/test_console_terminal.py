@@ -232,7 +232,7 @@ async def test_a_mistyped_command_of_the_consoles_own_is_suggested(seat):
 async def test_tools_leave_a_dim_line_above_the_answer(seat):
     await seat.says("tools", "main> tools\n· running wc a.txt\nmain>")  # a draft first
     seat.bot.go.set()
-    done = "main> tools\n· running wc a.txt\n· reading b.txt: it failed\ndone\n\nmain>"
+    done = "main> tools\n· running wc a.txt\n· reading b.txt: did not work\ndone\n\nmain>"
     await seat.screen.shows(done)
     assert "\x1b[2m· running wc a.txt" in seat.screen.raw
 
@@ -241,7 +241,7 @@ async def test_tools_of_another_thread_are_told_with_its_answer(seat):
     await seat.says("tools", "· running wc a.txt")
     await seat.says("/thread work", "work>")
     seat.bot.go.set()
-    await seat.screen.shows("[main]\n· running wc a.txt\n· reading b.txt: it failed\ndone\n\nwork>")
+    await seat.screen.shows("[main]\n· running wc a.txt\n· reading b.txt: did not work\ndone\n\nwork>")
 
 
 async def test_no_escape_sequence_of_the_model_reaches_the_terminal(seat):

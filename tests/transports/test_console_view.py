@@ -40,7 +40,8 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
          "main | rate limited, trying again in 17 s, 2 of 6"),
         ([TurnStarted(), Waiting("rate limited", 2, 1, 6)], "", "main | rate limited, trying again in 0 s, 1 of 6"),
         ([TurnStarted(), Waiting("waiting for your approval", 60)], "", "main | waiting for your approval, 57 s left"),
-        ([TurnStarted(), Waiting("a decision", inf)], "", "main | waiting for a decision"),
+        ([TurnStarted(), Waiting("your decision", inf)], "", "main | waiting: your decision"),
+        ([TurnStarted(), Waiting("many ask at once", inf)], "", "main | waiting: many ask at once"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), Resumed()], "", "main | thinking… 3 s"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), TextDelta("a")], "a", "main | answering… 3 s"),
         ([TurnStarted(), TextDelta("a"), TurnSettled("answered")], "", "main"),
@@ -62,9 +63,9 @@ def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
         ToolFinished("shell", ok=True, call_id="1"),
         TurnSettled("stopped"),
     )
-    assert view.room.due == ("running false: it failed", "running sleep 9")
+    assert view.room.due == ("running false: did not work", "running sleep 9")
     view, lines = took_due(view, "main")
-    assert lines == ("running false: it failed", "running sleep 9")
+    assert lines == ("running false: did not work", "running sleep 9")
     assert took_due(view, "main")[1] == took_due(view, "other")[1] == ()
 
 

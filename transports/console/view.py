@@ -202,7 +202,7 @@ def _ran(live: Live, event: TurnEvent) -> tuple[str, ...]:
     started = _started(live, event) if isinstance(event, ToolFinished) else None
     if started is None or not isinstance(event, ToolFinished):
         return ()
-    return (f"{_one_line(doing(started))}{'' if event.ok else ': it failed'}",)
+    return (f"{_one_line(doing(started))}{'' if event.ok else ': did not work'}",)
 
 
 def _doing(live: Live, now: float) -> str:
@@ -219,7 +219,7 @@ def waiting_words(waiting: Waiting, left: float) -> str:
     """Return what a turn waits for, and for how long; *left* is in seconds."""
     reason = _one_line(waiting.reason)
     if waiting.seconds == inf:
-        return f"waiting for {reason}"
+        return f"waiting: {reason}"
     if waiting.seconds <= 0:
         return reason
     seconds = max(0, ceil(left))
