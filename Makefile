@@ -5,10 +5,16 @@ BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: chat test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
+.PHONY: chat terminal test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
-chat: $(VENV)/.installed
-	@$(BIN)/threadfast chat
+chat: terminal $(VENV)/.installed
+	@$(BIN)/threadfast chat || { code=$$?; $(MEND); exit $$code; }
+
+# A chat that is killed leaves the terminal without echo, line ends and Ctrl-C: put right before the set-up, and after.
+MEND = case "$$(stty -a 2>/dev/null)" in *-icanon*|*-isig*|*-icrnl*) \
+	stty icanon echo isig iexten icrnl ixon opost onlcr; printf '\033[?2004l\033[?1l\033[?7h\033[?25h\033[0m';; esac
+terminal:
+	@$(MEND)
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -47,9 +47,11 @@ from bot.orchestrator import Orchestrator
 from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
 from bot.prompt.system import system_prompt
+from bot.remedy import explain_to_operator
 from bot.settings import secrets_of
 from bot.settings_model import Settings
 from bot.workbench import Means, Workbench, open_workbench
+from threads import wording
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
 from threads.context import ContextFile
@@ -65,7 +67,6 @@ from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
 from threads.unserved import Unserved
-from threads.wording import first_cause
 from threads.workspace import begun, sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
@@ -125,6 +126,9 @@ async def open_core(
     resume: bool = True,
     observing: Observing | None = None,
     on_stop: Callable[[Owed, int, int], None] = lambda *_: None,
+    explain: Callable[[Exception, Owed, str], str] = lambda error, _, reference: wording.explain(
+        error, reference
+    ),
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
@@ -159,6 +163,7 @@ async def open_core(
         context=lambda thread: ContextFile(disk, folder(thread), offload),
         beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader),
         on_error=partial(_record, now),
+        explain=explain,
     )
     registry = Registry(tasks, shared)
 
@@ -288,6 +293,7 @@ async def serve(
                 resume=settings.recovery.resume,
                 observing=means.observing,
                 on_stop=partial(stopped, bench.audit),
+                explain=partial(_explained, settings),
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
@@ -358,7 +364,7 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
     try:
         await transport.serve(sink)
     except* TransportFatal as faults:
-        fault = f"{transport.name}: {first_cause(faults)}"
+        fault = f"{transport.name}: {wording.first_cause(faults)}"
         log.error("transport.stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
         ended.append(fault)
 
@@ -453,6 +459,13 @@ async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text:
 def _text(path: Path) -> str:
     """Return a file of the admin's; a missing one is silently empty."""
     return path.read_text("utf-8", "replace") if path.is_file() else ""
+
+
+def _explained(settings: Settings, error: Exception, owed: Owed, reference: str) -> str:
+    """Return what the thread reads about a failure: more for an admin, who can do something about it."""
+    if is_admin(settings.access, owed.incoming.author.id):
+        return explain_to_operator(error, reference, settings)
+    return wording.explain(error, reference)
 
 
 def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference: str) -> None:

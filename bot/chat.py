@@ -6,15 +6,19 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TextIO
 
 from bot.app import serve
 from bot.commands import MEANINGS
-from bot.lineup import offered
+from bot.errors import ConfigInvalid
+from bot.guards.secrets import Masker
+from bot.lineup import candidates, offered
 from bot.llm.choose import choose
-from bot.observe.logs import configure_logging, form_for
-from bot.settings import secrets_of
+from bot.observe.logs import configure_logging
+from bot.settings import check_start, secrets_of
 from bot.settings_model import Settings
+from bot.verifying import verify_all
 from transports.console import CONSOLE_USER, Console
 
 LOG_BYTES = 5_000_000
@@ -24,6 +28,8 @@ LOG_BYTES = 5_000_000
 async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     """Chat until the input ends and return the exit code. Raises what `bot.app.serve` raises."""
     settings, model, reason = await with_model(settings, environ)
+    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
+        raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
     completions = ["/model default", *(f"/model {name}" for name in offered(settings, model))]
@@ -34,15 +40,20 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
         completions=completions,
         attached=settings.data / "attached",
     )
-    print(
-        f"Model: {model} ({reason}). Data: {settings.data}",
-        file=sys.stdout if console.interactive else sys.stderr,
-    )
+    say = partial(print, file=sys.stdout if console.interactive else sys.stderr, flush=True)
+    say(f"Model: {model} ({reason}). Data: {settings.data}")
     with _log_stream(settings, interactive=console.interactive) as stream:
         given = settings.observe
-        level = given.log_level if "log_level" in given.model_fields_set else "warning"
-        form = form_for(stream, given.log_format if "log_format" in given.model_fields_set else None)
-        configure_logging(level, form, stream, secrets=secrets_of(settings, environ))
+        # In a pipe the console itself tells of waits and retries; a log line is for what went wrong.
+        usual = "warning" if console.interactive else "error"
+        level = given.log_level if "log_level" in given.model_fields_set else usual
+        form = given.log_format if "log_format" in given.model_fields_set else "text"
+        secrets = secrets_of(settings, environ)
+        configure_logging(level, form, stream, secrets=secrets)
+        if settings.verify_providers:
+            say("Asking for a word, since verify_providers says so …")
+            for fault in await verify_all(candidates(settings, model), settings, environ):
+                say(f"Does not answer: {Masker(secrets)(fault)}")
         # Whoever sits at the console owns the machine: nobody else could decide anything here.
         admins = (*settings.access.admins, CONSOLE_USER)
         access = settings.access.model_copy(update={"admins": admins})

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, get_args
 
 import anyio
 
+from bot.settings_model import Tools
 from threads import wording
 from threads.model import Answer, Incoming, ThreadId
 from threads.questions import Questions
@@ -42,6 +43,11 @@ HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/
 ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
 """What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
 
+NO_SCHEDULES = (
+    "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
+    "`tools.enabled` in settings.json, beside those that are there (without the key: {usual})."
+)
+
 LOOK_AGAIN_S = 0.2
 """How often an answer that came before its question was asked again looks whether it is."""
 
@@ -66,6 +72,10 @@ class Brain(Protocol):
     """What commands may ask about models and money; each returns a sentence for the person."""
 
     def describe_model(self, thread: ThreadId) -> str: ...
+
+    def list_models(self, thread: ThreadId) -> str:
+        """Tell the thread's model, the others there are, and how to come to one."""
+        ...
 
     async def choose_model(self, thread: ThreadId, name: str) -> str:
         """Take the choice, or tell why not. Raises `StoreUnavailable`."""
@@ -170,7 +180,7 @@ async def _model(command: Command, owed: Owed, controls: Controls) -> str:
     thread = owed.incoming.thread
     if command.words:
         return await controls.brain.choose_model(thread, command.words)
-    return controls.brain.describe_model(thread)
+    return controls.brain.list_models(thread)
 
 
 async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
@@ -192,7 +202,7 @@ async def _memory(command: Command, owed: Owed, controls: Controls) -> str:
 
 async def _schedule(command: Command, owed: Owed, controls: Controls) -> str:
     if controls.timetable is None:
-        return "Nothing can be scheduled here: `tools.enabled` in my settings does not name it."
+        return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
     return await controls.timetable.command(owed.incoming.thread, command.words)
 
 

@@ -36,7 +36,7 @@ class Escalation:
 
     def __call__(self, error: AllProvidersFailed) -> None:
         """Take up a failure; returns at once."""
-        log.error("model.all_failed: no model could answer: %s", error, extra={"code": error.code})
+        log.warning("model.all_failed: no model could answer: %s", error, extra={"code": error.code})
         now = anyio.current_time()
         if self._thread is None or now - self._told_at.get(error.code, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
             return

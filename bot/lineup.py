@@ -36,6 +36,8 @@ from threads.model import ThreadId, Turn
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none: nothing to be careful with."""
 
+MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
+
 SHOWN = 30
 """Models that a list names."""
 
@@ -112,8 +114,17 @@ class Lineup:
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
         state = self._gate(chosen.partition("/")[0]).describe(chosen)
+        return f"Model: {chosen}{state and f' ({state})'}."
+
+    def list_models(self, thread: ThreadId) -> str:
+        chosen = self._of(thread)
         others = ", ".join(name for name in self._offered[:SHOWN] if name != chosen)
-        return f"Model: {chosen}{state and f' ({state})'}." + (f" Others: {others}." if others else "")
+        how = (
+            f"Others: {others}. /model NAME takes one of them here."
+            if others
+            else f"It is the only one. {MORE}"
+        )
+        return f"{self.describe_model(thread)} {how}"
 
     async def choose_model(self, thread: ThreadId, name: str) -> str:
         if name.lower() == "default":
@@ -123,7 +134,7 @@ class Lineup:
             close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
             hint = f" Did you mean {close[0]}?" if close else ""
             if len(self._offered) == 1:
-                return f"I know no model of that name here: {self.name} is the only one."
+                return f"I know no model of that name here: {self.name} is the only one. {MORE}"
             return f"I know no model of that name here.{hint} /model lists them."
         if not self._usable(name):
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."

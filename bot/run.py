@@ -23,7 +23,7 @@ from bot.observe.notify import Notify
 from bot.observe.otlp import open_spans
 from bot.observe.watch import watching
 from bot.observe.work import Observing
-from bot.settings import check_used, resolve_secret, secrets_of
+from bot.settings import check_start, resolve_secret, secrets_of
 from bot.settings_model import Discord, Settings, Slack
 from bot.stopping import Stop
 from bot.verifying import verify_all
@@ -58,7 +58,7 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
 async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
     faulthandler.enable()  # systemd's watchdog ends what is stuck with SIGABRT: the log then says where it was
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_used(settings.model_copy(update={"model": model}), environ, transports=True):
+    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe

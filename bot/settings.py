@@ -1,4 +1,4 @@
-"""Reads settings.json: every fault at once with its path, an unknown key as a warning, never anything but these.
+"""Reads settings.json: every fault at once with its path, an unknown key with the nearest known one.
 
 Whatever the bytes are, `load` returns settings or raises one `ConfigInvalid`, and no message repeats a value that
 may be a secret. Secrets stay references until `resolve_secret` is asked for one of them.
@@ -25,7 +25,7 @@ CREDENTIALS = "credentials"
 MAX_FILE_BYTES = 1_000_000
 MAX_SECRET_BYTES = 65_536
 MAX_LISTED = 50
-"""Faults or warnings that are spelled out; nobody reads more in one go."""
+"""Faults that are spelled out; nobody reads more in one go."""
 OFFLINE = "offline/demo"
 NEXT = "Correct this in {path}; `threadfast schema` prints every key and what it may be."
 NO_FILE = "Write one with `threadfast init`, or name another with --settings."
@@ -34,10 +34,9 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Usable settings, what a person should be told about them, and the environment their references are about."""
+    """Usable settings, and the environment that their references are about."""
 
     settings: Settings
-    warnings: tuple[str, ...] = ()
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -60,11 +59,12 @@ def judge(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
     document = _parse(data, path)
     settings, faults, unknown = _judge(data)
     faults += _cross_faults(document)
-    warnings = _listed([_unknown_key(location) for location in unknown[:MAX_LISTED]], len(unknown))
     if settings is None or faults:
-        raise ConfigInvalid("\n".join([*_listed(faults, len(faults)), *warnings, NEXT.format(path=path)]))
+        unknown_keys = [_unknown_key(location) for location in unknown[:MAX_LISTED]]
+        lines = [*_listed(faults, len(faults)), *_listed(unknown_keys, len(unknown))]
+        raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
-    return Loaded(_placed(settings, folder, environ), tuple(warnings), _with_credentials(folder, environ))
+    return Loaded(_placed(settings, folder, environ), _with_credentials(folder, environ))
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
@@ -115,6 +115,33 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
         with suppress(ConfigInvalid):
             secrets.append(resolve_secret(reference, environ))
     return secrets
+
+
+def check_start(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
+    """Return the faults that keep a process with these settings, and this `model`, from starting."""
+    return [*check_used(settings, environ, transports=transports), *unknown_skills(settings)]
+
+
+def unknown_skills(settings: Settings) -> list[str]:
+    """Return a fault for each name in `skills` that no folder has. Blocking.
+
+    A skill that is there and broken is none: it is read fresh, and can be mended while the bot runs.
+    """
+    folder = settings.data / "skills"
+    known: list[str] = []
+    try:
+        known = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    except PermissionError:
+        return []  # whoever may not look cannot judge; the bot itself may
+    except OSError:
+        pass  # no such folder: nothing in it
+    faults = []
+    for place, name in enumerate(settings.skills):
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none yet"
+            faults.append(f'skills[{place}]: no skill is called "{_plain(name)}" in {folder}; {hint}')
+    return faults
 
 
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
@@ -181,15 +208,14 @@ def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
 
 
 def _judge(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
-    """Return the settings if nothing but unknown keys is wrong, the faults, and where the unknown keys are."""
+    """Return the settings if nothing is wrong, else the faults, and where the unknown keys are."""
     try:
-        return Settings.model_validate_json(data, extra="forbid"), [], []
+        return Settings.model_validate_json(data), [], []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
     faults = [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"]
-    settings = None if faults else Settings.model_validate_json(data, extra="ignore")
-    return settings, faults, unknown
+    return None, faults, unknown
 
 
 def _fault(detail: ErrorDetails) -> str:
@@ -214,7 +240,7 @@ def _unknown_key(location: tuple[str | int, ...]) -> str:
         section = (_section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
-    return f'{_path(location)}: unknown key, ignored; the nearest known one is "{nearest[0]}"'
+    return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
 
 
 def _section_in(annotation: object) -> type[Section] | None:

@@ -3,7 +3,7 @@
 | what answers                                              | then                                         |
 |-----------------------------------------------------------|----------------------------------------------|
 | all                                                       | it serves                                    |
-| some do not                                               | a warning for each; it serves                |
+| some do not                                               | a warning for each; it serves                 |
 | none, and one of them only does not now (limits, network) | warnings; it serves: that may pass            |
 | none, and each needs a person (key, account, name)        | `ConfigInvalid`: the start is refused, with 78 |
 """
@@ -17,6 +17,7 @@ import anyio
 
 from bot.errors import ConfigInvalid
 from bot.llm.verify import Verified, verify
+from bot.remedy import sentence
 from bot.settings_model import Settings
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,11 @@ Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verified]]
 
 async def verify_all(
     names: Sequence[str], settings: Settings, environ: Mapping[str, str], *, ask: Ask = verify
-) -> None:
-    """Ask each of these models. Raises `ConfigInvalid` when none can answer before a person acts."""
+) -> list[str]:
+    """Ask each of these models; return a line on each that does not answer.
+
+    Raises `ConfigInvalid` when none can answer before a person acts.
+    """
     answers: dict[str, Verified] = {}
     room = anyio.Semaphore(AT_ONCE)
 
@@ -46,17 +50,24 @@ async def verify_all(
         if answers[name].ok:
             log.info("model.verified: %s answered in %.1f s", name, answers[name].took_s)
         else:
-            log.warning("model.unverified: %s: %s", name, _why(answers[name]))
+            log.warning("model.unverified: %s: %s", name, _why(name, answers[name], settings))
+    faults = [f"{name}: {_why(name, answers[name], settings)}" for name in names if not answers[name].ok]
     if names and all(_code(answers[name]) in NEEDS_A_PERSON for name in names):
-        faults = [f"{name}: {_why(answers[name])}" for name in names]
         raise ConfigInvalid(
-            "\n".join([*faults, "No model can answer. Mend one, or set verify_providers to false."])
+            "\n".join(
+                [
+                    *faults,
+                    "No model can answer. Mend one with `threadfast init`, or set verify_providers to false.",
+                ]
+            )
         )
+    return faults
 
 
 def _code(answer: Verified) -> str:
     return "" if answer.ok or answer.error is None else answer.error.code
 
 
-def _why(answer: Verified) -> str:
-    return f"{_code(answer)}: {answer.error}"
+def _why(name: str, answer: Verified, settings: Settings) -> str:
+    mend = "" if answer.error is None else sentence(name, answer.error, settings)
+    return " ".join(filter(None, [mend, f"{_code(answer)}: {answer.error}"]))

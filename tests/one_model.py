@@ -24,6 +24,9 @@ class OneModel:
     def describe_model(self, thread: ThreadId) -> str:
         return f"Model: {self.name}."
 
+    def list_models(self, thread: ThreadId) -> str:
+        return f"{self.describe_model(thread)} It is the only one."
+
     async def choose_model(self, thread: ThreadId, name: str) -> str:
         return f"{self.name} is all there is."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -85,9 +86,37 @@ async def test_a_refused_key_is_told_without_a_word_of_the_provider(tmp_path, ki
     server = (anthropic.FakeAnthropic if kind == "anthropic" else openai.FakeOpenAI)([refused])
     async with server as fake:
         code, answers, notes = await chat(tmp_path, providers(kind, fake.base_url), b"hello\n")
-    assert answers.startswith("My AI provider does not accept my key.")
+    name, key = {
+        "anthropic": ("Anthropic", "the key in ANTHROPIC_API_KEY"),
+        "openai": ("OpenAI", "the key in OPENAI_API_KEY"),
+        "local": ("local", "a call without a key (providers.local.api_key)"),
+    }[kind]
+    assert answers.startswith(f"{name} does not accept {key}. `threadfast init` sets")
+    assert re.search(r"`threadfast why (\w{8})` tells more. \(ref \1\)\n$", answers)
     assert code == 1
+    assert len(notes.splitlines()) == 3, notes  # which model, one line of the log, that line 1 failed
     assert "sk-leak" not in answers
     assert "canary" not in answers + notes
     on_disk = b"".join(p.read_bytes() for p in tmp_path.rglob("*.jsonl"))
     assert b"canary" not in on_disk
+
+
+async def test_chat_obeys_verify_providers(tmp_path):
+    refused = anthropic.fault(401, "authentication_error", "invalid x-api-key")
+    async with anthropic.FakeAnthropic([refused]) as fake:
+        settings = {**providers("anthropic", fake.base_url), "verify_providers": True}
+        code, answers, notes = await chat(tmp_path, settings, b"hello\n")
+    assert (code, answers, len(fake.requests)) == (78, "", 1)
+    assert "Anthropic does not accept the key in ANTHROPIC_API_KEY." in notes
+    assert "Traceback" not in notes
+
+
+async def test_chat_starts_when_one_of_its_models_answers_and_names_the_other(tmp_path):
+    refused = anthropic.fault(401, "authentication_error", "invalid x-api-key")
+    async with anthropic.FakeAnthropic([refused] * 2) as fake:
+        settings = {**providers("anthropic", fake.base_url), "verify_providers": True}
+        settings |= {"fallback_models": ["offline/demo"]}
+        code, answers, notes = await chat(tmp_path, settings, b"hello\n")
+    assert code == 0
+    assert "I am offline/demo" in answers
+    assert "Does not answer: anthropic/claude-x: Anthropic does not accept the key" in notes

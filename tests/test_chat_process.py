@@ -38,8 +38,12 @@ def offline(folder: Path) -> None:
 
 
 def chat(folder: Path, typed: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return bot(folder, "chat", typed, *options)
+
+
+def bot(folder: Path, name: str, typed: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        command(*options),
+        [sys.executable, "-m", "bot", name, *options],
         input=typed,
         capture_output=True,
         cwd=folder,
@@ -127,7 +131,8 @@ def test_a_second_process_on_the_same_folder_exits_78_naming_the_holder(tmp_path
         until(lambda: len(journal(tmp_path)) > 0)
         second = chat(tmp_path, b"hello\n")
         assert second.returncode == 78
-        assert f"pid {first.pid}" in second.stderr.decode()
+        assert f"pid {first.pid}). Talk to that one, or stop it first;" in second.stderr.decode()
+        assert "another folder with --data" in second.stderr.decode()
         assert second.stdout == b""
 
 
@@ -165,6 +170,22 @@ def test_settings_that_are_a_folder_are_refused_with_a_word(tmp_path):
     (tmp_path / "settings.json").mkdir()
     assert_refused(chat(tmp_path, b"hello\n"))
     assert_refused(chat(tmp_path, b"hello\n", "--settings", str(tmp_path)))
+
+
+@pytest.mark.parametrize("command", ["chat", "check", "run"])
+def test_a_key_or_a_skill_that_is_mistyped_ends_every_start_with_a_word(tmp_path, command):
+    (tmp_path / "data" / "skills" / "deploy").mkdir(parents=True)
+    for settings, words in [
+        ({"modle": "anthropic/x"}, 'modle: unknown key; the nearest known one is "model"'),
+        (
+            {"model": "offline/demo", "skills": ["deploi"]},
+            f'skills[0]: no skill is called "deploi" in {tmp_path}/data/skills; the nearest there is "deploy"',
+        ),
+    ]:
+        (tmp_path / "settings.json").write_text(json.dumps(settings))
+        done = bot(tmp_path, command, b"hello\n")
+        assert_refused(done)
+        assert words in done.stderr.decode()
 
 
 @pytest.mark.parametrize("deep", ['{"a":' * 100_000, "[" * 100_000 + "]" * 100_000], ids=["objects", "lists"])
@@ -206,3 +227,22 @@ def test_an_odd_line_gets_an_answer_or_a_word_and_the_next_line_is_served(tmp_pa
     else:
         assert (done.returncode, ends) == (1, ["answered"])
         assert "line 1" in noted
+
+
+def test_what_cannot_be_done_here_names_the_next_step(tmp_path):
+    offline(tmp_path)
+    done = chat(tmp_path, b"/model\n/model other/x\n/schedule\n/status\nwhat can you do?\n")
+    model, other, schedule, status, can = done.stdout.decode().split("\n", 4)
+    assert model.startswith(
+        "Model: offline/demo. It is the only one. Whoever runs this bot connects another with"
+    )
+    assert "`threadfast init`" in model
+    assert other.startswith(
+        "I know no model of that name here: offline/demo is the only one. Whoever runs this"
+    )
+    assert "by adding `schedule` to `tools.enabled` in settings.json" in schedule
+    assert "files, shell, web_fetch, memory, skills" in schedule
+    assert status.startswith("Idle; 0 waiting. Model: offline/demo.")
+    assert "only one" not in status
+    assert "`run COMMAND`" in can
+    assert done.returncode == 0

@@ -22,7 +22,7 @@ from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
 from tests.fakes.http import error as page
 from tests.serving import anthropic, compatible, openai, serving
 from tests.world import T1
-from threads.model import Choice, TextReset
+from threads.model import Author, Choice, TextReset
 from threads.wording import FRIENDLY, UNREACHABLE
 
 pytestmark = pytest.mark.anyio
@@ -353,6 +353,23 @@ async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_pat
                 "I know no model of that name here. Did you mean old/small? /model lists them."
             )
             assert (await seat.say("/model")).text == (
-                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small."
+                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small. "
+                "/model NAME takes one of them here."
             )
             assert (await seat.say("hello")).text == "still me"
+
+
+async def test_an_admin_reads_which_key_to_mend_and_nobody_else_does(tmp_path):
+    async with a.FakeAnthropic([MESSAGES.fault(401, "authentication_error", CANARY)] * 2) as fake:
+        given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url), "access": {"admins": ["U9"]}}
+        async with serving(tmp_path, given) as seat:
+            admin = await seat.say("hello", author=Author("U9", "ann"), thread=T1)
+            other = await seat.say("hello", thread=replace(T1, root="other"))
+    assert admin.text.startswith(
+        "Anthropic does not accept the key in ANTHROPIC_API_KEY. `threadfast init` sets"
+    )
+    assert other.text.startswith(FRIENDLY["auth"])
+    for post in (admin, other):
+        assert CANARY not in post.text
+        assert "sk-ant-test" not in post.text
+    assert "ANTHROPIC_API_KEY" not in other.text

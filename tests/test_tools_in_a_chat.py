@@ -30,6 +30,9 @@ from threads.turn import correlation_id
 pytestmark = pytest.mark.anyio
 
 ROWS, COLUMNS = 50, 120
+RAN = re.compile(
+    r"^· (reading|writing|editing|looking through|attaching|running|using|remembering) .*\n", re.MULTILINE
+)
 MAIN = ThreadId("console", "local", "tty", "main")
 TOOLS = ["files", "shell", "memory"]
 
@@ -50,10 +53,10 @@ class Window:
         os.write(self.master, keys.encode())
 
     async def says(self, line: str, answer: str) -> None:
-        """Type a line and wait for what should follow it on the screen, and for the prompt that follows that."""
+        """Type a line and wait for what should follow it, but for lines about tools, and for the next prompt."""
         self.type(f"{line}\r")
         said = re.compile(rf"main> {re.escape(line)}\n{answer}(?s:.*)\nmain>", re.MULTILINE)
-        await self.screen.until(lambda: said.search(self.screen.text) is not None, said.pattern)
+        await self.screen.until(lambda: said.search(RAN.sub("", self.screen.text)) is not None, said.pattern)
 
     async def watch(self) -> None:
         decode = codecs.getincrementaldecoder("utf-8")().decode
@@ -165,7 +168,7 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
         assert (home / "data" / "attached" / "notes.txt").read_text() == "one TWO three"
 
         await window.says("run cat notes.txt; exit 3", question("cat notes.txt; exit 3"))
-        await window.screen.shows("main | waiting for a decision on what I may do")
+        await window.screen.shows("main | waiting: a decision on what I may do")
         await window.says(
             "/approve", r"· Thank you, I go on\.\n\n one TWO three\n\nIt ended with exit code 3\."
         )
@@ -190,6 +193,11 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
         window.type("\x04")
         assert await window.ended() == 0
     assert window.screen.text.count("May I use shell?") == 4
+    ran = [found[0] for found in RAN.finditer(window.screen.text)]
+    assert len(ran) == 13  # one for each call
+    assert ran[:2] == ["· writing notes.txt, one two three\n", "· reading notes.txt\n"]
+    assert "· running cat notes.txt; exit 3\n" in ran
+    assert "· running rm notes.txt: did not work\n" in ran
     assert set(outcomes(home)) == {"answered"}
     assert len(outcomes(home)) == len([line for line in journal(home) if line["kind"] == "received"])
 

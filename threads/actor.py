@@ -145,7 +145,7 @@ class Actor:
 
     def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
         self._shared.on_error(error, owed, reference)
-        text = "\n\n".join([*notes, wording.explain(error, reference)])
+        text = "\n\n".join([*notes, self._shared.explain(error, owed, reference)])
         return Ending("failed", text, "error", wording.code_of(error))
 
     async def _load(self, messages: list[Message]) -> list[str]:

@@ -53,7 +53,10 @@ def correlation_id(key: str, attempt: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all actors share. ``on_error`` records an exception with the message it met and its reference."""
+    """What all actors share. ``on_error`` records an exception with the message it met and its reference.
+
+    ``explain`` says what the thread may read about it.
+    """
 
     journal: Journal
     delivery: Delivery
@@ -63,6 +66,7 @@ class Shared:
     context: Callable[[ThreadId], ContextStore]
     beside: Beside
     on_error: Callable[[Exception, Owed, str], None]
+    explain: Callable[[Exception, Owed, str], str]
     questions: Questions = field(default_factory=Questions)
 
 

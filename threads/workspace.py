@@ -30,6 +30,10 @@ class FolderTaken(BotError):
     code = "config_invalid"
 
 
+class ForeignFolder(FolderTaken):
+    """The data folder belongs to another user, who could not use what root makes in it."""
+
+
 def thread_folder(data: Path, thread: ThreadId) -> Path:
     """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
     parts = (thread.workspace, thread.channel, thread.root)
@@ -103,7 +107,7 @@ def sole_owner(data: Path) -> Iterator[None]:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = data.stat().st_uid
     if os.geteuid() == 0 and owner != 0:
-        raise FolderTaken(
+        raise ForeignFolder(
             f"{data} belongs to user {owner}, who could not use what root makes in it; run this as that user"
         )
     fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

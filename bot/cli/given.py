@@ -40,7 +40,7 @@ def meant(settings_file: Path | None) -> Path | None:
 
 
 def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bool = False) -> Loaded:
-    """Read the settings, say what is odd about them, and let --data override the folder.
+    """Read the settings, and let --data override the folder.
 
     A command that *only_looks* needs no more than that folder: with --data it goes on whatever is wrong with them.
     """
@@ -54,8 +54,6 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
         click.echo(f"settings: {error}", err=True)
         click.echo("Going on with --data and defaults; only what looks like a secret is masked.", err=True)
         loaded = read(None, environ=os.environ)
-    for warning in loaded.warnings:
-        click.echo(f"settings: {warning}", err=True)
     if data is None:
         return loaded
     return replace(loaded, settings=loaded.settings.model_copy(update={"data": data.absolute()}))

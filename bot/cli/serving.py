@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from bot.cli.given import data_option, load, masker, refuse, settings_option
+from bot.cli.terminal import mend_terminal
 from bot.errors import ConfigInvalid
 from threads.errors import NewerSchema
 from threads.wording import first_cause
-from threads.workspace import FolderTaken
+from threads.workspace import FolderTaken, ForeignFolder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
     from bot.settings_model import Settings
 
 
+IN_USE = (
+    "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
+)
+
+
 @click.command()
 @settings_option
 @data_option
 def chat(settings_file: Path | None, data: Path | None) -> None:
     """Talk to the bot here; piped lines are answered in turn."""
+    mend_terminal()
     from bot.chat import run_chat
 
     _serve(run_chat, load(settings_file, data))
@@ -56,8 +63,10 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
-            case ConfigInvalid() | FolderTaken() | NewerSchema() as cause:
-                refuse(str(cause))
+            case FolderTaken() as cause if not isinstance(cause, ForeignFolder):
+                refuse(f"{cause}. {IN_USE}")
+            case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
+                refuse(masker(loaded)(str(cause)))
             case OSError() as cause:
                 where = cause.filename or loaded.settings.data
                 refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")

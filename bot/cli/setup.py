@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli.given import data_option, json_option, load, meant, refuse, settings_option
+from bot.cli.terminal import mend_terminal
 from bot.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def init(
     from bot.setup.wizard import set_up
 
     seal()
+    mend_terminal()
     given = _given(platform or "", settings_file, flags, as_json=as_json)
     interactive = not given.yes and on_terminal()
     screen = Screen(interactive=interactive, quiet=as_json)
@@ -153,15 +155,15 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     import json
 
     from bot.app import unpriced
-    from bot.settings import check_used
+    from bot.settings import check_start
     from bot.settings import load as read
 
     warnings: list[str] = []
     try:
         loaded = read(meant(settings_file), environ=os.environ)
-        faults = check_used(loaded.settings, loaded.environ, transports=True)
+        faults = check_start(loaded.settings, loaded.environ, transports=True)
         prices = "prices: what {} costs is not known, so a hard budget refuses it"
-        warnings = [*loaded.warnings, *map(prices.format, unpriced(loaded.settings))]
+        warnings = [*map(prices.format, unpriced(loaded.settings))]
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))

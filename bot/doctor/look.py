@@ -34,7 +34,6 @@ class Look:
     settings: Settings
     environ: Mapping[str, str]
     settings_file: Path | None = None
-    warnings: tuple[str, ...] = ()
     offline: bool = False
     post_in: str = ""
     beside: Status | Silent = ABSENT

@@ -102,10 +102,7 @@ def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
     if wanted.data:
         settings = settings.model_copy(update={"data": wanted.data.absolute()})
     mask = Masker(secrets_of(settings, loaded.environ))
-    return (
-        Look(settings, loaded.environ, file, loaded.warnings, wanted.offline, wanted.post_in, mask=mask),
-        fault,
-    )
+    return Look(settings, loaded.environ, file, wanted.offline, wanted.post_in, mask=mask), fault
 
 
 async def all_subjects(look: Look) -> list[Subject]:

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from bot.doctor.look import AS_ROOT, Findings, Look
-from bot.settings import CREDENTIALS, check_used, references
+from bot.settings import CREDENTIALS, check_used, references, unknown_skills
 from transports.checks import Finding
 
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
@@ -35,13 +35,13 @@ def _settings(look: Look) -> Finding:
     file = look.settings_file
     if file is None:
         return Finding("settings", "ok", "no settings.json here: everything has its default")
-    if look.warnings:
+    if missing := unknown_skills(look.settings):
         return Finding(
             "settings",
-            "warn",
-            "; ".join(look.warnings[:SHOWN]),
-            "Keys that are not known do nothing.",
-            "Correct their names, or take them out.",
+            "fail",
+            "; ".join(missing[:SHOWN]),
+            "The bot does not start (exit code 78).",
+            "Correct these names, or take them out.",
         )
     if file.stat().st_mode & WRITABLE:
         return Finding(

@@ -32,6 +32,15 @@ HELP = f"""{WHAT} I understand:
 
 {CONNECT}"""
 GREETINGS = frozenset({"hi", "hello", "hey", "hallo", "yo", "good morning", "good evening", "good afternoon"})
+ABOUT_ME = re.compile(
+    r"((hi|hello|hey)\W+)?(so\W+)?"
+    r"(what (can|could|do) (you|i|we) (do|say|ask|type|know|understand)|(who|what) are you|what is this"
+    r"|how (do|does|can) (you|i|we|this|it) (work|use)|(can|could) you help( me)?|(what )?commands)"
+    r"\b.{0,40}",
+    re.IGNORECASE,
+)
+"""What people ask who want to know what it can do; little may follow, such as "here" or "for me"."""
+
 INTENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "list": ("list_files", ("path",)),
     "ls": ("list_files", ("path",)),
@@ -159,7 +168,7 @@ def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
     intent, rest = word.lower().rstrip(":,.!?"), "".join(more)
     if text.lower().rstrip(" .!?,") in GREETINGS:
         return Text(f"Hello! {WHAT} Say `help` to see what I understand.")
-    if intent == "help":
+    if intent == "help" or ABOUT_ME.fullmatch(text):
         return Text(HELP)
     if intent in {"summarise", "summarize", "summary"}:
         return Text(_summary(request.messages[:-1]))

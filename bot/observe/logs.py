@@ -27,7 +27,7 @@ from pydantic import JsonValue
 from bot.guards.secrets import Masker
 from bot.observe.work import turn_ids
 from threads.errors import BotError
-from threads.wording import PASSING
+from threads.wording import WORTH_RETRYING
 
 MAX_TEXT = 20_000
 """Characters of one text; of a longer one the middle is left out."""
@@ -162,11 +162,11 @@ def named(said: str) -> tuple[str, str]:
 
 
 def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
-    """Return whether a traceback tells nothing: of what passes by itself, and for people of all that has a name."""
+    """Return whether a traceback tells nothing: of how a provider is, and for people of all that has a name."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, BotError) or error.code == "internal":
         return False
-    return for_people or error.code in PASSING
+    return for_people or error.code in WORTH_RETRYING
 
 
 def one_line(text: str) -> str:

@@ -174,7 +174,7 @@ class Schedules:
         found = self.of(thread)
         lines = [f"{schedule.id}: {self.described(schedule)}" for schedule in found[:SHOWN]]
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-        return "\n".join([*lines, *more, _HOW]) if found else "Nothing is scheduled here."
+        return "\n".join([*lines, *more, _HOW]) if found else NONE_HERE
 
     def described(self, schedule: Schedule) -> str:
         """Return in words what comes when."""
@@ -237,6 +237,7 @@ class Schedules:
         return next(f"s{digest[:size]}" for size in range(4, 64) if f"s{digest[:size]}" not in taken)
 
 
+NONE_HERE = 'Nothing is scheduled here. Ask me to, for example "remind me on Monday at 9 to call Ann".'
 _HOW = "/schedule cancel ID takes one back."
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from bot.errors import ConfigInvalid
 from bot.llm.build import is_local
+from bot.remedy import title
 from bot.settings import resolve_secret
 from bot.settings_model import Provider, Settings
 from bot.setup import tokens
 from bot.setup.draft import Draft
 from bot.setup.screen import TRIES, Screen
-from bot.setup.wording import key_page, title
+from bot.setup.wording import key_page
 
 PENDING = "THREADFAST_SETUP_KEY"
 """Stands for a key that is on no disk yet while it is tried."""

@@ -19,13 +19,14 @@ import anyio
 from bot.errors import ConfigInvalid, ProviderError
 from bot.llm.choose import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verified, verify
+from bot.remedy import title
 from bot.settings import OFFLINE, secrets_of
 from bot.settings_model import MODEL_NAME, built_in_providers
 from bot.setup.draft import Draft
 from bot.setup.given import Given
 from bot.setup.keys import OWN_FORM, enter_key, file_of, pending
 from bot.setup.screen import TRIES, Screen
-from bot.setup.wording import explained, title
+from bot.setup.wording import explained
 from threads.wording import PASSING
 
 PROBE_S = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.errors import ConfigInvalid, ProviderError
+from bot.remedy import title
 from threads.errors import Code
 
-TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}
 CREDIT_PAGES = {
     "anthropic": "platform.claude.com/settings/billing",
@@ -31,10 +31,6 @@ MEANINGS: Mapping[Code, tuple[str, str]] = {
     "config_invalid": ("{said}", "Correct that."),
 }
 OTHER = ("{who} refused: {said}", "Choose another model, or look at what it says.")
-
-
-def title(provider: str) -> str:
-    return TITLES.get(provider, provider)
 
 
 def key_page(provider: str) -> str:

@@ -85,13 +85,16 @@ def test_settings_that_cannot_be_used_end_with_78_and_the_rest_is_looked_at(sett
     assert "sandbox" in found
 
 
-def test_an_unknown_key_and_a_file_that_others_can_write_are_warnings(settings_file, capsys):
+def test_an_unknown_key_and_skill_fail_and_a_file_that_others_can_write_is_a_warning(settings_file, capsys):
     settings_file.chmod(0o666)
     assert run(settings_file, as_json=True, offline=True) == 0
     assert "can be written by others" in capsys.readouterr().out
     settings_file.write_text('{"modle": "offline/demo"}')
-    run(settings_file, as_json=True, offline=True)
+    assert run(settings_file, as_json=True, offline=True) == 78
     assert 'nearest known one is \\"model\\"' in capsys.readouterr().out
+    settings_file.write_text('{"model": "offline/demo", "skills": ["deploi"]}')
+    assert run(settings_file, as_json=True, offline=True) == 1
+    assert "no skill is called" in capsys.readouterr().out
 
 
 def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_path, capsys):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.errors import ModelNotFound, PaymentRequired, Unauthorized
 from bot.guards.secrets import mask
 from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
 from threads.errors import StoreUnavailable
@@ -122,6 +123,13 @@ def test_people_see_no_traceback_of_a_failure_that_has_a_name(out: io.StringIO, 
     configure_logging("info", "json", out)
     log.error("turn.failed: %s", error, exc_info=error)
     assert "traceback" in out.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize("error", [Unauthorized("401"), PaymentRequired("402"), ModelNotFound("404")])
+def test_what_only_tells_how_a_provider_is_has_no_traceback_in_json_either(out: io.StringIO, error) -> None:
+    configure_logging("info", "json", out)
+    log.error("turn.failed: %s", error, exc_info=error, extra={"report": {"type": error.code}})
+    assert record(out).keys() == {"at", "level", "logger", "event", "text"}
 
 
 def test_a_persons_text_cannot_forge_a_line(out: io.StringIO) -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bot.guards.injection import fence
 from bot.llm.model import Request, ToolSpec
-from bot.llm.offline import CONNECT, OfflineModel, answer
+from bot.llm.offline import CONNECT, HELP, OfflineModel, answer
 from bot.prompt.tokens import request_size
 from threads.model import Message, Text, TextDelta, ToolCall, ToolResult, TurnEvent
 
@@ -316,3 +316,31 @@ def test_any_text_has_one_answer_and_always_the_same(text: str) -> None:
     reply = asked(text)
     assert reply == asked(text)
     assert len(reply.calls) == 1 or reply.text.strip()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "help",
+        "Help me please",
+        "what can you do",
+        "What can you do?",
+        "What can you do for me here?",
+        "hello, what can you do?",
+        "who are you",
+        "What are you?",
+        "how does this work?",
+        "Can you help me?",
+        "commands",
+    ],
+)
+def test_it_says_what_it_can_do_when_asked(question):
+    assert asked(question).text == HELP
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what can you tell me about rivers", "commands in the roman army of old and their history, at length"],
+)
+def test_a_real_question_is_not_taken_for_one_about_itself(question):
+    assert "I cannot really answer this" in asked(question).text

@@ -13,7 +13,7 @@ import pytest
 
 from bot.errors import ToolDenied
 from bot.schedules.firing import Firing
-from bot.schedules.kept import Bounds, Schedule, Schedules
+from bot.schedules.kept import NONE_HERE, Bounds, Schedule, Schedules
 from tests.sim.loop import SimLoop
 from tests.world import (
     ANN,
@@ -523,7 +523,7 @@ async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, rest):
 async def test_the_command_lists_and_cancels(tmp_path):
     async with bot(tmp_path) as here:
         command = here.schedules.command
-        assert await command(T1, "") == "Nothing is scheduled here."
+        assert await command(T1, "") == NONE_HERE
         schedule = await here.schedules.add(hourly(zone="Europe/Berlin"))
         assert "next on Sun 22 Nov 13:00 Europe/Berlin" in await command(T1, "list")
         assert "no such" in await command(T2, f"cancel {schedule.id}")

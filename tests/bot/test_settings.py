@@ -15,6 +15,7 @@ from bot.errors import ConfigInvalid
 from bot.settings import (
     MAX_FILE_BYTES,
     Loaded,
+    check_start,
     check_used,
     json_schema,
     load,
@@ -45,7 +46,6 @@ def faults_of(path: Path, **environ: str) -> list[str]:
 
 def test_the_example_of_the_design_loads_without_a_word() -> None:
     loaded = load(EXAMPLE, environ={})
-    assert loaded.warnings == ()
     assert loaded.settings.data == EXAMPLE.parent / "data"
     assert loaded.settings.transports.slack is not None
 
@@ -172,8 +172,8 @@ def test_a_byte_order_mark_is_no_fault(write) -> None:
     assert load(write(b'\xef\xbb\xbf{"name": "b"}'), environ={}).settings.name == "b"
 
 
-def test_unknown_keys_warn_with_their_path_and_the_nearest_known_one(write) -> None:
-    loaded = load(
+def test_unknown_keys_are_faults_with_their_path_and_the_nearest_known_one(write) -> None:
+    *lines, _ = faults_of(
         write(
             {
                 "$schema": "x",
@@ -181,15 +181,25 @@ def test_unknown_keys_warn_with_their_path_and_the_nearest_known_one(write) -> N
                 "limits": {"max_stps": 2},
                 "providers": {"openai": {"apikey": "sk-x"}},
             }
-        ),
-        environ={},
+        )
     )
-    assert sorted(loaded.warnings) == [
-        'limits.max_stps: unknown key, ignored; the nearest known one is "max_steps"',
-        'nmae: unknown key, ignored; the nearest known one is "name"',
-        'providers.openai.apikey: unknown key, ignored; the nearest known one is "api_key"',
+    assert sorted(lines) == [
+        'limits.max_stps: unknown key; the nearest known one is "max_steps"',
+        'nmae: unknown key; the nearest known one is "name"',
+        'providers.openai.apikey: unknown key; the nearest known one is "api_key"',
     ]
-    assert loaded.settings.limits.max_steps == 50
+
+
+def test_an_unknown_skill_is_a_fault_with_its_path_and_the_nearest_there_is(write, tmp_path: Path) -> None:
+    loaded = load(write({"model": "offline/demo", "skills": ["deploi", "deploy"]}), environ={}).settings
+    (none_yet, _) = check_start(loaded, {}, transports=False)
+    assert none_yet.endswith("there are none yet")
+    for name in ("deploy", "review"):
+        (tmp_path / "data" / "skills" / name).mkdir(parents=True)
+    folder = tmp_path / "data" / "skills"
+    assert check_start(loaded, {}, transports=False) == [
+        f'skills[0]: no skill is called "deploi" in {folder}; the nearest there is "deploy"'
+    ]
 
 
 def test_what_is_wrong_with_discord_is_told_with_its_path(write) -> None:
@@ -218,16 +228,16 @@ def test_unknown_keys_are_told_beside_faults_too(write) -> None:
 
 
 def test_a_key_cannot_forge_a_line(write) -> None:
-    (warning,) = load(write({"a\nmodel: wrong": 1}), environ={}).warnings
-    assert warning.startswith("a\\nmodel: wrong: unknown key")
+    (fault, _) = faults_of(write({"a\nmodel: wrong": 1}))
+    assert fault.startswith("a\\nmodel: wrong: unknown key")
 
 
 def test_a_flood_of_unknown_keys_is_counted_quickly(write) -> None:
     started = time.process_time()
-    warnings = load(write({f"key{i}": i for i in range(50_000)}), environ={}).warnings
+    *lines, _ = faults_of(write({f"key{i}": i for i in range(50_000)}))
     assert time.process_time() - started < 4
-    assert len(warnings) == 51
-    assert warnings[-1] == "... and 49950 more"
+    assert len(lines) == 51
+    assert lines[-1] == "... and 49950 more"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from bot.setup import draft as drafts
 from bot.setup.draft import Draft
 from threads.disk import PosixDisk, write_new
 
-OLD = '{\n  "later": {"x": 1},\n  "model": "ollama/qwen",\n  "name": "Ünï"\n}'
+OLD = '{\n  "limits": {"mailbox": 5},\n  "model": "ollama/qwen",\n  "name": "Ünï"\n}'
 
 
 def mode(path):
@@ -37,7 +37,6 @@ def test_what_is_written_can_be_read_and_the_secret_is_found(path):
     loaded = load(path, environ={})
     assert resolve_secret(loaded.settings.providers["anthropic"].api_key, loaded.environ) == "sk-canary"
     assert "sk-canary" not in path.read_text()
-    assert loaded.warnings == ()
 
 
 def test_secrets_are_for_their_owner_alone_whatever_the_umask_says(path):
@@ -68,13 +67,13 @@ def test_the_settings_name_a_schema_that_lies_beside_them(path):
     assert json.loads((path.parent / named).read_text())["title"] == "Settings"
 
 
-def test_keys_that_are_not_known_and_their_order_stay_and_the_old_file_is_kept(path):
+def test_other_keys_and_their_order_stay_and_the_old_file_is_kept(path):
     path.write_text(OLD)
     path.chmod(0o640)
     draft = Draft.open(path, {})
     draft.put("anthropic/claude-x", "model")
     draft.write()
-    assert list(json.loads(path.read_text())) == ["$schema", "later", "model", "name"]
+    assert list(json.loads(path.read_text())) == ["$schema", "limits", "model", "name"]
     assert json.loads(path.read_text())["name"] == "Ünï"
     assert path.with_name("settings.json.bak").read_text() == OLD
     assert mode(path) == mode(path.with_name("settings.json.bak")) == 0o640

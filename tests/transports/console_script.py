@@ -124,11 +124,21 @@ class ScriptedBot:
             case "print":
                 print("a stray line")
                 print("a stray warning", file=sys.stderr)
+            case "tools":
+                await self.tools(event)
             case "slow":
                 await self.slowly(event)
             case _:
                 await self.post(event, f"You said: {event.text}")
         return "answered"
+
+    async def tools(self, event: Incoming) -> None:
+        self.show(event, ToolStarted("shell", "wc a.txt", "c1"))
+        self.show(event, ToolStarted("read_file", "b.txt", "c2"))
+        self.show(event, ToolFinished("shell", ok=True, call_id="c1"))
+        await self.go.wait()
+        self.show(event, ToolFinished("read_file", ok=False, call_id="c2"))
+        await self.post(event, "done")
 
     async def slowly(self, event: Incoming) -> None:
         self.show(event, TextDelta("This attempt is dropped"))

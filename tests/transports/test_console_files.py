@@ -19,7 +19,7 @@ from tests.transports.test_console_pipe import between_pipes
 from threads.errors import FileUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Attachment
 from transports.console import Console, files
-from transports.console.parse import Attach, Say, action, thread_id
+from transports.console.parse import Attach, Refuse, Say, action, thread_id
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_a_line_of_a_pipe_attaches_nothing(mine):
     [
         ("/attach", Attach("")),
         ("/attach  my list.csv ", Attach("my list.csv")),
-        ("/attached x", Say("/attached x")),
+        ("/attached x", Refuse("I do not know /attached. Did you mean /attach? /help lists what I know.")),
         ("attach x", Say("attach x")),
     ],
 )

@@ -4,6 +4,7 @@ from threads.model import Author, ThreadId
 from transports.console.parse import (
     BAD_NAME,
     BOT_COMMANDS,
+    KEYS,
     GoTo,
     Leave,
     Lines,
@@ -60,7 +61,10 @@ def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(siz
         ("/thread ..", Refuse(BAD_NAME)),
         ("/thread a/b", Refuse(BAD_NAME)),
         ("/thread Büro", Refuse(BAD_NAME)),
-        ("/threads", Say("/threads")),
+        ("/threads", Refuse("I do not know /threads. Did you mean /thread? /help lists what I know.")),
+        ("/thead work", Refuse("I do not know /thead. Did you mean /thread? /help lists what I know.")),
+        ("/statsu", Say("/statsu")),
+        ("thead work", Say("thead work")),
         ("/help", ShowHelp()),
         ("/help me", Say("/help me")),
         ("/quit", Leave()),
@@ -93,6 +97,12 @@ def test_help_folds_a_long_meaning_in_its_own_column():
     assert "/new          forget this conversation and start\n              over" in text
     assert max(map(len, text.splitlines())) <= 50
     assert help_text(BOT_COMMANDS, 1).count("\n") > help_text(BOT_COMMANDS, 50).count("\n")
+
+
+def test_help_in_a_narrow_window_stands_below_its_command():
+    text = help_text({"/approve [always | AMOUNT]": "say yes to my question"}, 36, keys=KEYS)
+    assert "/approve [always | AMOUNT]\n  say yes to my question\n" in text
+    assert max(map(len, text.splitlines())) <= 36
 
 
 def test_no_control_character_is_left_but_newline_and_tab():

@@ -157,6 +157,24 @@ async def test_a_full_disk_is_said_in_plain_words(piped):
     assert notes == "line 2 was not sent: it could not be saved to disk\n"
 
 
+async def test_waits_and_retries_are_told_on_standard_error_as_they_come(piped):
+    async with anyio.create_task_group() as group:
+        group.start_soon(piped.serve)
+        await piped.type(b"limited\n")
+        await anyio.wait_readable(piped.notes)
+        assert os.read(piped.notes, 1024) == b"line 1: rate limited, trying again in 20 s, 2 of 6\n"
+        piped.bot.go.set()
+    assert await piped.read(piped.answers) == ""
+    assert piped.console.exit_code == 0
+
+
+async def test_a_mistyped_command_of_the_consoles_own_is_a_fault_with_a_suggestion(piped):
+    _, notes = await piped.run(b"/thead work\n")
+    assert notes == "line 1: I do not know /thead. Did you mean /thread? /help lists what I know.\n"
+    assert piped.got == []
+    assert piped.console.exit_code == 1
+
+
 async def test_a_command_is_a_line_like_any_other(piped):
     answers, _ = await piped.run(b"/status\n/stop\n/etc/hosts is what?\n")
     assert answers == "All is well.\nNothing runs.\nYou said: /etc/hosts is what?\n"

@@ -137,11 +137,12 @@ async def test_a_second_ctrl_c_leaves_although_a_turn_runs(seat):
     await seat.leaves()
 
 
-async def test_ctrl_c_clears_a_typed_line_and_leaves_from_an_empty_one(seat):
+async def test_ctrl_c_clears_a_typed_line_and_says_how_to_leave(seat):
     seat.keys.send_text("words")
     await seat.screen.shows("main> words")
     seat.keys.send_text(CTRL_C)
     await seat.screen.lacks("words")
+    await seat.screen.shows("Ctrl-C again to leave | main")
     assert not seat.left.is_set()
     seat.keys.send_text(CTRL_C)
     await seat.leaves()
@@ -149,7 +150,18 @@ async def test_ctrl_c_clears_a_typed_line_and_leaves_from_an_empty_one(seat):
     assert "Not everything is answered" not in seat.screen.text
 
 
-@pytest.mark.parametrize("keys", [CTRL_C, CTRL_D, "/quit\r"])
+async def test_one_ctrl_c_on_an_empty_prompt_does_not_leave_and_the_hint_goes_away(seat, monkeypatch):
+    monkeypatch.setattr("transports.console.terminal.TWICE_S", 0.2)
+    seat.keys.send_text(CTRL_C)
+    await seat.screen.shows("Ctrl-C again to leave | main")
+    await seat.screen.lacks("Ctrl-C again to leave")
+    seat.keys.send_text(CTRL_C)  # too late to be the second of two
+    await seat.screen.shows("Ctrl-C again to leave | main")
+    assert not seat.left.is_set()
+    await seat.says("hello", "You said: hello")
+
+
+@pytest.mark.parametrize("keys", [CTRL_C + CTRL_C, CTRL_D, "/quit\r"])
 async def test_an_idle_console_can_be_left_in_three_ways(seat, keys):
     seat.keys.send_text(keys)
     await seat.leaves()
@@ -157,7 +169,8 @@ async def test_an_idle_console_can_be_left_in_three_ways(seat, keys):
 
 
 async def test_leaving_hands_over_what_was_typed_last_and_says_what_is_open(seat):
-    seat.keys.send_text("hold\r/quit\r")
+    await seat.says("hold", "first partial")
+    seat.keys.send_text("/quit\r")
     await seat.leaves()
     assert seat.got == ["hold"]
     assert "Not everything is answered yet" in seat.screen.text
@@ -178,6 +191,57 @@ async def test_a_wait_for_the_provider_is_on_the_status_line(seat):
 async def test_alt_enter_makes_a_message_of_two_lines(seat):
     seat.keys.send_text("one\x1b\rtwo\r")
     await seat.screen.shows("You said: one\ntwo")
+
+
+PASTES = {
+    "marked": "\x1b[200~one\r\ttwo\r\rfour\x1b[201~",
+    "raw": "one\r\ttwo\r\rfour",
+    "raw, with line feeds": "one\n\ttwo\n\nfour",
+    "raw, with both": "one\r\n\ttwo\r\n\r\nfour",
+}
+
+
+@pytest.mark.parametrize("paste", PASTES.values(), ids=PASTES)
+async def test_lines_that_are_pasted_are_one_message(seat, paste):
+    seat.keys.send_text(paste)
+    await seat.screen.shows("four")
+    assert seat.got == []
+    seat.keys.send_text("\r")
+    await seat.screen.shows("You said: one\n")
+    assert seat.got == ["one\n\ttwo\n\nfour"]
+
+
+async def test_a_raw_paste_that_ends_its_last_line_is_sent_and_may_come_in_pieces(seat, monkeypatch):
+    monkeypatch.setattr("transports.console.enter.PASTE_S", 0.3)
+    for piece in ("one\rtw", "o\r", "three\r"):
+        seat.keys.send_text(piece)
+        await anyio.wait_all_tasks_blocked()
+    await seat.screen.shows("You said: one")
+    assert seat.got == ["one\ntwo\nthree"]
+
+
+async def test_help_tells_how_to_write_several_lines(seat):
+    await seat.says("/help", "Alt-Enter", "a new line in the same message")
+
+
+async def test_a_mistyped_command_of_the_consoles_own_is_suggested(seat):
+    await seat.says("/thead work", "! I do not know /thead. Did you mean /thread?", "\n\nmain>")
+    assert seat.got == []
+
+
+async def test_tools_leave_a_dim_line_above_the_answer(seat):
+    await seat.says("tools", "main> tools\n· running wc a.txt\nmain>")  # a draft first
+    seat.bot.go.set()
+    done = "main> tools\n· running wc a.txt\n· reading b.txt: did not work\ndone\n\nmain>"
+    await seat.screen.shows(done)
+    assert "\x1b[2m· running wc a.txt" in seat.screen.raw
+
+
+async def test_tools_of_another_thread_are_told_with_its_answer(seat):
+    await seat.says("tools", "· running wc a.txt")
+    await seat.says("/thread work", "work>")
+    seat.bot.go.set()
+    await seat.screen.shows("[main]\n· running wc a.txt\n· reading b.txt: did not work\ndone\n\nwork>")
 
 
 async def test_no_escape_sequence_of_the_model_reaches_the_terminal(seat):
@@ -257,6 +321,6 @@ async def test_a_bug_in_the_sink_ends_the_serving_loudly(history):
 async def test_leaving_waits_only_so_long_for_a_disk_that_hangs(monkeypatch):
     monkeypatch.setattr("transports.console.terminal.DRAIN_S", 0.01)
     with terminal() as (keys, _, console):
-        keys.send_text("hello\r/quit\r")
+        keys.send_text("hello\r" + CTRL_D)
         with anyio.fail_after(20):
             await console.serve(lambda _: anyio.sleep_forever())

@@ -12,7 +12,7 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.console.view import TAIL, View, draft, listing, posted, said, saw, status, went
+from transports.console.view import TAIL, View, draft, listing, posted, said, saw, status, took_due, went
 
 START = went(View("main"), "main")
 
@@ -40,7 +40,8 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
          "main | rate limited, trying again in 17 s, 2 of 6"),
         ([TurnStarted(), Waiting("rate limited", 2, 1, 6)], "", "main | rate limited, trying again in 0 s, 1 of 6"),
         ([TurnStarted(), Waiting("waiting for your approval", 60)], "", "main | waiting for your approval, 57 s left"),
-        ([TurnStarted(), Waiting("a decision", inf)], "", "main | waiting for a decision"),
+        ([TurnStarted(), Waiting("your decision", inf)], "", "main | waiting: your decision"),
+        ([TurnStarted(), Waiting("many ask at once", inf)], "", "main | waiting: many ask at once"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), Resumed()], "", "main | thinking… 3 s"),
         ([TurnStarted(), Waiting("x", 20, 2, 6), TextDelta("a")], "a", "main | answering… 3 s"),
         ([TurnStarted(), TextDelta("a"), TurnSettled("answered")], "", "main"),
@@ -51,6 +52,21 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
 def test_events_become_a_draft_and_a_status_line(events, text, line):
     view = after(*events)
     assert (draft(view), status(view, 3.0)) == (text, line)
+
+
+def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
+    view = after(
+        TurnStarted(),
+        ToolStarted("shell", "sleep\n9", "1"),
+        ToolStarted("shell", "false", "2"),
+        ToolFinished("shell", ok=False, call_id="2"),
+        ToolFinished("shell", ok=True, call_id="1"),
+        TurnSettled("stopped"),
+    )
+    assert view.room.due == ("running false: did not work", "running sleep 9")
+    view, lines = took_due(view, "main")
+    assert lines == ("running false: did not work", "running sleep 9")
+    assert took_due(view, "main")[1] == took_due(view, "other")[1] == ()
 
 
 def test_a_message_waits_until_its_turn_starts_or_it_is_settled_without_one():

@@ -9,6 +9,8 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
 
 from threads.model import Attachment, Author, Incoming, ThreadId
 
@@ -16,7 +18,13 @@ MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 LEAST_COLUMNS = 20
-"""Columns that the meaning of a command gets, however narrow the window is."""
+"""Columns that the meaning of a command gets at least, beside it or below."""
+
+KEYS: Mapping[str, str] = {
+    "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
+    "Ctrl-C": "stop what is running, or clear the line; twice: leave",
+}
+"""What keys do at a terminal."""
 
 OWN_COMMANDS: Mapping[str, str] = {
     "/thread NAME": "go to another conversation, or start it; without a name, list them",
@@ -103,8 +111,8 @@ def thread_id(name: str) -> ThreadId:
     return ThreadId("console", "local", "tty", name)
 
 
-def action(line: str) -> Action | None:
-    """Return what a line asks for, or None when there is nothing in it."""
+def action(line: str, commands: Mapping[str, str] = BOT_COMMANDS) -> Action | None:
+    """Return what a line asks for, or None when there is nothing in it; *commands* are those of the bot."""
     match line.split(maxsplit=1):
         case []:
             return None
@@ -116,8 +124,18 @@ def action(line: str) -> Action | None:
             return ShowHelp()
         case ["/quit"]:
             return Leave()
-        case _:
-            return Say(line)
+        case words:
+            return _mistyped(words[0], commands) or Say(line)
+
+
+def _mistyped(typed: str, commands: Mapping[str, str]) -> Refuse | None:
+    """Refuse what comes closest to a command of the console's own; of its own the bot says so itself."""
+    own = [command.split()[0] for command in OWN_COMMANDS]
+    known = [*own, *(command.split()[0] for command in commands)]
+    close = get_close_matches(typed, known, n=1) if typed.startswith("/") and typed not in known else []
+    if not close or close[0] not in own:
+        return None
+    return Refuse(f"I do not know {typed}. Did you mean {close[0]}? /help lists what I know.")
 
 
 def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
@@ -127,15 +145,24 @@ def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
     return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
 
 
-def help_text(commands: Mapping[str, str], columns: int = MAX_LINE) -> str:
-    """List the console's own commands and the bot's, each meaning folded in a column of its own."""
-    listed = {**OWN_COMMANDS, **commands}
+def help_text(
+    commands: Mapping[str, str], columns: int = MAX_LINE, *, keys: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """List *keys*, the console's own commands and the bot's, each meaning folded in a column of its own.
+
+    In a window that is too narrow for two columns it stands below its command.
+    """
+    listed = {**OWN_COMMANDS, **commands, **keys}
     width = max(map(len, listed)) + 2
-    room = max(columns - width, LEAST_COLUMNS)
+    if columns - width < LEAST_COLUMNS:
+        return "\n".join(
+            f"{command}\n{textwrap.indent(textwrap.fill(meaning, max(columns - 2, LEAST_COLUMNS)), '  ')}"
+            for command, meaning in listed.items()
+        )
     return "\n".join(
         f"{' ' * width if more else command:<{width}}{row}"
         for command, meaning in listed.items()
-        for more, row in enumerate(textwrap.wrap(meaning, room))
+        for more, row in enumerate(textwrap.wrap(meaning, columns - width))
     )
 
 

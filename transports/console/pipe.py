@@ -14,21 +14,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TextIO, assert_never
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, Waiting
 from transports.console import parse
+from transports.console.view import waiting_words
 from transports.text import without_controls
 
 READ_SIZE = 65_536
+MOST_WAITS = 20
+"""Words about waits that are held until standard error takes them."""
 WELL = frozenset({"answered", "merged", "stopped", "withdrawn"})
 
 
 class _Sent:
     """A line on its way to its outcome."""
 
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
+    def __init__(self, message_id: str, number: int) -> None:
+        self.message_id, self.number = message_id, number
         self.settled = anyio.Event()
         self.outcome = ""
 
@@ -49,9 +53,21 @@ class Pipe:
         self._thread = parse.FIRST_THREAD
         self._done = False
         self._writing = anyio.Lock()
+        self._waits: MemoryObjectSendStream[str]
 
     async def serve(self, sink: Sink) -> None:
         """Return when the input ended, or nobody reads the answers any more, and every line is settled."""
+        self._waits, waits = anyio.create_memory_object_stream[str](MOST_WAITS)
+        async with anyio.create_task_group() as tasks, self._waits:
+            tasks.start_soon(self._tell_waits, waits)
+            await self._serve_lines(sink)
+
+    async def _tell_waits(self, waits: MemoryObjectReceiveStream[str]) -> None:
+        async with waits:
+            async for text in waits:
+                await self._note(text)
+
+    async def _serve_lines(self, sink: Sink) -> None:
         lines, number = parse.Lines(), 0
         while not self._done:
             data = await self._read()
@@ -68,15 +84,21 @@ class Pipe:
         await self._print(heading + outgoing.text)
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
-        if isinstance(event, TurnSettled) and self._sent and self._sent.message_id == message_id:
+        if self._sent is None or self._sent.message_id != message_id:
+            return
+        if isinstance(event, TurnSettled):
             self._sent.outcome = event.outcome
             self._sent.settled.set()
+        elif isinstance(event, Waiting):
+            text = f"line {self._sent.number}: {waiting_words(event, event.seconds)}"
+            with contextlib.suppress(anyio.WouldBlock):  # nobody reads that fast: the newest are worth least
+                self._waits.send_nowait(text)
 
     async def _take(self, line: bytes | None, number: int, sink: Sink) -> None:
         if line is None:
             await self._fault(f"line {number} was not sent: it is longer than {parse.MAX_LINE:,} bytes")
             return
-        match parse.action(line.decode(errors="replace").removesuffix("\r")):
+        match parse.action(line.decode(errors="replace").removesuffix("\r"), self._commands):
             case None:
                 pass
             case parse.Say(text):
@@ -99,7 +121,7 @@ class Pipe:
 
     async def _say(self, text: str, number: int, sink: Sink) -> None:
         incoming = self._seat.says(text, self._thread)
-        self._sent = sent = _Sent(incoming.id)
+        self._sent = sent = _Sent(incoming.id, number)
         try:
             await sink(incoming)
         except StoreUnavailable:

@@ -69,9 +69,15 @@ class _QuestionMarkdown(_ChatMarkdown):
     }
 
 
-def rendered(outgoing: Outgoing, width: int, *, heading: str = "", colour: bool = True) -> str:
-    """Return the whole lines to print, an empty one last; *heading* names a thread that is not the current one."""
+def rendered(
+    outgoing: Outgoing, width: int, *, heading: str = "", tools: Sequence[str] = (), colour: bool = True
+) -> str:
+    """Return the whole lines to print, an empty one last.
+
+    *heading* names a thread that is not the current one; *tools* are lines about what was done until then.
+    """
     lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
+    lines += [_styled(ran(tool), "dim", width, colour=colour) for tool in tools]
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
@@ -96,6 +102,11 @@ def _choices(choices: Sequence[Choice]) -> str:
     longest = max(map(len, typed))
     labels = [without_controls(choice.label) for choice in choices]
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
+
+
+def ran(tool: str) -> str:
+    """Return the line about a tool, marked like everything that is beside the answer."""
+    return f"· {tool}"
 
 
 def note(text: str, width: int, *, colour: bool = True) -> str:

@@ -32,9 +32,11 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import files, parse, render, view
+from transports.console.enter import Enter
 
 REDRAW_S = 0.05
 TICK_S = 0.5
+AGAIN = "Ctrl-C again to leave"
 TWICE_S = 2.0
 """Two Ctrl-C this close together leave, whatever runs."""
 DRAIN_S = 5.0
@@ -92,7 +94,10 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
-            draw = partial(render.rendered, outgoing, self._width, heading=heading, colour=self._colour)
+            self._view, tools = view.took_due(self._view, name)
+            draw = partial(
+                render.rendered, outgoing, self._width, heading=heading, tools=tools, colour=self._colour
+            )
             text = await anyio.to_thread.run_sync(draw)
             self._view = view.posted(self._view, name, outgoing.reply_to, final=outgoing.kind != "notice")
             await self._print(text)
@@ -112,7 +117,7 @@ class Terminal:
                 break
             except OSError:  # the terminal went away, and nothing can be drawn on it any more
                 return
-            if not await self._obey(parse.action(line)):
+            if not await self._obey(parse.action(line, self._commands)):
                 break
         if any(room.busy for room in self._view.rooms.values()):
             await self._note("Not everything is answered yet; the next start takes it up.")
@@ -131,7 +136,7 @@ class Terminal:
             case parse.Attach(path):
                 await self._attach(path)
             case parse.ShowHelp():
-                await self._note(parse.help_text(self._commands, self._width))
+                await self._note(parse.help_text(self._commands, self._width, keys=parse.KEYS))
             case parse.Refuse(why):
                 await self._error(why)
             case parse.Leave():
@@ -172,7 +177,7 @@ class Terminal:
                 )
 
     def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
+        keys = Enter().keys
 
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
@@ -183,10 +188,8 @@ class Terminal:
                 event.app.exit(exception=EOFError)
             elif self._view.room.busy:
                 self._say("/stop")
-            elif event.app.current_buffer.text:
-                event.app.current_buffer.reset()
             else:
-                event.app.exit(exception=EOFError)
+                event.app.current_buffer.reset()
 
         @keys.add("escape", "enter")
         def _newline(event: KeyPressEvent) -> None:
@@ -198,14 +201,19 @@ class Terminal:
         prompt: StyleAndTextTuples = [("bold", f"{self._view.current}> ")]
         size = self._prompt.app.output.get_size()
         rows = max(1, min(size.rows - KEPT_ROWS, size.rows // 2))
-        draft = render.tail(view.draft(self._view), size.columns, rows)
         # What is drawn last, when the line is entered, stays on the screen for good.
-        if self._prompt.app.is_done or not draft:
+        if self._prompt.app.is_done:
             return prompt
-        return [("", f"{draft}\n"), *prompt]
+        draft = render.tail(view.draft(self._view), size.columns, rows)
+        left = rows - len(draft.splitlines())
+        ran = render.tail("\n".join(map(render.ran, self._view.room.due)), size.columns, left) if left else ""
+        above = [(style, f"{text}\n") for style, text in (("ansibrightblack", ran), ("", draft)) if text]
+        return [*above, *prompt]
 
     def _toolbar(self) -> str:
-        return render.one_row(view.status(self._view, time.monotonic()), self._width)
+        now = time.monotonic()
+        again = f"{AGAIN} | " if now - self._interrupted_at < TWICE_S else ""
+        return render.one_row(f"{again}{view.status(self._view, now)}", self._width)
 
     def _completions(self) -> list[str]:
         own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]

@@ -11,10 +11,11 @@ Each thread has at most one live turn, and ``queued`` ids that were sent and hav
 | `Waiting`     | the same, waiting until now + seconds                   |
 | `Resumed`     | the same, waiting no longer                             |
 | `ToolStarted` | the same, its text kept for good, the tool running      |
-| `ToolFinished`| the same, the tool not running                          |
+| `ToolFinished`| the same, the tool not running; a line about it is due  |
 | `TurnSettled` | none; a queued message merely leaves the queue          |
 
-Events of a message that is not the live one change nothing else. Only the tail of a text is held.
+Events of a message that is not the live one change nothing else. Only the tail of a text is held. A line about a
+tool that has run is due until the next post of its thread, which it is printed above.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.running import doing
 from transports.text import without_controls
 
 TAIL = 16_384
 """Characters of a draft that are held; more than any screen shows."""
+
+MOST_DUE = 200
+"""Lines about tools that are held; more than any turn may take steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +64,12 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Room:
+    """``due`` are lines about tools that ran, for the next post to be printed below."""
+
     live: Live | None = None
     queued: frozenset[str] = frozenset()
     unread: int = 0
+    due: tuple[str, ...] = ()
 
     @property
     def busy(self) -> bool:
@@ -111,9 +119,17 @@ def saw(view: View, name: str, message_id: str, event: TurnEvent, now: float) ->
             live = None if live and live.message_id == message_id else live
         case _:
             live = live or Live(message_id, now)
-            live = _after(live, event, now) if live.message_id == message_id else live
+            if live.message_id == message_id:
+                due = (*room.due, *_ran(live, event))[-MOST_DUE:]
+                room, live = replace(room, due=due), _after(live, event, now)
             return _with(view, name, replace(room, live=live))
     return _with(view, name, replace(room, live=live, queued=room.queued - {message_id}))
+
+
+def took_due(view: View, name: str) -> tuple[View, tuple[str, ...]]:
+    """Take the lines about tools that are due in a thread."""
+    room = view.rooms.get(name, Room())
+    return _with(view, name, replace(room, due=())), room.due
 
 
 def draft(view: View) -> str:
@@ -168,17 +184,30 @@ def _after(
         case ToolStarted():
             kept = (live.kept + live.text)[-TAIL:]
             return replace(live, kept=kept, text="", tools=(*live.tools, event), waiting=None)
-        case ToolFinished(name):
-            names = [tool.name for tool in live.tools]
-            at = names.index(name) if name in names else len(names)
-            return replace(live, tools=live.tools[:at] + live.tools[at + 1 :])
+        case ToolFinished():
+            started = _started(live, event)
+            return replace(live, tools=tuple(tool for tool in live.tools if tool is not started))
         case _:
             assert_never(event)
 
 
+def _started(live: Live, finished: ToolFinished) -> ToolStarted | None:
+    """Return how a tool that finished was started: by its id, or by its name where it has none."""
+    same = (tool for tool in live.tools if (tool.name, tool.call_id) == (finished.name, finished.call_id))
+    return next(same, None)
+
+
+def _ran(live: Live, event: TurnEvent) -> tuple[str, ...]:
+    """Return the line about a tool that has run, in the words that other platforms use for it."""
+    started = _started(live, event) if isinstance(event, ToolFinished) else None
+    if started is None or not isinstance(event, ToolFinished):
+        return ()
+    return (f"{_one_line(doing(started))}{'' if event.ok else ': did not work'}",)
+
+
 def _doing(live: Live, now: float) -> str:
     if live.waiting:
-        return _waiting(live.waiting, live.until - now)
+        return waiting_words(live.waiting, live.until - now)
     if live.tools:
         doing = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in live.tools)
     else:
@@ -186,10 +215,11 @@ def _doing(live: Live, now: float) -> str:
     return f"{_one_line(doing)}… {int(now - live.since)} s"
 
 
-def _waiting(waiting: Waiting, left: float) -> str:
+def waiting_words(waiting: Waiting, left: float) -> str:
+    """Return what a turn waits for, and for how long; *left* is in seconds."""
     reason = _one_line(waiting.reason)
     if waiting.seconds == inf:
-        return f"waiting for {reason}"
+        return f"waiting: {reason}"
     if waiting.seconds <= 0:
         return reason
     seconds = max(0, ceil(left))
