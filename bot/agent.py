@@ -6,6 +6,7 @@ its steps again. A call is on disk before its tool runs, a result before the nex
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +23,10 @@ from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
+from threads.errors import retry_fields
 from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
+
+log = logging.getLogger(__name__)
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""
@@ -128,6 +132,7 @@ class Agent:
             return None
         if not message.text.strip():
             done.empty += 1
+            log.info("model.retry: an empty answer", extra=retry_fields("output_invalid", done.empty + 1, 0))
             await done.asking.tell(TextReset())
             if done.empty == EMPTY_TRIES:
                 return await self._finish(turn, done, OutputInvalid("empty answers"))

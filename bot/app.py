@@ -22,7 +22,7 @@ from bot.accounts import Accounts
 from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
-from bot.audited import AuditSink, granted, logged, stopped
+from bot.audited import granted, logged, stopped
 from bot.chosen import ChosenModels
 from bot.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.errors import ConfigInvalid, report
@@ -129,6 +129,7 @@ async def open_core(
     explain: Callable[[Exception, Owed, str], str] = lambda error, _, reference: wording.explain(
         error, reference
     ),
+    escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
@@ -162,8 +163,9 @@ async def open_core(
         run=watched_run(answers.run, journal, observing),
         context=lambda thread: ContextFile(disk, folder(thread), offload),
         beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader),
-        on_error=partial(_record, now),
+        on_error=partial(_record, now, escalate),
         explain=explain,
+        now=now,
     )
     registry = Registry(tasks, shared)
 
@@ -245,10 +247,11 @@ async def serve(
             aclosing(SharedHttp()) as http,
             open_workbench(settings, environ, means, attach=takes_files) as bench,
             bench.audit.writing({"version": version("threadfast"), "model": model}),
+            logged(bench.audit, means.mask),
             ledger.writing(),
             anyio.create_task_group() as tasks,
         ):
-            means.observing.add(AuditSink(bench.audit))
+            escalation = Escalation(tasks, settings.escalation, post, partial(_link, transports), utc_now)
             lineup = Lineup(
                 model,
                 settings,
@@ -260,7 +263,6 @@ async def serve(
                 chosen=chosen,
                 random=random.random,
                 now=utc_now,
-                on_all_failed=Escalation(tasks, settings.escalation.channel, post, utc_now),
                 observing=means.observing,
                 on_grant=partial(granted, bench.audit),
             )
@@ -294,6 +296,7 @@ async def serve(
                 observing=means.observing,
                 on_stop=partial(stopped, bench.audit),
                 explain=partial(_explained, settings),
+                escalate=escalation.failed,
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
@@ -311,10 +314,10 @@ async def serve(
             )
             came = await offload(restored, data)
             receive = sparing(core.orchestrator.receive, came, core.journal.knows, outboxes)
-            with logged(bench.audit, means.mask):
-                async with watch(live), anyio.create_task_group() as edges:
-                    for transport in transports:
-                        edges.start_soon(_serve_edge, transport, receive, ended)
+            tasks.start_soon(escalation.watch, transports)
+            async with watch(live), anyio.create_task_group() as edges:
+                for transport in transports:
+                    edges.start_soon(_serve_edge, transport, receive, ended, escalation.stopped)
             tasks.cancel_scope.cancel()
     if ended:
         raise ConfigInvalid("\n".join(ended))
@@ -359,7 +362,9 @@ def _agent(
     )
 
 
-async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> None:
+async def _serve_edge(
+    transport: Transport, sink: Sink, ended: list[str], on_stopped: Callable[[str, str], None]
+) -> None:
     """Serve one transport; a fault that only a person can mend stops it, and no other."""
     try:
         await transport.serve(sink)
@@ -367,6 +372,12 @@ async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> Non
         fault = f"{transport.name}: {wording.first_cause(faults)}"
         log.error("transport.stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
         ended.append(fault)
+        on_stopped(transport.name, str(wording.first_cause(faults)))
+
+
+def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
+    """Return the web address of a thread, blank where there is none."""
+    return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
 
 
 def _shut(circuits: Sequence[CircuitStatus]) -> list[str]:
@@ -468,7 +479,13 @@ def _explained(settings: Settings, error: Exception, owed: Owed, reference: str)
     return wording.explain(error, reference)
 
 
-def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference: str) -> None:
+def _record(
+    now: Callable[[], datetime],
+    escalate: Callable[[Exception, ThreadId, str], None],
+    error: Exception,
+    owed: Owed,
+    reference: str,
+) -> None:
     received = owed.received
     ids = {"thread_id": received.thread_id, "message_id": received.message_id}
     described = report(error, reference, now(), **ids)
@@ -478,3 +495,4 @@ def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference
         exc_info=error,
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},
     )
+    escalate(error, owed.incoming.thread, reference)

@@ -20,6 +20,7 @@ from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_larg
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size, size_of
 from threads import wording
+from threads.errors import retry_fields
 from threads.model import OnEvent, Turn
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,9 @@ class Asking:
         except ContextOverflow as error:
             if not await self.compact():
                 raise overflow(request_size(request), window) from error
+            log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
         except ThinkingRejected as error:
-            log.warning("model.reasoning_refused: left out: %s", error)
+            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
             self.turn.mend(strip_thinking(self.turn.messages))
         return await self._complete(self._request(tool_choice))
 

@@ -7,7 +7,9 @@
 | skill            | instructions of the admin's were loaded                  | before it is answered               |
 | grant            | a person raised a budget's limit (also in the ledger)    | within `WRITE_EVERY_S`              |
 | cancel           | a person stopped a thread                                | the same                            |
-| retry, failover  | a model was asked again; another one was asked, and why  | the same                            |
+| retry            | something is tried again: which try, when, and why       | the same                            |
+| failover         | a model was passed over, or another one asked, and why   | the same                            |
+| tool             | a tool call failed, and why                              | the same                            |
 | error            | a failure that a boundary caught, with its reason        | the same; at most so many of a kind |
 | start, stop      | the process                                              | the same, and the last one too      |
 
@@ -43,7 +45,7 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "skill", "grant", "cancel", "retry", "failover", "error", "start", "stop"
+    "feedback", "approval", "skill", "grant", "cancel", "retry", "failover", "tool", "error", "start", "stop"
 ]
 
 WRITE_EVERY_S = 1.0

@@ -1,80 +1,50 @@
-"""What the audit is told of a running bot: retries and failovers by the work that is watched, errors by the log.
+"""What the audit is told of a running bot: what went wrong, what is tried again, what a person stopped or granted.
 
-An error that does not end the bot is caught at a boundary, and every boundary logs what it caught: that line is the
-audit's too, if it is an error, or a warning with a ``code``. A disk or a network that fails can log the same a
-thousand times; of each event `MOST_A_MINUTE` are taken, and the next one says how many there were in between.
+An error that does not end the bot is caught at a boundary, and every boundary logs what it caught. That line is the
+audit's too if it is an error, or has a ``code``:
+
+| a line                                     | kind     | how many                              |
+|--------------------------------------------|----------|---------------------------------------|
+| with the fields of `retry_fields`          | retry    | every one                             |
+| ``model.failover``, ``model.passed_over``  | failover | every one                             |
+| ``tool.failed``                            | tool     | every one                             |
+| any other                                  | error    | `MOST_A_MINUTE` of each event         |
+
+A disk or a network that fails can log the same error a thousand times: the next one that is taken says how many there
+were in between. Retries need no such bound, since each of them waits or is one of a few. Signs of life (typing,
+reactions, an answer that grows) are not counted as retries: they are paced, and the next one takes the place of one
+that failed.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bot.audit import Audit
+from bot.audit import Audit, AuditKind
 from bot.budgets import Key, dollars
 from bot.observe.logs import Mask, clean
-from bot.observe.work import Work
-from threads.model import Outcome, Turn
+from threads.model import Turn
 from threads.records import Owed
 
 MOST_A_MINUTE = 10
-UNPAID = "budget_exceeded"
-"""Such a call never went out: a person is asked, and a `grant` tells of it."""
-
 LONGEST = 500
 """Characters of a reason."""
 
-OURS = ("bot.", "threads.", "transports.")
+KINDS: Mapping[str, AuditKind] = {
+    "model.failover": "failover",
+    "model.passed_over": "failover",
+    "tool.failed": "tool",
+}
+DETAILS = ("code", "model", "from_model", "tool", "call", "server", "transport", "attempt", "wait_s")
+"""Fields of a line that the audit takes along."""
+
+OURS = ("bot", "threads", "transports")
 OWN = ("bot.audit", "bot.approvals", "bot.workbench")
 """They log that the audit cannot be written: not a thing to write into it."""
-
-
-class AuditSink:
-    """A `bot.observe.work.Sink`: within a step, a call after one that failed is a retry, or another model's turn."""
-
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
-        self._failed: dict[int, Work] = {}
-        """The call that failed last, by the step that it is of."""
-
-    def began(self, work: Work) -> None:
-        if work.kind != "model_call" or work.parent is None:
-            return
-        failed = self._failed.pop(id(work.parent), None)
-        if failed is None:
-            return
-        details = {"model": work.name, "why": failed.outcome}
-        if failed.name == work.name:
-            waited = max(0.0, work.began - failed.began - failed.seconds)
-            details |= {"attempt": str(work.attempt), "waited_s": f"{waited:.1f}"}
-        else:
-            details["from"] = failed.name
-        self._audit.tell("retry" if failed.name == work.name else "failover", details, **_ids(work))
-
-    def ended(self, work: Work) -> None:
-        if (
-            work.kind == "model_call"
-            and work.parent is not None
-            and work.outcome not in ("ok", work.cut, UNPAID)
-        ):
-            self._failed[id(work.parent)] = work
-        elif work.kind == "step":
-            asked = self._failed.pop(id(work), None) is not None or work.switched_from in work.asked
-            if work.switched_from and not asked:
-                details = {"model": work.name, "from": work.switched_from, "why": "passed over"}
-                self._audit.tell("failover", details, **_ids(work))
-
-    def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
-        """Say nothing: that is what the log of the thread is for."""
-
-
-def _ids(work: Work | None) -> Mapping[str, str]:
-    while work is not None and work.parent is not None:
-        work = work.parent
-    return work.ids if work is not None else {}
 
 
 @dataclass(slots=True)
@@ -88,14 +58,13 @@ class AuditLog(logging.Handler):
     """Takes what is logged of suppressed errors into the audit."""
 
     def __init__(self, audit: Audit, mask: Mask, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._audit, self._mask, self._clock = audit, mask, clock
         self._minutes: dict[str, _Minute] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether it is a suppressed error of ours."""
-        wanted = record.levelno >= logging.ERROR or hasattr(record, "code")
-        return wanted and record.name.startswith(OURS) and record.name not in OWN
+        """Return whether it is a suppressed error, a retry, or the like."""
+        return (record.levelno >= logging.ERROR or hasattr(record, "code")) and record.name not in OWN
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -108,7 +77,8 @@ class AuditLog(logging.Handler):
 
     def _tell(self, record: logging.LogRecord) -> None:
         said = vars(clean(record, self._mask))
-        more = self._more(said["event"])
+        kind = "retry" if "wait_s" in said else KINDS.get(said["event"], "error")
+        more = self._more(said["event"]) if kind == "error" else 0
         if more is None:
             return
         details = {"event": said["event"], "reason": said["text"][:LONGEST]}
@@ -116,14 +86,13 @@ class AuditLog(logging.Handler):
             details["error"] = self._mask(f"{type(error).__name__}: {error}")[:LONGEST]
             if details["reason"] == details["error"]:
                 details["reason"] = ""
-        if "code" in said:
-            details["code"] = str(said["code"])
+        details |= {name: str(said[name]) for name in DETAILS if name in said}
         if more:
             details["more_before"] = str(more)
         ids = {
             name: str(said[name]) for name in ("thread_id", "message_id", "correlation_id") if name in said
         }
-        self._audit.tell("error", {name: value for name, value in details.items() if value}, **ids)
+        self._audit.tell(kind, {name: value for name, value in details.items() if value}, **ids)
 
     def _more(self, event: str) -> int | None:
         """Return how many of the event were passed over before this one; None when this one is."""
@@ -139,15 +108,20 @@ class AuditLog(logging.Handler):
         return 0
 
 
-@contextmanager
-def logged(audit: Audit, mask: Mask) -> Iterator[None]:
-    """Take what is logged in the block, in whatever thread."""
-    taking = AuditLog(audit, mask)
-    logging.getLogger().addHandler(taking)
+@asynccontextmanager
+async def logged(audit: Audit, mask: Mask) -> AsyncIterator[None]:
+    """Take what our code logs in the block, in whatever thread, and however little of it goes into the log."""
+    taking, loggers = AuditLog(audit, mask), [logging.getLogger(name) for name in OURS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(taking)
+        logger.setLevel(min(taking.level, logger.getEffectiveLevel()))
     try:
         yield
     finally:
-        logging.getLogger().removeHandler(taking)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(taking)
+            logger.setLevel(level)
 
 
 def granted(audit: Audit, turn: Turn, key: Key, amount: int, by: str) -> None:

@@ -149,6 +149,10 @@ class AllProvidersFailed(ProviderError):
         self.fields["chain"] = "; ".join(f"{model}: {error.code}" for model, error in chain)
 
 
+class ModelDeclined(AllProvidersFailed):
+    """Whoever was asked said no to the next candidate."""
+
+
 class BudgetExceeded(BotError):
     """A call could cost more than is left. Amounts in USD; ``scopes`` are the limits that stand in its way."""
 
@@ -205,9 +209,24 @@ class ToolNotFound(ToolError):
     code = "tool_not_found"
 
 
+class ToolBusy(ToolError):
+    """All places for such calls are taken here; nothing was asked outside."""
+
+    code = "tool_busy"
+    retryable = True
+
+
 class ToolRateLimited(ToolError):
+    """Whoever the tool asks wants to be asked less."""
+
     code = "tool_rate_limited"
     retryable = True
+
+
+class ToolMalformedOutput(ToolError):
+    """What a tool's server gave back is not in the form that it must have."""
+
+    code = "tool_malformed_output"
 
 
 class SandboxFailed(ToolError):

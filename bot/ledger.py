@@ -176,7 +176,7 @@ class Ledger:
                 durable = any(durable for _, durable in batch)
                 await self._offload(self._append, b"".join(self._unwritten), durable)
         except OSError as error:
-            log.warning("usage.write_failed: %s", error)
+            log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
             del self._unwritten[:-KEPT]
             raise
         self._unwritten.clear()

@@ -15,7 +15,7 @@ from functools import partial
 from bot.accounts import Account, Accounts
 from bot.budgets import Key
 from bot.chosen import ChosenModels
-from bot.errors import AllProvidersFailed, ConfigInvalid
+from bot.errors import ConfigInvalid
 from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
 from bot.llm.catalog import Catalog
 from bot.llm.failover import Candidate, Failover, missing
@@ -75,7 +75,6 @@ class Lineup:
         chosen: ChosenModels,
         random: Callable[[], float],
         now: Callable[[], datetime],
-        on_all_failed: Callable[[AllProvidersFailed], None],
         observing: Observing,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
     ) -> None:
@@ -83,7 +82,7 @@ class Lineup:
         self._settings, self._environ, self._http, self._now = settings, environ, http, now
         self._tools, self._random = tools, random
         self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
-        self._on_all_failed, self._observing, self._on_grant = on_all_failed, observing, on_grant
+        self._observing, self._on_grant = observing, on_grant
         self._offered = offered(settings, default)
         self._gates: dict[str, Gate] = {}
         self._adapters: dict[str, Model] = {}
@@ -105,7 +104,6 @@ class Lineup:
             turn,
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
-            on_all_failed=self._on_all_failed,
             size=request_size,
         )
         budgeted = Budgeted(failover, account, turn, self._may_grant(asker), partial(self._on_grant, turn))

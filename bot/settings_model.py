@@ -164,7 +164,13 @@ class Failover(Section):
 
 class Escalation(Section):
     channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
-        default=None, description='Told when all models failed: "slack:T1:C1".'
+        default=None,
+        description="Where failures of all models, and transports that go and come back, are told: "
+        '"slack:T1:C1".',
+    )
+    content_policy: bool = Field(
+        default=False,
+        description="Tell there, too, that a provider declined to answer: with a link, no words.",
     )
 
 
@@ -394,7 +400,7 @@ class Settings(Section):
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover, description="When another model answers.")
-    escalation: Escalation = Field(default_factory=Escalation, description="When all models failed.")
+    escalation: Escalation = Field(default_factory=Escalation, description="What whoever runs it is told.")
     budget: Budget = Field(default_factory=Budget, description="What may be spent.")
     limits: Limits = Field(default_factory=Limits, description="How much at once.")
     busy: Literal["steer", "queue"] = Field(

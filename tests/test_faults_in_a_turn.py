@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -20,9 +21,9 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
 from tests.fakes.http import error as page
-from tests.serving import anthropic, compatible, openai, serving
-from tests.world import T1
-from threads.model import Author, Choice, TextReset
+from tests.serving import Seat, anthropic, compatible, openai, serving
+from tests.world import T1, T2
+from threads.model import Author, Choice, Outgoing, TextReset
 from threads.wording import FRIENDLY, UNREACHABLE
 
 pytestmark = pytest.mark.anyio
@@ -259,21 +260,57 @@ async def test_a_broken_tool_call_is_not_run_and_the_model_reads_why(tmp_path):
     assert "not a JSON object" in result["content"]
 
 
-async def test_all_models_failing_is_told_once_to_whoever_runs_the_bot(tmp_path):
+OPS = {"channel": "fake:W:OPS"}
+
+
+def told_to_operators(seat: Seat) -> list[str]:
+    return [post.text for post in seat.posts if post.thread.channel == "OPS"]
+
+
+def reference(post: Outgoing) -> str:
+    return re.search(r"\(ref [0-9a-f]{8}\)", post.text)[0]
+
+
+async def test_all_models_failing_is_told_once_to_whoever_runs_the_bot_with_the_way_to_it(tmp_path):
     async with a.FakeAnthropic(lambda _: said(MESSAGES, "key")) as fake:
         given = {
             "model": MESSAGES.model,
             "providers": anthropic(fake.base_url, model_map={}),
-            "escalation": {"channel": "fake:W:OPS"},
+            "escalation": OPS,
         }
         async with serving(tmp_path, given) as seat:
-            await seat.say("hello")
+            first = await seat.say("hello")
             await seat.say("hello?")
-            await seat.until(lambda: any(post.thread.channel == "OPS" for post in seat.posts))
-    told = [post.text for post in seat.posts if post.thread.channel == "OPS"]
-    assert told == [
-        f"I could not answer a message: {MESSAGES.model} does not accept my key. People are told to try again."
+            await seat.until(lambda: told_to_operators(seat))
+    (text,) = told_to_operators(seat)
+    what, _, where = text.partition(" It was in ")
+    assert (
+        what
+        == f"I could not answer a message: {MESSAGES.model} does not accept my key. People are told to try again."
+    )
+    assert where == f"https://chat.example/C1/1.0 {reference(first)}"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_what_a_provider_declined_is_told_to_whoever_runs_the_bot_if_they_want_it(tmp_path, wanted):
+    async with a.FakeAnthropic(lambda _: REFUSALS["messages"]) as fake:
+        given = {
+            "model": MESSAGES.model,
+            "providers": anthropic(fake.base_url, model_map={}),
+            "escalation": {**OPS, "content_policy": wanted},
+        }
+        async with serving(tmp_path, given) as seat:
+            first = await seat.say("how do I do harm?")
+            await seat.say("and more of it?")
+            other = await seat.say("harm here, too", thread=T2)
+            if wanted:
+                await seat.until(lambda: len(told_to_operators(seat)) == 2)
+    declined = "An AI provider declined to answer a message, because of its content policy. It was in"
+    told = [
+        f"{declined} https://chat.example/C1/1.0 {reference(first)}",
+        f"{declined} https://chat.example/C2/2.0 {reference(other)}",
     ]
+    assert told_to_operators(seat) == (told if wanted else []), "once for a thread"
 
 
 async def test_a_conversation_goes_on_at_another_provider_in_the_middle(tmp_path):

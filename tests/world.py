@@ -162,6 +162,9 @@ class Platform:
     async def reconnected(self) -> None:
         """Return at once."""
 
+    def link(self, thread: ThreadId) -> str:
+        return f"https://chat.example/{thread.channel}/{thread.root}"
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self.events.append((message_id, event))
         if isinstance(event, TurnSettled):

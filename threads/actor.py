@@ -30,7 +30,7 @@ class Actor:
     def __init__(self, thread: ThreadId, shared: Shared) -> None:
         self.mailbox = Mailbox(shared.limits.mailbox)
         self.current: Owed | None = None
-        self._shared = shared
+        self._thread, self._shared = thread, shared
         self._context = shared.context(thread)
         self._messages: list[Message] | None = None
         self._saved = True
@@ -153,9 +153,12 @@ class Actor:
         loaded = await self._context.load()
         messages[:] = loaded.messages
         self._messages = messages
-        if not loaded.damaged:
-            return []
-        return [wording.HISTORY_DAMAGED if messages else wording.HISTORY_LOST]
+        return self._damaged(loaded.damaged) if loaded.damaged else []
+
+    def _damaged(self, lines: int) -> list[str]:
+        fields = {"thread_id": str(self._thread), "code": "context_corrupt"}
+        log.warning("context.damaged: %d lines put aside", lines, extra=fields)
+        return [wording.HISTORY_DAMAGED if self._messages else wording.HISTORY_LOST]
 
     async def _catch_up(self) -> None:
         """Save what the last turn could not, or left behind when it was cut."""
@@ -163,7 +166,7 @@ class Actor:
             try:
                 await self._context.save(self._messages)
             except StoreUnavailable as error:
-                log.warning("context.not_saved: checkpoint failed, kept in memory: %s", error)
+                log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
             else:
                 self._saved = True
 

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 import anyio
 
 from . import wording
-from .errors import PostFailed, StoreUnavailable
+from .errors import PostFailed, StoreUnavailable, retry_fields
 from .journal import Journal
 from .lines import scrub
 from .log import Entry, Log, told
@@ -127,13 +127,13 @@ class Delivery:
         outlet = self._outlet(thread.transport)
         if not outlet.asks:
             return False
-        ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id}
+        ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id, "correlation_id": owed.reference}
         question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
             if not (owed.recovered and outlet.finds and await outlet.find(thread, key)):
                 await outlet.post(question)
         except PostFailed as error:
-            log.warning("question.dropped: %s", error, extra={"thread_id": str(thread), "code": error.code})
+            log.warning("question.dropped: %s", error, extra={**_ids(owed), "code": error.code})
             return False
         return True
 
@@ -161,8 +161,7 @@ class Delivery:
             try:
                 owed.platform_id = await post(owed, intent)
             except PostFailed as error:
-                ids = {"thread_id": intent.thread_id, "message_id": intent.message_id}
-                log.warning("post.dropped: %s", error, extra={**ids, "code": error.code})
+                log.warning("post.dropped: %s", error, extra={**_ids(owed), "code": error.code})
                 owed.dropped = True
         posted = [owed.posted()] if owed.platform_id else []
         end = owed.settled("undelivered" if owed.dropped else intent.outcome)
@@ -172,7 +171,8 @@ class Delivery:
     async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
         asked, text = owed.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = wording.choices(intent.code, asked.id)
-        outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, asked.author.id)
+        ids = asked.author.id, owed.reference
+        outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:
@@ -181,11 +181,12 @@ class Delivery:
             await anyio.sleep_until(self._look_from)
         if not outlet.finds:
             return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
-        for _, pause in zip(range(FIND_TRIES), patience(), strict=False):
+        for tried, pause in zip(range(1, FIND_TRIES + 1), patience(), strict=False):
             try:
                 found = await outlet.find(owed.incoming.thread, owed.incoming.key)
             except PostFailed as error:
-                log.warning("post.lookup_failed: %s", error, extra={"thread_id": intent.thread_id})
+                again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
+                log.warning("post.lookup_failed: %s", error, extra={**_ids(owed), **again})
                 await anyio.sleep(pause)
             else:
                 return found or await self._post(owed, intent)
@@ -206,12 +207,16 @@ class Delivery:
             await self._history.mend(folder, ends)
 
     async def _conclude(self, owed: Owed, end: Settled) -> None:
-        reference = owed.started.correlation_id if owed.started else ""
-        ids = {"thread_id": end.thread_id, "message_id": end.message_id, "correlation_id": reference}
-        log.info("turn.settled: %s", end.outcome, extra=ids)
+        log.info("turn.settled: %s", end.outcome, extra=_ids(owed))
         at = self._now().isoformat(timespec="milliseconds")
         await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
         self.show(owed, TurnSettled(end.outcome, again=owed.recovered))
+
+
+def _ids(owed: Owed) -> dict[str, str]:
+    received = owed.received
+    ids = {"thread_id": received.thread_id, "message_id": received.message_id}
+    return {**ids, "correlation_id": owed.reference} if owed.reference else ids
 
 
 def _last(ended: list[tuple[Owed, Settled]]) -> list[tuple[Owed, Settled]]:
@@ -226,10 +231,11 @@ def _last(ended: list[tuple[Owed, Settled]]) -> list[tuple[Owed, Settled]]:
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
     """Do the work, again and again while the disk refuses it."""
-    for pause in patience():
+    for tried, pause in enumerate(patience(), 1):
         try:
             return await work()
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
             await anyio.sleep(pause)
     raise AssertionError  # patience has no end
 

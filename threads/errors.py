@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 Code = Literal[
-    "config_invalid", "shape_invalid", "schema_mismatch", "output_invalid",
+    "config_invalid", "schema_mismatch", "output_invalid",
     "rate_limited", "timeout", "unavailable", "connection",
     "auth", "payment", "model_not_found", "bad_request", "content_policy",
     "missing_streaming", "missing_tool_calling", "missing_vision", "context_window_too_small",
@@ -17,13 +17,22 @@ Code = Literal[
     "tool_timeout", "tool_busy", "tool_rate_limited",
     "tool_denied", "tool_invalid_input", "tool_malformed_output", "tool_not_found", "tool_failed",
     "sandbox_error",
-    "budget_exceeded", "turn_timeout", "step_limit", "loop_detected", "mailbox_full", "overloaded",
+    "budget_exceeded", "turn_timeout", "step_limit", "loop_detected", "mailbox_full",
     "store_unavailable", "context_corrupt",
     "transport_rate_limited", "transport_unavailable", "transport_rejected",
-    "mcp_unavailable", "skill_missing", "lifecycle_failure",
-    "turn_stopped", "tool_cancelled", "shutdown",
+    "mcp_unavailable",
+    "turn_stopped",
     "internal",
 ]  # fmt: skip
+
+
+def retry_fields(code: Code, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:
+    """Return the fields by which a log line tells of a retry; the audit takes every line that has them.
+
+    *attempt* is the number of the try to come, 2 for the first retry, which is made in *wait_s* seconds because the
+    one before failed with *code*.
+    """
+    return {"code": code, "attempt": attempt, "wait_s": round(wait_s, 2), **more}
 
 
 class BotError(Exception):

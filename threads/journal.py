@@ -137,7 +137,7 @@ class Journal:
             write_all(self._file, data)
             self._file.fsync()
         except OSError as error:
-            log.warning("journal.write_failed: %s", error)
+            log.warning("journal.write_failed: %s", error, extra={"code": "store_unavailable"})
             self._abandon()
             raise
         self._grown += len(data)

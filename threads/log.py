@@ -97,7 +97,7 @@ class Log:
             try:
                 self._append(path, lines)
             except OSError as error:
-                log.warning("log.write_failed: %s", error)
+                log.warning("log.write_failed: %s", error, extra={"code": "store_unavailable"})
                 refused.append((path, lines))
         return refused
 
@@ -138,7 +138,7 @@ def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
         outcome=end.outcome,
         by=end.by,
         code=intent.code if intent else "",
-        correlation_id=owed.started.correlation_id if owed.started else "",
+        correlation_id=owed.reference,
     )
     if intent is None:
         return [asked, ended]

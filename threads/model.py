@@ -178,7 +178,7 @@ class Outgoing:
     """One post. ``key`` is the same however often it is tried.
 
     ``reply_to`` is the message it answers, ``to`` that message's author. A platform without buttons writes the
-    ``choices`` out; either way a choice comes back as a message.
+    ``choices`` out; either way a choice comes back as a message. ``correlation_id`` is that of its turn, for the log.
     """
 
     thread: ThreadId
@@ -188,6 +188,7 @@ class Outgoing:
     reply_to: str = ""
     choices: tuple[Choice, ...] = ()
     to: str = ""
+    correlation_id: str = field(default="", compare=False)
 
 
 Outcome = Literal[
@@ -260,7 +261,8 @@ class Message:
     ``source`` is the id of the incoming message that a user entry came from, or that an assistant entry is the
     final answer to, so that a turn served again after a crash recognises both; ``model`` is the
     ``provider/model`` that wrote an assistant entry, and ``tokens`` how long the conversation was with it, system
-    prompt and tools included, as that provider counted; 0 is unknown.
+    prompt and tools included, as that provider counted; 0 is unknown. ``at`` is when it was added (UTC, ISO 8601):
+    for `why`, no part of what a model reads.
     """
 
     role: Literal["user", "assistant"]
@@ -268,6 +270,7 @@ class Message:
     source: str = ""
     model: str = ""
     tokens: int = 0
+    at: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

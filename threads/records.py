@@ -156,6 +156,11 @@ class Owed:
     def attempts(self) -> int:
         return self.started.attempt if self.started else 0
 
+    @property
+    def reference(self) -> str:
+        """Return the correlation id of its last turn; blank before the first."""
+        return self.started.correlation_id if self.started else ""
+
     def __post_init__(self) -> None:
         self.amend(self.received)
 

@@ -13,11 +13,11 @@ from anyio.abc import TaskGroup
 
 from .actor import Actor
 from .delivery import patience
-from .errors import StoreUnavailable
+from .errors import StoreUnavailable, retry_fields
 from .model import Deleted, Taken, ThreadId, Waiting, message_key
 from .records import Owed
 from .turn import Shared
-from .wording import SAVING_FAILS
+from .wording import SAVING_FAILS, code_of
 
 log = logging.getLogger(__name__)
 
@@ -106,27 +106,33 @@ class Registry:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
-        pauses, crashes, at_hand = patience(), 0, actor.current
+        pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
         try:
             while actor.current is not None or len(actor.mailbox):
                 try:
                     await actor.serve()
                     continue
-                except StoreUnavailable as error:
-                    log.warning("actor.waits: for the disk: %s", error, extra={"thread_id": str(thread)})
-                    crash = False
-                except Exception:  # the boundary of an actor: the other threads never notice
-                    log.exception("actor.crashed: see the traceback", extra={"thread_id": str(thread)})
-                    crash = True
+                except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
+                    failed = error
                 if actor.current is not at_hand:
-                    pauses, crashes, at_hand = patience(), 0, actor.current
-                crashes += crash
+                    pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+                crashes += not isinstance(failed, StoreUnavailable)
                 actor.crashed(crashes)
-                await self._pause(actor, next(pauses))
+                await self._pause(thread, actor, failed, *next(pauses))
         finally:
             del self._actors[thread]
 
-    async def _pause(self, actor: Actor, seconds: float) -> None:
-        if actor.current is not None:
-            self._shared.delivery.show(actor.current, Waiting(SAVING_FAILS, seconds))
+    async def _pause(
+        self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float
+    ) -> None:
+        owed, ids = actor.current, {"thread_id": str(thread)}
+        if owed is not None:
+            ids |= {"message_id": owed.received.message_id, "correlation_id": owed.reference}
+        fields = {**ids, **retry_fields(code_of(failed), attempt, seconds)}
+        if isinstance(failed, StoreUnavailable):
+            log.warning("actor.waits: for the disk: %s", failed, extra=fields)
+        else:
+            log.error("actor.crashed: see the traceback", exc_info=failed, extra=fields)
+        if owed is not None:
+            self._shared.delivery.show(owed, Waiting(SAVING_FAILS, seconds))
         await anyio.sleep(seconds)

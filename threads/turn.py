@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +17,7 @@ from . import wording
 from .beside import Beside
 from .context import ContextStore
 from .delivery import Delivery, patiently
-from .errors import StoreUnavailable
+from .errors import StoreUnavailable, retry_fields
 from .journal import Journal
 from .mailbox import Mailbox
 from .model import (
@@ -42,6 +44,8 @@ from .questions import Questions
 from .records import Owed
 from .slots import Slots
 
+log = logging.getLogger(__name__)
+
 SAVE_PAUSES_S = (2.0, 4.0, 6.0)
 """Waits between the tries of one checkpoint while the disk refuses."""
 
@@ -67,6 +71,7 @@ class Shared:
     beside: Beside
     on_error: Callable[[Exception, Owed, str], None]
     explain: Callable[[Exception, Owed, str], str]
+    now: Callable[[], datetime]
     questions: Questions = field(default_factory=Questions)
 
 
@@ -89,7 +94,8 @@ class ActorTurn:
         return self._messages
 
     def add(self, *messages: Message) -> None:
-        self._messages.extend(messages)
+        at = self._shared.now().isoformat(timespec="milliseconds")
+        self._messages.extend(replace(message, at=at) for message in messages)
         self.saved, self._shown = False, ""
 
     def mend(self, messages: list[Message]) -> None:
@@ -135,18 +141,24 @@ class ActorTurn:
         return answer
 
     async def checkpoint(self) -> None:
-        for pause in (*SAVE_PAUSES_S, None):
+        for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
             try:
                 await self._context.save(self._messages)
-            except StoreUnavailable:
-                if pause is not None:
-                    await self.tell(Waiting(wording.SAVING_FAILS, pause))
-                    await anyio.sleep(pause)
-                    await self.tell(Resumed())
+            except StoreUnavailable as error:
+                await self._not_saved(error, tried, pause)
             else:
                 self.saved = True
                 return
-        self.note(wording.NOT_SAVED)
+
+    async def _not_saved(self, error: StoreUnavailable, tried: int, pause: float | None) -> None:
+        again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
+        log.warning("context.not_saved: kept in memory: %s", error, extra=again)
+        if pause is None:
+            self.note(wording.NOT_SAVED)
+            return
+        await self.tell(Waiting(wording.SAVING_FAILS, pause))
+        await anyio.sleep(pause)
+        await self.tell(Resumed())
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
         files = await self._shared.beside.files(incoming)

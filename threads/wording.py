@@ -7,6 +7,7 @@ said: those are in the log, under the reference that ends each failure text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import ceil
 
 from .errors import BotError, Code
@@ -301,6 +302,36 @@ def not_usable(model: str) -> str:
 def escalated(reasons: Sequence[str]) -> str:
     """Say to whoever runs the bot that nobody gets answers now; *reasons* are clauses as of `because`."""
     return f"I could not answer a message: {'; '.join(reasons)}. People are told to try again."
+
+
+DECLINED_BY_PROVIDER = "An AI provider declined to answer a message, because of its content policy."
+
+
+def where(thread: str, correlation_id: str) -> str:
+    """Say to whoever runs the bot which thread it was in (a link, or the thread's id), and what finds the rest."""
+    return f"It was in {thread} (ref {correlation_id})"
+
+
+def transport_down(name: str, since: datetime) -> str:
+    """Say to whoever runs the bot that a platform cannot be reached; *since* is UTC."""
+    return (
+        f"I have been cut off from {name.capitalize()} since {since:%H:%M} UTC. "
+        "I keep trying, and will say here when I am back."
+    )
+
+
+def transport_back(name: str, since: datetime, until: datetime, times: int, *, told: bool) -> str:
+    """Say that a platform can be reached again: the first of its outages began *since*, the last ended *until*."""
+    often = f"{times} times " if times > 1 else ""
+    form = "%H:%M" if since.date() == until.date() else "%d %b %H:%M"
+    late = "" if told else ", and have not said so until now"
+    when = f"between {since.strftime(form)} and {until.strftime(form)} UTC"
+    return f"I am connected to {name.capitalize()} again. I was cut off {often}{when}{late}."
+
+
+def transport_stopped(name: str, fault: str) -> str:
+    """Say that only a person can have a transport work again; *fault* names no secret and no path."""
+    return f"I have stopped serving {name.capitalize()}, until somebody puts this right: {fault}"
 
 
 def answered_by(model: str) -> str:

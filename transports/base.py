@@ -88,6 +88,10 @@ class Transport(Protocol):
         """
         ...
 
+    def link(self, thread: ThreadId) -> str:
+        """Return the web address that leads a person to the thread; blank while there is none."""
+        ...
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show what goes on in the turn of this message. Never blocks, never raises, may drop."""
         ...

@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 
 import anyio
 
-from threads.errors import PostFailed, StoreUnavailable, TransportRejected
+from threads.errors import BotError, PostFailed, StoreUnavailable, TransportRejected, retry_fields
 from threads.model import ThreadId
 from threads.records import DEDUPE_WINDOW
 from transports.marks import UNKNOWN, Marks
@@ -127,8 +127,7 @@ class CatchUp:
                 self._reading.discard(channel)
             failures, _ = self._failures.pop(channel, (0, 0.0))
             if not done:
-                pause = PAUSES_S[min(failures, len(PAUSES_S) - 1)]
-                self._failures[channel] = failures + 1, anyio.current_time() + pause
+                self._failures[channel] = failures + 1, anyio.current_time() + _pause(failures)
             self._wake()
 
     async def _next(self) -> str | None:
@@ -163,7 +162,10 @@ class CatchUp:
                 return False
             if verdict == "moment" and self._try_again(channel):
                 log.warning(
-                    "catch_up.refused: what was missed in %s is refused, trying again: %s", where, refused
+                    "catch_up.refused: what was missed in %s is refused, trying again: %s",
+                    where,
+                    refused,
+                    extra=self._again(channel, refused),
                 )
                 return False
             self._tell(where, refused)
@@ -172,7 +174,10 @@ class CatchUp:
             self._marks.close(channel, gap)
         except (PostFailed, StoreUnavailable) as error:
             log.warning(
-                "catch_up.waits: what was missed in %s cannot be taken in now, trying again: %s", where, error
+                "catch_up.waits: what was missed in %s cannot be taken in now, trying again: %s",
+                where,
+                error,
+                extra=self._again(channel, error),
             )
             return False
         except Exception:  # the boundary of a transport: a bug costs what one channel missed, not the bot
@@ -183,6 +188,10 @@ class CatchUp:
         self._tries.pop(channel, None)
         return True
 
+    def _again(self, channel: str, error: BotError) -> dict[str, str | float]:
+        failures, _ = self._failures.get(channel, (0, 0.0))
+        return retry_fields(error.code, failures + 2, _pause(failures))
+
     def _try_again(self, channel: str) -> bool:
         self._tries[channel] = self._tries.get(channel, 0) + 1
         return self._tries[channel] < MOST_TRIES
@@ -192,3 +201,8 @@ class CatchUp:
         if told not in self._told:
             self._told.add(told)
             log.warning("catch_up.given_up: what was missed in %s stays unread: %s", where, refused)
+
+
+def _pause(failures: int) -> float:
+    """Return how long a channel waits after so many failures in a row and one more, in seconds."""
+    return PAUSES_S[min(failures, len(PAUSES_S) - 1)]

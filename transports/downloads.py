@@ -14,7 +14,7 @@ import aiohttp
 import anyio
 from yarl import URL
 
-from threads.errors import FileUnavailable
+from threads.errors import FileUnavailable, retry_fields
 from transports.proxy import proxy_for
 
 log = logging.getLogger(__name__)
@@ -158,6 +158,9 @@ async def _open(
                 continue
             pause = _pause(response, keeper, last=last)
         failures += 1
+        why = response if isinstance(response, str) else f"status {response.status}"
+        fields = retry_fields("transport_unavailable", failures + 1, pause)
+        log.info("file.download_retry: %s: %s", keeper.name, why, extra=fields)
         await anyio.sleep(pause)
 
 

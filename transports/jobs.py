@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import PostFailed
+from threads.errors import PostFailed, retry_fields
 from threads.model import ThreadId
 
 log = logging.getLogger(__name__)
@@ -24,13 +24,15 @@ AGAIN_S = (5.0, 30.0, 120.0)
 
 async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
     """Do what the platform may refuse to do now, a few times if need be; what it never takes is logged."""
-    for pause in (*AGAIN_S, None):
+    for tried, pause in enumerate((*AGAIN_S, None), 1):
         try:
             await work()
         except PostFailed as error:
             if pause is None:
                 log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
                 return
+            fields = {"thread_id": str(thread), **retry_fields(error.code, tried + 1, pause)}
+            log.info("live.unswept: looked for again: %s", error, extra=fields)
             await anyio.sleep(pause)
         else:
             return

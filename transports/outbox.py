@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import anyio
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 
@@ -86,13 +86,8 @@ class Outbox:
             try:
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
-                log.warning("post.failed: %s", error, extra={"thread_id": str(outgoing.thread)})
                 failures = 1 if error.progressed else failures + 1
-                last = failures > len(PAUSES_S) or _hopeless(error)
-                if not last:
-                    await anyio.sleep(error.retry_after or PAUSES_S[failures - 1])
-                    with anyio.move_on_after(RECONNECT_WITHIN_S):
-                        await self._transport.reconnected()
+                last = not await self._waited(outgoing, error, failures)
                 if error.maybe_posted:
                     found, outgoing = await self._look(outgoing)
                     if found is not None:
@@ -100,16 +95,32 @@ class Outbox:
                 if last:
                     raise
 
+    async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int) -> bool:
+        """Wait until the post may be tried again; False, at once, when that would be of no use."""
+        if failures > len(PAUSES_S) or _hopeless(error):
+            log.warning("post.failed: given up: %s", error, extra=_ids(outgoing))
+            return False
+        pause = error.retry_after or PAUSES_S[failures - 1]
+        fields = {**_ids(outgoing), **retry_fields(error.code, failures + 1, pause)}
+        log.warning("post.failed: %s", error, extra=fields)
+        await anyio.sleep(pause)
+        with anyio.move_on_after(RECONNECT_WITHIN_S):
+            await self._transport.reconnected()
+        return True
+
     async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
         """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""
-        for pause in (*LOOK_PAUSES_S, None) if self.finds else ():
+        for tried, pause in enumerate((*LOOK_PAUSES_S, None) if self.finds else (), 1):
             try:
                 return await self.find(outgoing.thread, outgoing.key), outgoing
             except PostFailed as error:
-                log.warning("post.lookup_failed: %s", error, extra={"thread_id": str(outgoing.thread)})
-                if pause is None or _hopeless(error):
+                last = pause is None or _hopeless(error)
+                wait = error.retry_after or pause or 0.0
+                again = {"code": error.code} if last else retry_fields(error.code, tried + 1, wait)
+                log.warning("post.lookup_failed: %s", error, extra={**_ids(outgoing), **again})
+                if last:
                     break
-                await anyio.sleep(error.retry_after or pause)
+                await anyio.sleep(wait)
         marked = (
             outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
         )
@@ -128,6 +139,14 @@ class Outbox:
             log.exception("post.broke: see the traceback", extra={"thread_id": str(thread)})
             raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
         raise TransportUnavailable("the transport took too long", maybe_posted=True)
+
+
+def _ids(outgoing: Outgoing) -> dict[str, str]:
+    return {
+        "thread_id": str(outgoing.thread),
+        "message_id": outgoing.reply_to,
+        "correlation_id": outgoing.correlation_id,
+    }
 
 
 def _hopeless(error: PostFailed) -> bool:

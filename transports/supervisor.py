@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from threads.errors import BotError, Code, PostFailed, TransportFatal
+from threads.errors import BotError, Code, PostFailed, TransportFatal, retry_fields
 
 from .base import LinkState
 
@@ -122,6 +122,8 @@ class Supervisor:
         self._failures = 1 if steady else self._failures + 1
         self._leave("disconnected" if self._failures >= DISCONNECTED_AFTER else "reconnecting")
         retry_after = why.retry_after if isinstance(why, LinkDown | PostFailed) else None
+        code = why.code if isinstance(why, BotError) else "transport_unavailable"
+        wait = pause(self._failures, retry_after)
         log.log(
             logging.ERROR if self._failures == DISCONNECTED_AFTER else logging.WARNING,
             "transport.down: %s: %s (%s); failure %d in a row, trying again in %.0f s",
@@ -129,7 +131,8 @@ class Supervisor:
             self._state,
             f"{type(why).__name__}: {why}" if why else "the link ended",
             self._failures,
-            pause(self._failures, retry_after),
+            wait,
+            extra=retry_fields(code, self._failures + 1, wait, transport=self._name),
         )
         return retry_after
 

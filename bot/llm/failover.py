@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.errors import AllProvidersFailed, CapabilityMissing, PriceUnknown, ProviderError
+from bot.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
 from bot.llm.model import Completion, Model, ModelInfo, Request
 from threads import wording
 from threads.errors import BotError, Code
@@ -63,13 +63,12 @@ class Failover:
         *,
         acknowledge: Literal["notify", "ask"],
         may_answer: Callable[[str], bool],
-        on_all_failed: Callable[[AllProvidersFailed], None],
         size: Callable[[Request], int],
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
-        self._on_all_failed, self._size = on_all_failed, size
+        self._size = size
         self._why: dict[str, tuple[str, BotError]] = {}
         """Why each model that does not answer does not: a clause for people, and the error."""
         self._agreed = {self._top}
@@ -145,6 +144,7 @@ class Failover:
             passed, self._left = shut[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
         for model, error in chain:
+            log.info("model.passed_over: %s: %s", model, error, extra={"code": error.code})
             self._why[model] = (wording.because(model, error.code), error)
         return chain
 
@@ -162,12 +162,11 @@ class Failover:
         if place is None:
             # That a fallback did not take the request is no word on why the chosen model could not answer.
             last = next((error for _, error in reversed(chain) if error.code in NEXT), error)
-            failed = AllProvidersFailed(last, chain)
-            self._on_all_failed(failed)
-            raise failed from error
+            raise AllProvidersFailed(last, chain) from error
         self._why[model] = (wording.because(model, error.code), error)
         self._left = others[place:]
-        log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra={"code": error.code})
+        fields = {"code": error.code, "model": self.name, "from_model": model}
+        log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra=fields)
 
     def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
         """Go on without a candidate; raises *error* when it was the last."""
@@ -190,7 +189,7 @@ class Failover:
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:
             cause = [*self._why.values()][-1][1]
-            raise (AllProvidersFailed(chain[-1][1], chain) if chain else cause) from cause
+            raise (ModelDeclined(chain[-1][1], chain) if chain else cause) from cause
         self._agreed.add(self.name)
 
     @property

@@ -14,6 +14,7 @@ the one owner.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
@@ -21,10 +22,12 @@ from typing import Literal, Protocol
 import anyio
 
 from bot.errors import ProviderError, RateLimited, UnknownFailure
-from threads.errors import Code
+from threads.errors import Code, retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 from .model import Completion, Model, Request
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class Retrying:
                     if self.gate is not None:
                         self.gate.exhausted(self.name, error)
                     raise
+                fields = retry_fields(error.code, failures + 1, wait, model=self.name)
+                log.info("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)
                 told = Waiting(reason(error), wait, failures, self._attempts(error))

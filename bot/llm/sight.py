@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,8 +19,10 @@ from bot.errors import CapabilityMissing, ThinkingRejected
 from bot.llm.model import Around, Completion, Request
 from bot.llm.wire import unseen
 from threads import wording
-from threads.errors import BotError
+from threads.errors import BotError, retry_fields
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
+
+log = logging.getLogger(__name__)
 
 MOST, MOST_BYTES = 20, 15_000_000
 """Pictures of one request, and their bytes together: what all providers take, at their full size."""
@@ -41,12 +44,14 @@ class Sighted(Around):
         except BotError as error:
             if error.code == "context_overflow" and (fewer := _newest(request.messages)):
                 self.turn.mend(_newest(self.turn.messages) or self.turn.messages)
+                log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error.code, 2, 0))
                 await on_event(TextReset())
                 return await self.complete(replace(request, messages=fewer), on_event)
             if error.code not in ("missing_vision", "bad_request") or isinstance(error, ThinkingRejected):
                 raise
             refused = error
         name = self.name
+        log.info("model.retry: without pictures: %s", refused, extra=retry_fields(refused.code, 2, 0))
         await on_event(TextReset())
         completion = await self.model.complete(replace(request, messages=_blind(request.messages)), on_event)
         if isinstance(refused, CapabilityMissing):

@@ -66,8 +66,10 @@ def configure_logging(
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, Sink)]:
         root.removeHandler(old)
-    root.addHandler(Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets)))
+    sink = Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets))
+    root.addHandler(sink)
     root.setLevel(level.upper())
+    sink.setLevel(root.level)  # its own: the audit has our loggers tell it more
     for talkative in TALKATIVE:
         logging.getLogger(talkative).setLevel(max(logging.INFO, root.level))
     for silent in SILENT:

@@ -27,7 +27,7 @@ from bot.errors import ContextOverflow, ProviderError
 from bot.guards.injection import tainted
 from bot.llm.model import Request, TurnModel
 from bot.prompt.tokens import request_size, size_of
-from threads.errors import StoreUnavailable
+from threads.errors import StoreUnavailable, retry_fields
 from threads.model import (
     Block,
     Image,
@@ -196,13 +196,17 @@ class Compaction:
             try:
                 summary = await writer.summary(messages[:cut])
             except ProviderError as error:
-                log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=_ids(turn))
+                fields = {**_ids(turn), "code": error.code}
+                log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
                 return None
             shorter = [_entry(summary, messages[:cut]), *tail]
             if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
                 return shorter
+            again = retry_fields("output_invalid", self._attempts + 1, 0) if self._attempts < ATTEMPTS else {}
             log.warning(
-                "compaction.useless: a summary of %d characters is no use", len(summary), extra=_ids(turn)
+                "compaction.useless: a summary of %d characters is no use",
+                len(summary),
+                extra={**_ids(turn), "code": "output_invalid", **again},
             )
             writer.tool_choice = "none"
         return None
@@ -264,7 +268,7 @@ class _Writer:
         """Return a summary of *messages*, or "" when the answer was none; raises `ProviderError`."""
         room = math.inf if self.window is None else self.window - self._max_tokens - _size(INSTRUCTION)
         text = ""
-        for _ in range(PARTS):
+        for number in range(PARTS):
             end = self._fitting(messages, room, 1 if text else 0)
             if not end:
                 break
@@ -274,6 +278,8 @@ class _Writer:
             except ProviderError as error:
                 if error.code != "context_overflow":
                     raise
+                fields = {**_ids(self.turn), **retry_fields(error.code, number + 2, 0)}
+                log.info("compaction.retry: in smaller parts: %s", error, extra=fields)
                 room = size_of(self.request.system, part, self.request.tools) // 2
                 continue
             if not text or end == len(messages):

@@ -101,7 +101,7 @@ class Firing:
                 if schedule.next_at <= now and (found := await self._due(schedule, now)):
                     left_out.setdefault(schedule.thread, []).append(found)
         except StoreUnavailable as error:
-            log.warning("schedule.waits: for the disk: %s", error)
+            log.warning("schedule.waits: for the disk: %s", error, extra={"code": error.code})
             return AGAIN_S
         for thread, missing in left_out.items():
             self._telling.update(left.schedule.id for left in missing)
@@ -179,7 +179,8 @@ class Firing:
                 spent = {thread: _day(now)} if any(left.why == "spent" for left in missing) else {}
                 await self.schedules.put(there, spent)
         except (PostFailed, StoreUnavailable) as error:
-            log.warning("schedule.told_later: what was left out: %s", error, extra={"thread_id": thread})
+            fields = {"thread_id": thread, "code": error.code}
+            log.warning("schedule.told_later: what was left out: %s", error, extra=fields)
             await anyio.sleep(TELL_AGAIN_S)
         self._telling.difference_update(left.schedule.id for left in missing)
         self.schedules.wake()

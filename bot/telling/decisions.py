@@ -5,7 +5,7 @@ Kinds are not checked here: a newer bot may know more of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -90,12 +90,12 @@ def told(decision: Decision) -> str:
     rest = {name: value for name, value in decision.details.items() if value not in ("", None)}
     first = ""
     match decision.kind, rest:
-        case "retry", {"model": model, "why": why, "attempt": attempt}:
-            first = f"{model} ({why}), attempt {attempt} after {rest.get('waited_s', 0)} s"
-        case "failover", {"model": model, "why": why, "from": old}:
-            first = f"{model} in place of {old} ({why})"
-        case "error", {"event": _}:
-            first = ": ".join(str(rest[name]) for name in ("event", "error", "reason") if name in rest)
+        case "retry", {"attempt": attempt, "wait_s": wait_s}:
+            first = f"{_what(rest)}; try {attempt} in {wait_s} s"
+        case "tool", {"tool": tool}:
+            first = f"{tool} failed: {_what(rest, 'error', 'reason').removeprefix(f'{tool}: ')}"
+        case (("error" | "failover"), {"event": _}):
+            first = _what(rest)
         case "approval", {"tool": tool, "verdict": verdict}:
             first = f"{verdict}: {tool} {rest.get('about', '')}".rstrip()
         case _:
@@ -104,10 +104,15 @@ def told(decision: Decision) -> str:
     return ", ".join([*([first] if first else []), *(f"{n} {v}" for n, v in rest.items() if n not in said)])
 
 
+def _what(details: Mapping[str, JsonValue], *names: str) -> str:
+    return ": ".join(str(details[name]) for name in names or ("event", "error", "reason") if name in details)
+
+
 TOLD = {
-    "retry": frozenset({"model", "why", "attempt", "waited_s"}),
-    "failover": frozenset({"model", "why", "from"}),
-    "error": frozenset({"event", "error", "reason"}),
+    "retry": INNER | {"event", "error", "reason", "attempt", "wait_s", "model"},
+    "failover": INNER | {"event", "error", "reason", "model", "from_model"},
+    "tool": INNER | {"event", "error", "reason", "tool"},
+    "error": INNER | {"event", "error", "reason"},
     "approval": INNER | {"tool", "verdict", "about"},
 }
 """Details that the first words tell already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +36,6 @@ UNKNOWN = (
     ),
 )
 """What it can mean that nothing on disk knows a message."""
-
-TOLD_TWICE = frozenset({"model.failover", "model.all_failed"})
-"""Errors of the audit whose turn tells the same by its calls and by how it failed."""
 
 ENDS = {
     "answered": "It was answered.",
@@ -213,14 +210,11 @@ def _fill_in(data: Path, story: Story) -> None:
     if turn:
         story.events += [_of_call(call) for call in calls_of(data, turn, since[:10])]
     wanted = Wanted(since[:10], about=[story.message_id, *story.references])
-    made = decisions(data, wanted, Damage())
-    story.events += [
-        _of_decision(one)
-        for one in made
-        if one.thread_id in ("", story.thread) and one.details.get("event") not in TOLD_TWICE
-    ]
+    made = [one for one in decisions(data, wanted, Damage()) if one.thread_id in ("", story.thread)]
+    told = {str(one.details.get("call")) for one in made if one.kind == "tool"}
     for folder in find(data, story.thread)[:1]:
-        story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events)
+        story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events, told)
+    story.events += map(_of_decision, made)
     story.events.sort()
 
 
@@ -248,9 +242,12 @@ def _of_decision(made: Decision) -> Event:
     return Event(made.at, plain(made.kind), flat(told_decision(made)) + by)
 
 
-def _of_tools(used: Sequence[Used], events: Sequence[Event]) -> Iterator[Event]:
-    """Return the tools as of the last start: when each was used is not kept."""
-    at = max((event.at for event in events if event.kind in ("started", "received")), default="")
+def _of_tools(used: Sequence[Used], events: Sequence[Event], told: Container[str]) -> Iterator[Event]:
+    """Return when each tool was called, and why it failed where no line of its own is *told* of that call.
+
+    Where a conversation of an earlier version does not say when, it is as of the last start.
+    """
+    start = max((event.at for event in events if event.kind in ("started", "received")), default="")
     for one in used:
-        failed = ", failed" if one.failed else ""
-        yield Event(at, "tool", f"{plain(one.tool)} {flat(one.arguments)}{failed}")
+        failed = f", failed: {flat(one.reason)}" if one.failed and one.call not in told else ""
+        yield Event(one.at or start, "tool", f"{plain(one.tool)} {flat(one.arguments)}{failed}")

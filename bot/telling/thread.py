@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from bot.telling.folders import Folder
 from bot.telling.lines import Damage, read_from, records
@@ -119,11 +119,17 @@ def _go_to_last(file: BinaryIO, messages: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A tool that was used for a message, with its arguments as JSON."""
+    """A tool that was used for a message, with its arguments as JSON. ``at`` is when (UTC, ISO 8601), "" if unknown.
+
+    ``call`` is the id of the call, ``reason`` what the model read of a failure.
+    """
 
     tool: str
     arguments: str
     failed: bool = False
+    at: str = ""
+    call: str = ""
+    reason: str = ""
 
 
 def tools_used(folder: Folder) -> dict[str, list[Used]]:
@@ -142,13 +148,27 @@ def tools_used(folder: Folder) -> dict[str, list[Used]]:
                 match block:
                     case ToolCall():
                         open_[block.id] = about, len(used)
-                        used.append(Used(block.name, block.malformed or _json(block.arguments)))
+                        arguments = block.malformed or _json(block.arguments)
+                        used.append(Used(block.name, arguments, at=message.at, call=block.id))
                     case ToolResult(is_error=True) if block.call_id in open_:
                         of, at = open_[block.call_id]
-                        found[of][at] = Used(found[of][at].tool, found[of][at].arguments, failed=True)
+                        found[of][at] = replace(found[of][at], failed=True, reason=_reason(block.content))
                     case _:
                         pass
     return {about: list(dict.fromkeys(used)) for about, used in found.items() if used}
+
+
+def _reason(content: str) -> str:
+    """Return why a call failed, from the result that the model read."""
+    try:
+        told = from_json(content)
+    except ValueError:
+        return content
+    match told:
+        case {"error": {"message": str(message)}}:
+            return message
+        case _:
+            return content
 
 
 def _json(arguments: object) -> str:

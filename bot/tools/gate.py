@@ -28,6 +28,7 @@ from bot.llm.model import ToolSpec
 from bot.tools.base import Arguments, Place, Returned, Tool, arguments_of
 from bot.tools.results import Results, failed
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
+from threads.wording import code_of
 
 log = logging.getLogger(__name__)
 
@@ -113,11 +114,17 @@ class Toolbox:
     async def _call(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> ToolResult:
         try:
             return await self._results.succeeded(call, await self._invoke(call, place, room), place)
-        except ToolError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary of a tool
+            return await self._failed(call, error, place)
+
+    async def _failed(self, call: ToolCall, error: Exception, place: Place) -> ToolResult:
+        """Tell the operator why, in the log and so in the audit, and the model what it may know."""
+        fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
+        if isinstance(error, ToolError):
+            log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             return await self._results.failed(call, error, place)
-        except Exception:  # the boundary of a tool: the model reads that it failed, the operator reads why
-            log.exception("tool.failed: see the traceback", extra={"tool": call.name})
-            return failed(call, "unknown", "The tool failed.", recoverable=False)
+        log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
+        return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> JsonValue | Returned:
         tool, arguments = self._understood(call)

@@ -8,7 +8,15 @@ from dataclasses import asdict
 
 from pydantic import JsonValue
 
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
+from bot.errors import (
+    ToolBusy,
+    ToolDenied,
+    ToolError,
+    ToolInvalidInput,
+    ToolNotFound,
+    ToolRateLimited,
+    ToolTimeout,
+)
 from bot.guards.injection import fenced
 from bot.tools.base import ErrorType, ItemError, Place, Returned
 from threads.errors import StoreUnavailable
@@ -27,6 +35,7 @@ _TYPES: dict[type[ToolError], ErrorType] = {
     ToolDenied: "permission",
     ToolNotFound: "not_found",
     ToolInvalidInput: "validation",
+    ToolBusy: "rate_limit",
     ToolRateLimited: "rate_limit",
 }
 

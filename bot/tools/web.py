@@ -14,7 +14,15 @@ from typing import ClassVar, Literal, Protocol
 import anyio
 from pydantic import Field, JsonValue
 
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
+from bot.errors import (
+    ToolBusy,
+    ToolDenied,
+    ToolError,
+    ToolInvalidInput,
+    ToolNotFound,
+    ToolRateLimited,
+    ToolTimeout,
+)
 from bot.guards.urls import MAX_URL, Url, parsed
 from threads.attachments import Extracted
 from threads.model import ThreadId
@@ -145,7 +153,7 @@ class WebFetch:
         with anyio.move_on_after((deadline - now) / 2) as waited:
             await self.room.acquire()
         if waited.cancelled_caught:
-            raise ToolRateLimited("Too many pages are being read.", suggestion="Try again in a moment.")
+            raise ToolBusy("Too many pages are being read.", suggestion="Try again in a moment.")
         try:
             yield
         finally:

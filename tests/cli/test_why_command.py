@@ -1,4 +1,5 @@
 import json
+from datetime import datetime, timedelta
 
 import anyio
 import pytest
@@ -11,9 +12,13 @@ from bot.telling import story
 from tests.bot.ledgers import Time
 from tests.bot.test_usage_command import spend
 from tests.cli.made import DAY, at, document, thread, threadfast, told
+from tests.fakes import anthropic as a
+from tests.serving import anthropic, serving
+from threads.context import Line, line_adapter
 from threads.lines import encode
-from threads.model import Author
+from threads.model import Author, Message, Text, ThreadId, ToolCall, ToolResult
 from threads.records import Received, Settled, Started, record_adapter
+from threads.workspace import thread_folder
 
 ID = "1700000000.000001"
 WHERE = "slack:T1:C1:1700000000.000001"
@@ -90,9 +95,15 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
         author="U1",
         details={"tool": "shell", "verdict": "allowed", "about": "ls", "call": "0f3e"},
     )
-    tried = {"model": "anthropic/large", "why": "rate_limited", "attempt": "2", "waited_s": "4.1"}
+    tried = {
+        "event": "model.retry",
+        "reason": "anthropic/large: 429 slow down",
+        "attempt": "2",
+        "wait_s": "4.1",
+    }
+    tried |= {"code": "rate_limited", "model": "anthropic/large"}
     again = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1234", details=tried)
-    other = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1235", details={"why": "rate_limited"})
+    other = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1235", details=tried)
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / f"{DAY}.jsonl").write_bytes(
         b"".join(encode(audit_adapter(), record) for record in (decided, again, other))
@@ -100,7 +111,7 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
     lines = [(e["kind"], e["what"]) for e in document(tmp_path, "why", ID)["messages"][0]["events"][2:]]
     assert lines == [
         ("approval", "allowed: shell ls by U1"),
-        ("retry", "anthropic/large (rate_limited), attempt 2 after 4.1 s"),
+        ("retry", "model.retry: anthropic/large: 429 slow down; try 2 in 4.1 s, code rate_limited"),
         ("model call", "anthropic/large: 8,000 (7,000 cached) tokens in, 500 out, $0.25"),
         ("model call", "anthropic/large: rate_limited"),
         ("model call", "anthropic/large: began, no end on disk; counts as up to $0.30"),
@@ -136,3 +147,83 @@ def test_a_secret_at_the_edge_of_what_is_shown_is_masked_whole(tmp_path):
         thread(tmp_path, "1.1", *told(1, "x" * before + " " + key))
         assert "sk-a" not in threadfast(tmp_path, "why", "m1").stdout
         assert "sk-a" not in threadfast(tmp_path, "threads", "list").stdout
+
+
+@pytest.mark.anyio
+async def test_the_steps_of_a_turn_are_told_in_their_order_each_with_its_own_time_and_reason(tmp_path):
+    script = [
+        a.fault(529, "overloaded_error", retry_after="0.04"),
+        a.answer(a.Tool("t1", "list_files", {"path": "."})),
+        a.answer(a.Tool("t2", "read_file", {"path": "none.txt"}), a.Tool("t3", "list_files", {"path": "."})),
+        a.answer(a.Text("there is none")),
+    ]
+    async with a.FakeAnthropic(script) as fake:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "providers": anthropic(fake.base_url, model_map={}),
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.say("read it")
+    (found,) = document(tmp_path, "why", "m1")["messages"]
+    events = found["events"]
+    assert [(event["kind"], event["what"].split()[0]) for event in events] == [
+        ("received", "from"),
+        ("started", "attempt"),
+        ("model call", "anthropic/claude-sonnet-5-5:"),
+        ("retry", "model.retry:"),
+        ("model call", "anthropic/claude-sonnet-5-5:"),
+        ("tool", "list_files"),
+        ("model call", "anthropic/claude-sonnet-5-5:"),
+        ("tool", "read_file"),
+        ("tool", "list_files"),
+        ("tool", "read_file"),
+        ("model call", "anthropic/claude-sonnet-5-5:"),
+        ("intent", "reply:"),
+        ("posted", "as"),
+        ("settled", "answered"),
+    ]
+    retry, wish, failed = (events[place] for place in (3, 7, 9))
+    assert "529" in retry["what"]
+    assert "try 2 in 0.04 s" in retry["what"]
+    assert wish["what"] == 'read_file {"path":"none.txt"}'
+    assert failed["what"].startswith("read_file failed: ")
+    assert "none.txt" in failed["what"]
+    times = [datetime.fromisoformat(event["at"]) for event in events]
+    assert times == sorted(times)
+    assert times[4] - times[3] >= timedelta(milliseconds=35), "the retry was told when it was planned"
+    assert times[5] > times[3], "a tool has its own time, not the start's"
+
+
+def used(call: str, at: str = "", *, failed: bool = False) -> list[Message]:
+    said = {"success": False, "error": {"type": "timeout", "message": "It took too long."}} if failed else {}
+    return [
+        Message("user", (Text("hi"),), source=ID),
+        Message("assistant", (ToolCall(call, "shell", {"command": "make"}),), at=at),
+        Message("user", (ToolResult(call, json.dumps(said), is_error=failed),), at=at),
+    ]
+
+
+def conversation(data, *messages: Message) -> None:
+    folder = thread_folder(data, ThreadId.parse(WHERE))
+    folder.mkdir(parents=True)
+    lines = [encode(line_adapter(), Line(message)) for message in messages]
+    (folder / "context.jsonl").write_bytes(b"".join(lines))
+    (folder / "log.jsonl").write_bytes(b"")
+
+
+def test_a_tool_that_failed_says_why_even_where_the_audit_is_gone(tmp_path):
+    journal(tmp_path, received(), started())
+    conversation(tmp_path, *used("c1", at(5), failed=True))
+    tool = document(tmp_path, "why", ID)["messages"][0]["events"][-1]
+    assert tool == {
+        "at": at(5),
+        "kind": "tool",
+        "what": 'shell {"command":"make"}, failed: It took too long.',
+    }
+
+
+def test_tools_of_a_conversation_that_does_not_say_when_are_told_as_of_the_start(tmp_path):
+    journal(tmp_path, received(), started())
+    conversation(tmp_path, *used("c1"))
+    tool = document(tmp_path, "why", ID)["messages"][0]["events"][-1]
+    assert (tool["at"], tool["what"]) == (at(2), 'shell {"command":"make"}')

@@ -9,12 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from bot.audit import MOST_WAITING, Audit, record_adapter
-from bot.audited import MOST_A_MINUTE, AuditLog, AuditSink
-from bot.observe.work import Observing
+from bot.audited import MOST_A_MINUTE, AuditLog, logged
 from tests.fakes import anthropic as a
-from tests.serving import anthropic, serving
+from tests.fakes import openai as o
+from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, FaultyDisk, inline
 from threads.disk import PosixDisk
+from threads.errors import retry_fields
 from threads.lines import intact
 from threads.model import Author
 
@@ -89,40 +90,81 @@ async def test_over_the_real_wire_a_retry_and_a_grant_are_told_with_their_thread
     assert [line["kind"] for line in found] == ["grant", "retry"]
     grant, retry = found
     assert (grant["author"], grant["details"]["usd"], grant["details"]["scope"]) == ("U9", "0.500000", "turn")
-    assert retry["details"]["why"] == "unavailable"
+    wait_s = float(retry["details"].pop("wait_s"))
+    assert 0.0 <= wait_s <= 0.01
+    assert "529" in retry["details"].pop("reason")
+    assert retry["details"] == {
+        "event": "model.retry",
+        "code": "unavailable",
+        "model": "anthropic/claude-sonnet-5-5",
+        "attempt": "2",
+    }
     assert {grant["message_id"], retry["message_id"]} == {asked.id}
     assert grant["correlation_id"] == retry["correlation_id"] != ""
 
 
-def call(observing, step, name, outcome):
-    with observing.work("model_call", name) as work:
-        work.outcome = outcome
-    return work
-
-
-async def test_a_call_after_one_that_failed_is_a_retry_or_another_models_turn(audit, tmp_path):
-    observing = Observing(AuditSink(audit))
-    ids = {"thread_id": "fake:W:C:1", "message_id": "m1", "correlation_id": "6d65978b"}
-    async with audit.writing({}):
-        with observing.work("turn", "fake", ids):
-            step = observing.step("a/one")
-            call(observing, step, "a/one", "unavailable")
-            call(observing, step, "a/one", "unavailable")
-            call(observing, step, "b/two", "ok")
-            observing.step("b/two")
-            call(observing, step, "b/two", "ok")
-        with observing.work("turn", "fake", ids):
-            step = observing.step("a/one")
-            call(observing, step, "b/two", "ok")
-            step.name, step.switched_from = "b/two", "a/one"
-    found = [line for line in lines_of(tmp_path) if line["kind"] in ("retry", "failover")]
-    assert [(line["kind"], line["details"]["model"], line["details"]["why"]) for line in found] == [
-        ("retry", "a/one", "unavailable"),
-        ("failover", "b/two", "unavailable"),
-        ("failover", "b/two", "passed over"),
+async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_then_the_other_model(tmp_path):
+    overloaded = a.fault(529, "overloaded_error")
+    answers = o.FakeOpenAI(lambda _: o.chat_answer(o.Text("from llama")))
+    async with a.FakeAnthropic(lambda _: overloaded) as fake, answers as other:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "fallback_models": ["gateway/llama"],
+            "providers": {
+                **anthropic(fake.base_url, model_map={}),
+                **compatible("gateway", other.base_url),
+            },
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.say("hello")
+            await seat.say("again")
+    found = [line for line in lines_of(tmp_path / "audit") if line["kind"] in ("retry", "failover", "error")]
+    assert [(line["message_id"], line["details"]["event"]) for line in found] == [
+        *[("m1", "model.retry")] * 3,
+        ("m1", "model.failover"),
+        ("m2", "model.passed_over"),
     ]
-    assert {line["correlation_id"] for line in found} == {"6d65978b"}
-    assert found[1]["details"]["from"] == found[2]["details"]["from"] == "a/one"
+    assert [line["details"]["attempt"] for line in found[:3]] == ["2", "3", "4"]
+    waits = [float(line["details"]["wait_s"]) for line in found[:3]]
+    assert waits == sorted(waits)
+    assert found[3]["details"]["from_model"] == "anthropic/claude-sonnet-5-5"
+    assert len({line["correlation_id"] for line in found}) == 2
+
+
+async def test_a_failed_tool_is_told_with_its_reason_and_the_reference_of_its_turn(tmp_path):
+    wish = a.answer(a.Tool("toolu_1", "read_file", {"path": "none.txt"}))
+    async with a.FakeAnthropic([wish, a.answer(a.Text("there is none"))]) as fake:
+        given = {"model": "anthropic/claude-sonnet-5-5", "providers": anthropic(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            await seat.say("read it")
+    (failed,) = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "tool"]
+    assert failed["details"]["event"] == "tool.failed"
+    assert failed["details"]["reason"].startswith("read_file: ")
+    assert "none.txt" in failed["details"]["reason"]
+    assert (failed["details"]["tool"], failed["details"]["call"]) == ("read_file", "toolu_1")
+    assert failed["details"]["code"] == "tool_not_found"
+    assert failed["message_id"] == "m1"
+    assert failed["correlation_id"]
+
+
+async def test_retries_are_told_however_many_there_are_and_however_little_is_logged(tmp_path):
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.CRITICAL)
+    log = logging.getLogger("transports.made_up")
+    try:
+        audit = Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+        async with audit.writing({}), logged(audit, str):
+            for n in range(3 * MOST_A_MINUTE):
+                log.info("post.failed: no", extra=retry_fields("transport_unavailable", n + 2, 1.5))
+    finally:
+        root.setLevel(level)
+    retries = [line["details"] for line in lines_of(tmp_path) if line["kind"] == "retry"]
+    assert [retry["attempt"] for retry in retries] == [str(n + 2) for n in range(3 * MOST_A_MINUTE)]
+    assert {(retry["wait_s"], retry["code"], retry["reason"]) for retry in retries} == {
+        ("1.5", "transport_unavailable", "no")
+    }
+    assert logging.getLogger("transports").level == logging.NOTSET
 
 
 async def test_a_disk_that_refuses_holds_nobody_up_and_what_waits_is_written_later(tmp_path, caplog):

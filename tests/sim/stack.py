@@ -160,7 +160,6 @@ class SimLineup(Lineup):
             chosen=chosen,
             random=fate.rng.random,
             now=now,
-            on_all_failed=lambda _: None,
             observing=Observing(),
         )
 

@@ -9,7 +9,15 @@ import anyio.to_thread
 import pytest
 
 from bot.documents import Documents
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
+from bot.errors import (
+    ToolBusy,
+    ToolDenied,
+    ToolError,
+    ToolInvalidInput,
+    ToolNotFound,
+    ToolRateLimited,
+    ToolTimeout,
+)
 from bot.guards import egress
 from bot.tools import web
 from bot.tools.base import Place, Returned
@@ -526,7 +534,7 @@ async def test_no_more_than_a_few_pages_are_fetched_at_once(site, documents):
 
 async def test_a_call_that_finds_no_room_is_told_to_come_back(site, documents):
     tool = WebFetch(Http(site.egress(), inline), documents, room=anyio.Semaphore(0))
-    with pytest.raises(ToolRateLimited, match="Too many"):
+    with pytest.raises(ToolBusy, match="Too many"):
         await fetch(tool, "http://site.example/", within_s=0.05)
 
 

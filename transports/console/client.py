@@ -96,6 +96,9 @@ class Console:
         """Return None: a screen remembers nothing."""
         return None
 
+    def link(self, thread: ThreadId) -> str:  # noqa: ARG002
+        return ""
+
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
         return ()
 

@@ -50,7 +50,7 @@ from transports.discord.post.rewrite import disarm
 from transports.discord.wire.channels import Channels
 from transports.discord.wire.link import Link
 from transports.discord.wire.rest import Rest, open_rest
-from transports.discord.wire.shapes import Me
+from transports.discord.wire.shapes import DIRECT, Me
 from transports.discord.wire.snowflake import is_snowflake
 from transports.jobs import insist
 from transports.marks import Marks
@@ -65,6 +65,9 @@ MOST_EARLY = 2_000
 """Events of turns that are kept until Discord has said who we are; beyond, the oldest are not shown."""
 
 ENTER_WITHIN_S = 60.0
+
+WEB = "https://discord.com/channels"
+"""Where a message is shown: below it, its guild, channel and id."""
 
 UPLOAD_BYTES = 10 * 2**20
 """What a file may have where no guild says otherwise, as in a direct message."""
@@ -181,6 +184,17 @@ class Discord:
             if draft := room.presence.draft_of(thread, message_id):
                 await room.posting.clear(thread, key, await draft.hand_over())
         return found
+
+    def link(self, thread: ThreadId) -> str:
+        """Return the address of the thread; where it is not known to be open, of the message that it began with."""
+        spot = self._room.places.known(thread) if self._room else None
+        if thread.workspace == DIRECT or not thread.root:
+            where = thread.channel
+        elif spot and spot.channel != thread.channel:
+            where = spot.channel
+        else:
+            where = f"{thread.channel}/{thread.root}"
+        return f"{WEB}/{thread.workspace}/{where}"
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show it; before Discord has said who we are, later."""

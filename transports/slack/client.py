@@ -59,6 +59,9 @@ MOST_EARLY = 2_000
 
 ENTER_WITHIN_S = 60.0
 
+REDIRECT = "https://slack.com/app_redirect"
+"""Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -86,6 +89,7 @@ class _Room:
     posting: Posting
     presence: Presence
     names: Names
+    url: str
 
 
 class Slack:
@@ -166,6 +170,14 @@ class Slack:
             if draft := room.presence.draft_of(thread, message_id):
                 await room.posting.clear(thread, key, await draft.hand_over())
         return found
+
+    def link(self, thread: ThreadId) -> str:
+        """Return the thread's permalink, in the form that ``chat.getPermalink`` gives, or its channel's."""
+        url = self._room.url if self._room else ""
+        if not url:
+            return f"{REDIRECT}?team={thread.workspace}&channel={thread.channel}"
+        message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
+        return f"{url}archives/{thread.channel}{message}"
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show it; before Slack has said who we are, later."""
@@ -272,4 +284,4 @@ class Slack:
             on_address=posting.answer_at,
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
-        return _Room(web, me, intake, posting, presence, names)
+        return _Room(web, me, intake, posting, presence, names, identity.url)

@@ -23,7 +23,15 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue
 
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolRateLimited, ToolTimeout
+from bot.errors import (
+    ToolBusy,
+    ToolDenied,
+    ToolError,
+    ToolInvalidInput,
+    ToolNotFound,
+    ToolRateLimited,
+    ToolTimeout,
+)
 from bot.guards.egress import Egress
 from bot.tools.base import Arguments, ItemError, Place, Returned, Tool
 from bot.tools.beneath import TOOL_OUTPUT
@@ -160,7 +168,7 @@ class Browser:
         place.note(tell)
         try:
             read = await self.fetch(self.fetch.arguments.model_validate({"url": url}), place)
-        except (ToolDenied, ToolInvalidInput, ToolNotFound, ToolRateLimited):
+        except (ToolBusy, ToolDenied, ToolInvalidInput, ToolNotFound, ToolRateLimited):
             raise
         except ToolError as error:
             place.note(TELL_NOTHING)

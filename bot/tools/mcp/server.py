@@ -36,13 +36,14 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from pydantic import JsonValue
 
-from bot.errors import ConfigInvalid, McpUnavailable, ToolError, ToolRateLimited, ToolTimeout
+from bot.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
 from bot.guards.secrets import Masker
 from bot.settings_model import McpServer
 from bot.tools.mcp.lines import Gone, Remarks
 from bot.tools.mcp.listing import Listing, RawTool, judged
 from bot.tools.mcp.lookup import digest_of, looked_up
 from threads.disk import Offload
+from threads.errors import retry_fields
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -136,9 +137,7 @@ class Server:
             left = max(1, math.ceil(self._again_at - anyio.current_time()))
             raise self._unavailable(f"is down: {self.reason}. It is tried again in {left} s")
         if len(self._queue) >= MAX_WAITING:
-            raise ToolRateLimited(
-                f"Too many calls wait for the {self.origin}.", suggestion="Try again later."
-            )
+            raise ToolBusy(f"Too many calls wait for the {self.origin}.", suggestion="Try again later.")
         call = _Call(tool, arguments, anyio.CancelScope(deadline=deadline))
         self._queue.append(call)
         self.want()
@@ -185,6 +184,7 @@ class Server:
             self.reason,
             pause,
             f" (it said: {self.words})" if self.words else "",
+            extra=retry_fields("mcp_unavailable", self._failures + 1, pause, server=self.name),
         )
         while self._queue and not was_up:
             self._queue.popleft().settle(self._unavailable(f"cannot be used: {self.reason}"))

@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from bot.errors import ToolError, ToolInvalidInput
+from bot.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
 from bot.tools.mcp.http import http
 from bot.tools.mcp.lines import Gone, Remarks
 from bot.tools.mcp.listing import RawTool, clean, cut
@@ -69,7 +69,7 @@ class Session:
         except MCPError as error:
             raise self._failed(error) from error
         except ValidationError as error:
-            raise ToolError("The server's answer is not in the form of its protocol.") from error
+            raise ToolMalformedOutput("The server's answer is not in the form of its protocol.") from error
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(
                 "The server asked something of its own before it would answer; that is always declined.",

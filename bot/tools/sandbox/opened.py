@@ -22,7 +22,7 @@ from typing import Literal
 
 import anyio
 
-from bot.errors import SandboxFailed, ToolDenied, ToolTimeout
+from bot.errors import SandboxFailed, ToolBusy, ToolDenied
 from threads.disk import Offload
 
 from . import bubblewrap
@@ -58,7 +58,7 @@ class Sandbox:
     async def run(self, command: str, workspace: Path, deadline: float) -> Ran:
         """Run *command* in *workspace*, which is made if it is missing, until *deadline* on anyio's clock.
 
-        Raises `ToolDenied` when it is off, `ToolTimeout` when no turn came in time, `SandboxFailed`.
+        Raises `ToolDenied` when it is off, `ToolBusy` when no turn came in time, `SandboxFailed`.
         """
         if self._layer is None:
             raise ToolDenied(self.why, suggestion="Go on without commands, and say so.")
@@ -73,7 +73,7 @@ class Sandbox:
         with anyio.CancelScope(deadline=deadline):
             await self._room.acquire()
             return
-        raise ToolTimeout(
+        raise ToolBusy(
             "Too many commands were running; this one was not started.", suggestion="Try again later."
         )
 

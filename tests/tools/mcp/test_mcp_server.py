@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.errors import McpUnavailable, ToolRateLimited, ToolTimeout
+from bot.errors import McpUnavailable, ToolBusy, ToolTimeout
 from bot.settings_model import McpServer
 from bot.tools.mcp import session as sdk
 from bot.tools.mcp.lines import Gone
@@ -241,7 +241,7 @@ async def test_calls_are_bounded_in_what_runs_and_what_waits(played):
     async def one(server):
         try:
             await ask(server)
-        except ToolRateLimited:
+        except ToolBusy:
             refused.append(1)
 
     async with owned() as server:

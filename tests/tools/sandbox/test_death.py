@@ -9,7 +9,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from bot.errors import ToolTimeout
+from bot.errors import ToolBusy
 from tests.tools.sandbox.stage import gone, ran, real, sandbox_named, seen, small
 
 pytestmark = [pytest.mark.anyio, real]
@@ -198,7 +198,7 @@ async def test_who_gets_no_turn_in_time_is_told_so(name, tmp_path, monkeypatch):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ran, sandbox, "sleep 5", tmp_path / "a")
         await anyio.sleep(0.1)
-        with pytest.raises(ToolTimeout, match="not started"):
+        with pytest.raises(ToolBusy, match="not started"):
             await ran(sandbox, "touch ran", tmp_path / "b", 0.2)
         tasks.cancel_scope.cancel()
     assert not (tmp_path / "b").exists()

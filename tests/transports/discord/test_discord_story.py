@@ -15,6 +15,7 @@ from tests.fakes.discord import (
     CHANNEL,
     CHANNEL2,
     FORUM,
+    GUILD,
     ROLE,
     U1,
     U2,
@@ -25,6 +26,7 @@ from tests.fakes.discord import (
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, calls, says
+from threads.model import Outgoing, ThreadId
 from transports.discord import client
 
 pytestmark = pytest.mark.anyio
@@ -378,3 +380,25 @@ async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_
         await discord.until(lambda: any(message.attachments for message in discord.posts(said.id)))
         [file] = [file for message in discord.posts(said.id) for file in message.attachments]
         assert b"row 999" in file.content
+
+
+async def test_the_link_to_a_thread_leads_to_it_and_has_no_preview(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("hi"))) as edge:
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, said.id))
+        link = edge.link(ThreadId("discord", GUILD, CHANNEL, said.id))
+        assert link == f"https://discord.com/channels/{GUILD}/{said.id}"
+        unknown = edge.link(ThreadId("discord", GUILD, CHANNEL, "77"))
+        assert unknown == f"https://discord.com/channels/{GUILD}/{CHANNEL}/77", (
+            "a message shows the thread below it"
+        )
+        dm = discord.dm(U1)
+        assert edge.link(ThreadId("discord", "@me", dm, dm)) == f"https://discord.com/channels/@me/{dm}"
+        assert edge.link(ThreadId("discord", GUILD, CHANNEL2, "")) == (
+            f"https://discord.com/channels/{GUILD}/{CHANNEL2}"
+        )
+        told = Outgoing(
+            ThreadId("discord", GUILD, CHANNEL2, ""), "escalation:1", f"It was in {link} (ref 1)", "notice"
+        )
+        await edge.post(told)
+        assert answers(discord, CHANNEL2) == [f"It was in <{link}> (ref 1)"]

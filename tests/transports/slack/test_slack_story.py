@@ -10,10 +10,12 @@ import pytest
 from bot.errors import ModelUnavailable
 from bot.guards.access import allowed
 from bot.settings_model import Access
+from bot.telling.folders import linked
 from tests.fakes.slack import FakeSlack
-from tests.transports.slack.bot import bot_in
+from tests.transports.slack.bot import bot_in, transport
 from tests.world import Gate, Scripted, calls, says
 from threads import wording
+from threads.model import Outgoing, ThreadId
 
 pytestmark = pytest.mark.anyio
 
@@ -333,3 +335,30 @@ async def test_a_line_that_is_said_later_is_no_earlier_line(tmp_path):
             await slack.until(lambda: answers(slack, "C1", root.ts))
         assert "the root" in model.requests[0].messages[0].text
         assert "said later" not in model.requests[0].messages[0].text
+
+
+async def test_the_link_to_a_thread_is_its_permalink_can_be_pressed_and_has_no_preview(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()) as edge:
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        link = edge.link(ThreadId("slack", "T1", "C1", said.ts))
+        assert link == f"{slack.url}/archives/C1/p{said.ts.replace('.', '')}"
+        assert edge.link(ThreadId("slack", "T1", "C1", "")) == f"{slack.url}/archives/C1"
+        assert linked(link.replace("http:", "https:")) == (said.ts, said.ts), "`why` takes it"
+        told = Outgoing(
+            ThreadId("slack", "T1", "C2", ""), "escalation:1", f"It was in {link} (ref 1)", "notice"
+        )
+        await edge.post(told)
+        (post,) = [message for message in slack.channels["C2"].messages.values() if message.ours]
+        assert link in str(post.blocks)
+        assert f"`{link}`" not in str(post.blocks)
+        (call,) = [
+            call for call in slack.calls if call.method == "chat.postMessage" and call.args["channel"] == "C2"
+        ]
+        assert (call.args["unfurl_links"], call.args["unfurl_media"]) == (False, False)
+
+
+async def test_before_slack_has_said_who_we_are_a_link_leads_to_the_channel(tmp_path):
+    async with FakeSlack() as slack:
+        edge = transport(slack, tmp_path)
+        thread = ThreadId("slack", "T1", "C1", "1700000000.000001")
+        assert edge.link(thread) == "https://slack.com/app_redirect?team=T1&channel=C1"

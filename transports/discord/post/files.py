@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from threads.attachments import safe_name
-from threads.errors import PostFailed, TransportRejected
+from threads.errors import PostFailed, TransportRejected, retry_fields
 from transports.discord.wire.refusals import DiscordRefused
 from transports.discord.wire.rest import Rest
 from transports.discord.wire.shapes import Upload
@@ -49,8 +49,9 @@ async def send(rest: Rest, channel: str, upload: Upload, *, nonce: str, reply_to
         except PostFailed as error:
             if last or not error.retryable:
                 raise
-            log.info("file.sent_again: %s", error)
-            await anyio.sleep(error.retry_after or PAUSE_S)
+            pause = error.retry_after or PAUSE_S
+            log.warning("file.upload_failed: %s", error, extra=retry_fields(error.code, 2, pause))
+            await anyio.sleep(pause)
         else:
             return
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
+from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Incoming
 from transports.catch_up import Verdict, begin_of
 from transports.marks import Marks
@@ -165,11 +165,12 @@ class History:
         return [incoming for incoming in found if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
-        for pause in PAUSES_S:
+        for tried, pause in enumerate(PAUSES_S, 1):
             try:
                 return await self._web.call(method, urgent=False, **arguments)
             except (TransportUnavailable, TransportRateLimited) as error:
-                log.info("catch_up.again: a call failed, trying again: %s", error)
+                fields = retry_fields(error.code, tried + 1, pause)
+                log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
                 await anyio.sleep(pause)
         return await self._web.call(method, urgent=False, **arguments)
 

@@ -28,7 +28,7 @@ from typing import TypeVar
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base import progress
 from transports.slack.post import uploads
@@ -136,7 +136,10 @@ class Posting:
         except PostFailed as error:
             if not error.retryable:
                 raise
-            await anyio.sleep(error.retry_after or PAUSE_S)
+            pause = error.retry_after or PAUSE_S
+            fields = {"thread_id": str(thread), **retry_fields(error.code, 2, pause)}
+            log.warning("file.share_failed: %s", error, extra=fields)
+            await anyio.sleep(pause)
             said = await record.read(self._web, thread.channel, thread.root, since_of(key))
             if not any(
                 string(shown, "id") == file_id for message in said for shown in parts(message, "files")

@@ -15,7 +15,7 @@ import aiohttp
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRejected, TransportUnavailable
+from threads.errors import TransportRejected, TransportUnavailable, retry_fields
 from transports.proxy import proxy_for
 from transports.slack.wire.refusals import SlackRefused
 from transports.slack.wire.web import Web
@@ -127,7 +127,7 @@ async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: i
         why = f"status {status}"
     if last:
         raise TransportUnavailable(f"upload: {why}")
-    log.warning("file.upload_failed: %s", why)
+    log.warning("file.upload_failed: %s", why, extra=retry_fields("transport_unavailable", 2, PAUSE_S))
     await anyio.sleep(PAUSE_S)
     return False
 

@@ -70,13 +70,17 @@ MOST_TOLD = 200
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` the user's."""
+    """Who the bot is in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` the user's.
+
+    ``url`` is the workspace's own address on the web; it ends with a slash.
+    """
 
     team: str
     user: str
     name: str
     bot_id: str
     scopes: frozenset[str]
+    url: str = ""
 
 
 class Web:
@@ -159,9 +163,8 @@ class Web:
         if not user:
             raise TransportUnavailable("auth.test: the answer names no user")
         told = response.headers.get("x-oauth-scopes", "").split(",")
-        return Identity(
-            team or "workspace", user, name, bot_id, frozenset(filter(None, map(str.strip, told)))
-        )
+        scopes = frozenset(filter(None, map(str.strip, told)))
+        return Identity(team or "workspace", user, name, bot_id, scopes, string(answer, "url"))
 
     async def until_refused(self) -> NoReturn:
         """Wait until Slack does not accept the bot token any more, then raise `TransportFatal`."""
