@@ -92,9 +92,19 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
-            draw = partial(render.rendered, outgoing, self._width, heading=heading, colour=self._colour)
+            room = self._view.rooms.get(name, view.Room())
+            draw = partial(
+                render.rendered,
+                outgoing,
+                self._width,
+                heading=heading,
+                colour=self._colour,
+                alone=not room.asked,
+            )
             text = await anyio.to_thread.run_sync(draw)
             self._view = view.posted(self._view, name, outgoing.reply_to, final=outgoing.kind != "notice")
+            if outgoing.choices and outgoing.kind == "notice":
+                self._view = view.asked(self._view, name, outgoing.key)
             await self._print(text)
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
