@@ -20,7 +20,6 @@ import hashlib
 import json
 import logging
 import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -38,6 +37,7 @@ from bot.tools.policy import Policy
 from threads import wording
 from threads.disk import Disk, Offload
 from threads.errors import PostFailed, StoreUnavailable
+from threads.invisible import escaped
 from threads.model import Answer, Option, Question, ThreadId
 
 log = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ class Approvals:
 
     def _brief(self, tool: Tool, arguments: Arguments) -> str:
         """Return in one line what the call is about: enough to find its question, not to decide it."""
-        about = " ".join(self._mask(visible(arguments.subject())).split())
+        about = " ".join(self._mask(escaped(arguments.subject())).split())
         return f"{tool.name}: {about}" if len(about) <= MOST_NAMED else f"{tool.name}: {about[:MOST_NAMED]}…"
 
     def _pattern(self, arguments: Arguments) -> str:
@@ -341,20 +341,20 @@ def exact(given: Mapping[str, JsonValue]) -> str:
     The lines of a longer text are set in, so that none of them can pass for another argument.
     """
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
-        return visible(only)
+        return escaped(only)
     return "\n".join(f"{_shown(name)}:{_value(value)}" for name, value in given.items())
 
 
 def _value(value: JsonValue) -> str:
     if not isinstance(value, str) or not value or value != value.strip(" "):
-        return f" {visible(json.dumps(value, ensure_ascii=False))}"
+        return f" {escaped(json.dumps(value, ensure_ascii=False))}"
     if "\n" not in value:
-        return f" {visible(value)}"
-    return "".join(f"\n  {line}" for line in visible(value).split("\n"))
+        return f" {escaped(value)}"
+    return "".join(f"\n  {line}" for line in escaped(value).split("\n"))
 
 
 def _shown(name: str) -> str:
-    return name if name.isidentifier() else visible(json.dumps(name, ensure_ascii=False))
+    return name if name.isidentifier() else escaped(json.dumps(name, ensure_ascii=False))
 
 
 def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
@@ -363,17 +363,7 @@ def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
         return wording.NOTHING_MORE
     if pattern == glob.escape(arguments.subject()):
         return wording.EXACTLY_THIS
-    return wording.any_of(tool.name) if pattern == "*" else f"`{visible(f'{tool.name}({pattern})')}`"
-
-
-def visible(text: str) -> str:
-    """Return *text* with what would not be seen, or would change what is, written as its code point."""
-    return "".join(
-        char
-        if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
-        else f"\\u{{{ord(char):x}}}"
-        for char in text
-    )
+    return wording.any_of(tool.name) if pattern == "*" else f"`{escaped(f'{tool.name}({pattern})')}`"
 
 
 def _block(text: str) -> str:

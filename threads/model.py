@@ -419,9 +419,10 @@ async def nothing_to_keep(_: Answer) -> None:
 class Question:
     """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
 
-    ``brief`` tells it from other questions that are open beside it. ``fault`` tells what is wrong with the words of a yes, or gives ``""``: then the question stays open. ``same``
-    is what makes it the same question after a restart; without it, its text and its place among the turn's questions
-    do. It stays open for ``within_s`` seconds. ``keep`` makes the answer durable, before anybody is told of it.
+    ``brief`` tells it from other questions that are open beside it. ``fault`` tells what is wrong with the words of
+    a yes, or gives ``""``: then the question stays open. ``same`` is what makes it the same question after a restart;
+    without it, its text and its place among the turn's questions do. It stays open for ``within_s`` seconds. ``keep``
+    makes the answer durable, before anybody is told of it.
     """
 
     text: str

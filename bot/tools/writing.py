@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from bot.errors import ToolInvalidInput
 from threads.disk import Disk, Offload, write_new
+from threads.invisible import prose
 from threads.lines import scrub
 
 from .base import Arguments, Place
@@ -35,7 +35,6 @@ TEMPORARY = "write.tmp"
 """Beside the workspace; what a crash leaves behind is replaced by the next write."""
 
 PRIVATE = 0o600
-_TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Writer:
@@ -133,9 +132,8 @@ def _before(root: int, parts: Sequence[str]) -> os.stat_result | None:
 
 def _check_new(parts: Sequence[str]) -> None:
     """Refuse names that people could not read as they are."""
-    for character in "".join(parts):
-        if unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS_TEXT:
-            raise ToolInvalidInput("A name must be of plain characters.", suggestion="Choose another name.")
+    if any(prose(part, lambda _: "", kept="") != part for part in parts):
+        raise ToolInvalidInput("A name must be of plain characters.", suggestion="Choose another name.")
 
 
 def _growth(before: os.stat_result | None, parts: Sequence[str], data: bytes) -> tuple[int, int]:

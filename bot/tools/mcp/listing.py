@@ -21,13 +21,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.tools.mcp.schema import MAX_SCHEMA, refused
+from threads.invisible import prose
 from threads.lines import scrub
 
 MAX_DESCRIPTION = 1000
@@ -53,7 +53,6 @@ _ROLE = re.compile(
 )
 _FOR_PEOPLE = frozenset({"description", "title", "$comment"})
 _BLANK = "\n\r\t"
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class ListedTool(BaseModel):
@@ -156,14 +155,14 @@ def _key(offered: tuple[str, ListedTool]) -> tuple[str, str]:
 
 def clean(text: str) -> str:
     """Return *text* on one line, without what is not seen and without tags that would play a role."""
-    seen = "".join(c for c in scrub(text) if c in _BLANK or _visible(c))
+    seen = _seen(scrub(text))
     while (without := _ROLE.sub("", seen)) != seen:  # what is left may have become a tag
         seen = without
     return " ".join(seen.split())
 
 
-def _visible(character: str) -> bool:
-    return unicodedata.category(character) not in _UNSEEN
+def _seen(text: str) -> str:
+    return prose(text, lambda _: "", kept=_BLANK)
 
 
 def cut(text: str, limit: int) -> str:
@@ -175,7 +174,7 @@ def counted(tools: int) -> str:
 
 
 def _plays(text: str) -> bool:
-    return bool(_ROLE.search(text)) or not all(c in _BLANK or _visible(c) for c in text)
+    return bool(_ROLE.search(text)) or _seen(text) != text
 
 
 def _values(value: JsonValue, name: str = "") -> Iterator[str]:
