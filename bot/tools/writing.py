@@ -41,8 +41,8 @@ class Writer:
     """Writes the files of all workspaces."""
 
     def __init__(self, disk: Disk, offload: Offload, quota: Quota) -> None:
-        self.offload = offload
-        self._disk, self._quota = disk, quota
+        self.offload, self.quota = offload, quota
+        self._disk = disk
         self._locks: WeakValueDictionary[Path, anyio.Lock] = WeakValueDictionary()
 
     def alone(self, workspace: Path) -> anyio.Lock:
@@ -61,7 +61,7 @@ class Writer:
             self._disk.mkdir(workspace)
             root = _opened(opened, os.open(workspace, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC))
             before = _before(root, parts)
-            self._quota.take(workspace, *_growth(before, parts, data))
+            self.quota.take(workspace, *_growth(before, parts, data))
             folder = _opened(opened, _made(root, parts[:-1]))
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)
