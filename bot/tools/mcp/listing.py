@@ -7,6 +7,7 @@ provider refuses fails every request. So a tool is taken as it should be or left
 |--------------------------------------------------------------|--------------------------|
 | characters that are not seen, tags that play a role          | taken out of every text  |
 | a description over 1,000 characters                          | cut                      |
+| what is not in the form of the protocol                      | the tool is left out     |
 | a schema that is none, not of an object, too long, too deep, | the tool is left out     |
 | that leads elsewhere, with keys or values a prompt cannot have |                        |
 | over 64 tools or 200,000 characters of one server            | the rest is left out     |
@@ -77,11 +78,12 @@ class Listing(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RawTool:
-    """One tool as the server sent it."""
+    """One tool as the server sent it; *fault* says what about it is not in the form of the protocol."""
 
     name: str
     description: str
     parameters: dict[str, JsonValue]
+    fault: str = ""
 
 
 def judged(raw: Iterable[RawTool], digest: str = "") -> Listing:
@@ -91,7 +93,7 @@ def judged(raw: Iterable[RawTool], digest: str = "") -> Listing:
     room, work = MAX_LISTING, 2 * MAX_LISTING
     for tool in sorted(raw, key=lambda tool: tool.name):
         size = min(len(tool.description), MAX_DESCRIPTION) + len(json.dumps(tool.parameters))
-        told = _no_room(tool.name, tools, size, min(room, work)) or _told(tool)
+        told = tool.fault or _no_room(tool.name, tools, size, min(room, work)) or _told(tool)
         work -= min(size, MAX_SCHEMA)
         if isinstance(told, str):
             left_out.append(f"{cut(clean(tool.name[:LOOKED_AT]), 80)}: {told}")

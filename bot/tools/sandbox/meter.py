@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bot.tools.quota import Count, Quota
 
-from .watch import removed_but_open, room_in_bytes
+from .watch import free, removed_but_open
 
 MOST_COUNTED = 200_000
 """Entries of a workspace that is full that are looked at, to see whether there are more of them."""
@@ -46,7 +46,7 @@ class Meter:
         self._quota, self._workspace, self._clock = quota, workspace, clock
         began = clock()
         self.before = self.now = quota.count(workspace, MOST_COUNTED)
-        self._room = room_in_bytes(workspace)
+        self._free = free(workspace)
         self._looked_at, self._took = clock(), clock() - began
 
     @property
@@ -63,7 +63,7 @@ class Meter:
         """
         began = self._clock()
         try:
-            less_room = room_in_bytes(self._workspace) < self._room - self._left
+            less_room = self._less_room()
             if began - self._looked_at < self._took * (LESS_ROOM if less_room else AS_BEFORE):
                 return False
             self.now = self._quota.count(self._workspace, max(self._quota.max_entries, self.before.entries))
@@ -98,6 +98,12 @@ class Meter:
     def _left(self) -> int:
         """Return what the workspace had left when the command began."""
         return max(0, self._quota.max_bytes - self.before.size)
+
+    def _less_room(self) -> bool:
+        """Return whether the disk lost more since the command began than the workspace had left then."""
+        size, entries = free(self._workspace)
+        more = self._quota.max_entries - self.before.entries
+        return size < self._free[0] - self._left or entries < self._free[1] - max(0, more)
 
     def _over(self, count: Count) -> bool:
         """Judge by the limits, or by what there was before, whichever is more."""

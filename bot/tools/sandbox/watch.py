@@ -29,10 +29,10 @@ def room(folder: Path) -> float:
     return min((free / whole for free, whole in shares if whole), default=1.0)
 
 
-def room_in_bytes(folder: Path) -> int:
-    """Return how many bytes are free on the disk that *folder* is on."""
+def free(folder: Path) -> tuple[int, int]:
+    """Return how many bytes and how many more files the disk that *folder* is on has room for."""
     about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize
+    return about.f_bavail * about.f_frsize, about.f_favail
 
 
 def removed_but_open(root: int, device: int, proc: Path = Path("/proc")) -> int:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 MB = 1_000_000
 LAYERS = ("bubblewrap-system", "bubblewrap-packaged", "landlock", "unsafe-host")
-OVERSHOOT = 150 * MB
+OVERSHOOT = 300 * MB
 """What a machine that writes 1 GB/s, and is loaded, writes between two looks and until it is dead."""
 
 
