@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from threads.invisible import prose
 
 SHOWN = 300
 """Characters of a text in a story."""
+
+_BLANK = re.compile(r"[^\S\n\t]")
 
 
 def plain(text: str, limit: int | None = None) -> str:
@@ -17,7 +20,7 @@ def plain(text: str, limit: int | None = None) -> str:
     character.
     """
     cut = text if limit is None else text[:limit]
-    safe = prose(cut, _harmless)
+    safe = _BLANK.sub(" ", prose(cut, _harmless))
     return safe if limit is None or len(text) <= limit else f"{safe}… ({len(text)} characters)"
 
 
