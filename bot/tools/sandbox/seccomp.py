@@ -1,12 +1,12 @@
 """The system call filter around a command, as the bytes that the kernel takes (classic BPF, `seccomp(2)`).
 
 Pure: from an architecture and a choice of walls to bytes. A call in the wrong architecture or in the x32 form ends
-the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS.
+the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS or EOPNOTSUPP.
 
 | walls      | refused                                                                                        |
 |------------|------------------------------------------------------------------------------------------------|
 | both       | namespaces, mounts, kernel modules, tracing, keys, bpf, io_uring, memory that no limit counts,   |
-|            | terminals' input, sockets other than unix and internet                                          |
+|            | terminals' input, sockets other than unix and internet, room on the disk without writing to it    |
 | ``shared`` | the host's file system and processes are still in view: also every socket but a connected pair,   |
 |            | changes of owner, mode, times or attributes by path, other processes' limits and priorities,     |
 |            | queues and semaphores of the host, watching of folders                                          |

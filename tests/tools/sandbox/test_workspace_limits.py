@@ -10,11 +10,16 @@ import anyio
 import pytest
 
 from bot.errors import ToolError
+from bot.settings_model import Settings
 from bot.tools.base import Place
 from bot.tools.quota import Quota, counted
+from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.meter import Meter
 from bot.tools.sandbox.watch import removed_but_open
 from bot.tools.shell import Shell, ShellArguments
+from bot.workbench import Means, open_workbench
+from tests.world import Clock, inline
+from threads.disk import PosixDisk
 
 from .stage import PYTHON, offload, ran, real, sandbox_named, with_python
 
@@ -223,3 +228,20 @@ def test_files_without_a_name_are_found_where_they_are_open(tmp_path):
         before = removed_but_open(os.getpid(), device)
         (tmp_path / "f").unlink()
         assert removed_but_open(os.getpid(), device) - before >= 10_000
+
+
+async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(tmp_path, monkeypatch):
+    opened = []
+
+    async def open_sandbox(_mode, _folder, *, offload, quota):
+        opened.append(quota)
+        return Sandbox(None, "not here", offload=offload)
+
+    monkeypatch.setattr("bot.tools.sandbox.open_sandbox", open_sandbox)
+    settings = Settings(
+        data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
+    )
+    async with open_workbench(settings, {}, Means(PosixDisk(), inline, Clock(), str), attach=False) as bench:
+        [quota] = opened
+        assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
+        assert quota is bench.writer.quota
