@@ -8,7 +8,8 @@
 | open           | a restart                                  | open: it has not run; asked again, same buttons  |
 | used           | the same call again, or a replayed press   | asked anew: one press is one call                |
 
-Only who asked, or an admin, may press. No model can: what it writes is no command, and the thread's other people are
+The calls of one step are asked about side by side, each with its own record, time and answer. Only who asked, or an
+admin, may press. No model can: what it writes is no command, and the thread's other people are
 refused. Changed arguments are another call. *Always here* is for this thread and for what its pattern matches.
 """
 
@@ -19,7 +20,6 @@ import hashlib
 import json
 import logging
 import re
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -37,12 +37,16 @@ from bot.tools.policy import Policy
 from threads import wording
 from threads.disk import Disk, Offload
 from threads.errors import PostFailed, StoreUnavailable
+from threads.invisible import escaped
 from threads.model import Answer, Option, Question, ThreadId
 
 log = logging.getLogger(__name__)
 
 MOST_SHOWN = 1_500
 """Characters of the arguments that are shown in the question itself; longer ones are posted as a file."""
+
+MOST_NAMED = 80
+"""Characters of what a call is about that name its question beside others."""
 
 AUDITED = 200
 """Characters of what a call is about that its line in the audit tells; the thread has all."""
@@ -61,7 +65,10 @@ Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[No
 
 
 class _Asked(BaseModel):
-    """One approval. ``expires_at`` is UTC, ISO 8601; ``nth`` is how often the same call was asked about before."""
+    """One approval. ``expires_at`` is UTC, ISO 8601; ``nth`` is how often the same call was asked about before.
+
+    ``same`` is what all calls of a message with the same arguments have in common.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,6 +78,7 @@ class _Asked(BaseModel):
     tool: str
     expires_at: str
     nth: int = 0
+    same: str = ""
 
 
 class _Grant(BaseModel):
@@ -161,10 +169,15 @@ class Approvals:
             for grant in self._kept.value.grants
         )
 
+    def _denied(self, same: str) -> bool:
+        return any(
+            asked.state == "denied" and asked.same == same for asked in self._kept.value.asked.values()
+        )
+
     async def _ask(self, tool: Tool, arguments: Arguments, place: Place) -> None:
-        key = _key(tool, arguments, place)
+        key, same_call = _key(tool, arguments, place), _same(tool, arguments, place)
         before = self._kept.value.asked.get(key)
-        if before and before.state == "denied":
+        if not (before and before.state == "open") and self._denied(same_call):
             raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
         now = self._now()
         expires_at = (
@@ -179,6 +192,7 @@ class Approvals:
             tool=tool.name,
             expires_at=expires_at.isoformat(),
             nth=before.nth + (before.state != "open") if before else 0,
+            same=same_call,
         )
         await self._record(key, asked)
 
@@ -190,7 +204,7 @@ class Approvals:
                 await self._decided(tool, arguments, place, key, asked, answer)
 
         left_s = (expires_at - now).total_seconds()
-        same = f"{key} {place.call_id} {asked.nth}"
+        same = f"{key} {asked.nth}"
         if left_s > 0:
             answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
         else:
@@ -239,6 +253,7 @@ class Approvals:
             OPTIONS,
             lambda who: who == asker or self._is_admin(who),
             about="a decision on what I may do",
+            brief=self._brief(tool, arguments),
             fault=lambda words: (
                 "" if words.strip().lower() in {"", "once", "always"} else wording.ONCE_OR_ALWAYS
             ),
@@ -256,6 +271,11 @@ class Approvals:
         if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
             block = f"{_block(shown[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
         return wording.may_i(tool.name, block, why, _always(tool, arguments, self._pattern(arguments)))
+
+    def _brief(self, tool: Tool, arguments: Arguments) -> str:
+        """Return in one line what the call is about: enough to find its question, not to decide it."""
+        about = " ".join(self._mask(escaped(arguments.subject())).split())
+        return f"{tool.name}: {about}" if len(about) <= MOST_NAMED else f"{tool.name}: {about[:MOST_NAMED]}…"
 
     def _pattern(self, arguments: Arguments) -> str:
         """Return what *always here* would allow: nothing, where it would have to keep a secret."""
@@ -321,20 +341,20 @@ def exact(given: Mapping[str, JsonValue]) -> str:
     The lines of a longer text are set in, so that none of them can pass for another argument.
     """
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
-        return visible(only)
+        return escaped(only)
     return "\n".join(f"{_shown(name)}:{_value(value)}" for name, value in given.items())
 
 
 def _value(value: JsonValue) -> str:
     if not isinstance(value, str) or not value or value != value.strip(" "):
-        return f" {visible(json.dumps(value, ensure_ascii=False))}"
+        return f" {escaped(json.dumps(value, ensure_ascii=False))}"
     if "\n" not in value:
-        return f" {visible(value)}"
-    return "".join(f"\n  {line}" for line in visible(value).split("\n"))
+        return f" {escaped(value)}"
+    return "".join(f"\n  {line}" for line in escaped(value).split("\n"))
 
 
 def _shown(name: str) -> str:
-    return name if name.isidentifier() else visible(json.dumps(name, ensure_ascii=False))
+    return name if name.isidentifier() else escaped(json.dumps(name, ensure_ascii=False))
 
 
 def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
@@ -343,17 +363,7 @@ def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
         return wording.NOTHING_MORE
     if pattern == glob.escape(arguments.subject()):
         return wording.EXACTLY_THIS
-    return wording.any_of(tool.name) if pattern == "*" else f"`{visible(f'{tool.name}({pattern})')}`"
-
-
-def visible(text: str) -> str:
-    """Return *text* with what would not be seen, or would change what is, written as its code point."""
-    return "".join(
-        char
-        if char in "\n\t" or unicodedata.category(char) not in {"Cc", "Cf", "Co", "Cn", "Zl", "Zp"}
-        else f"\\u{{{ord(char):x}}}"
-        for char in text
-    )
+    return wording.any_of(tool.name) if pattern == "*" else f"`{escaped(f'{tool.name}({pattern})')}`"
 
 
 def _block(text: str) -> str:
@@ -362,6 +372,14 @@ def _block(text: str) -> str:
 
 
 def _key(tool: Tool, arguments: Arguments, place: Place) -> str:
-    """Return what makes a call this one: its thread, its message, its tool, its exact arguments."""
-    whole = [str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")]
+    """Return what makes a call this one: what `_same` takes in, and its own id, as one step may ask for it twice."""
+    return _digest([_same(tool, arguments, place), place.call_id])
+
+
+def _same(tool: Tool, arguments: Arguments, place: Place) -> str:
+    """Return what calls have in common that are the same to people: thread, message, tool, exact arguments."""
+    return _digest([str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")])
+
+
+def _digest(whole: JsonValue) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:32]

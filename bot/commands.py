@@ -34,8 +34,8 @@ MEANINGS: Mapping[str, str] = {
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "what I remember here, or take a note of it back",
     "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
-    "/approve [always | AMOUNT]": "say yes to my question",
-    "/deny [always]": "say no to it, or take back all that was always allowed here",
+    "/approve [ID] [always | AMOUNT]": "say yes to my question; with several open, to the one with this ID",
+    "/deny [ID | all | always]": "say no to it, to all of them, or take back all that was always allowed here",
     "/retry": "try the last message that failed once more",
 }
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
@@ -50,6 +50,9 @@ NO_SCHEDULES = (
 
 LOOK_AGAIN_S = 0.2
 """How often an answer that came before its question was asked again looks whether it is."""
+
+ASKED_AGAIN_S = 5.0
+"""How long after the first question of a turn is open again the others are waited for: all were asked in one step."""
 
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
 _QUESTION = re.compile(r"q[0-9a-f]{8}")
@@ -212,10 +215,13 @@ async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
     answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
     if not answer.approved and words.lower() == "always" and controls.permissions:
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
-    while controls.registry.recovering(thread) and not controls.questions.any_open(thread):
+    patience = ASKED_AGAIN_S
+    while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
         if not question_id:
             return wording.NOT_YET_ASKED
         await anyio.sleep(LOOK_AGAIN_S)  # until the turn has asked again the answer is owed
+        if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
+            break
     return await controls.questions.decide(thread, question_id, answer)
 
 

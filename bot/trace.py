@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+from threads.invisible import prose
 
 SHOWN = 300
 """Characters of a text in a story."""
 
-_KEPT = frozenset("\n\t\u200c\u200d")
-"""Line breaks, and what joins letters and the parts of an emoji: not printable by itself, but harmless."""
+_BLANK = re.compile(r"[^\S\n\t]")
 
 
 def plain(text: str, limit: int | None = None) -> str:
     """Return *text* for a terminal: no control characters but newlines, and at most *limit* characters.
 
-    What would move the cursor, change colours or turn the reading direction around becomes a replacement character.
+    What cannot be seen, moves the cursor, changes colours or turns the reading direction around becomes a replacement
+    character.
     """
     cut = text if limit is None else text[:limit]
-    safe = cut if cut.isprintable() else "".join(map(_harmless, cut))
+    safe = _BLANK.sub(" ", prose(cut, _harmless))
     return safe if limit is None or len(text) <= limit else f"{safe}… ({len(text)} characters)"
 
 
@@ -32,13 +35,5 @@ def line(text: str, limit: int = 80) -> str:
     return words if len(words) <= limit and len(text) <= 4 * limit else f"{words[:limit].rstrip()}…"
 
 
-def _harmless(c: str) -> str:
-    if c.isprintable() or c in _KEPT:
-        return c
-    match unicodedata.category(c):
-        case "Zs":
-            return " "
-        case "Zl" | "Zp":
-            return "\n"
-        case _:
-            return "�"
+def _harmless(character: str) -> str:
+    return "\n" if unicodedata.category(character) in ("Zl", "Zp") else "�"

@@ -176,7 +176,9 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
 
     folder = settings.data / "threads"
     await means.offload(means.disk.mkdir, folder)
-    sandbox = await open_sandbox(settings.tools.sandbox, folder, offload=means.hands)
+    sandbox = await open_sandbox(
+        settings.tools.sandbox, folder, offload=means.hands, quota=bench.writer.quota
+    )
     bench.tools.append(Shell(sandbox, means.hands))
     bench.sandbox = sandbox.layer
     if sandbox.layer == "off":

@@ -152,6 +152,7 @@ class Platform:
         if fault is not None and not (isinstance(fault, PostFailed) and fault.maybe_posted):
             raise fault
         self.posts.append(outgoing)
+        self._look()
         if fault is not None:
             raise fault
         return f"p{len(self.posts)}"
@@ -171,11 +172,14 @@ class Platform:
             known = self.outcomes.setdefault(message_id, event.outcome) if event.again else None
             assert message_id not in self.outcomes or known == event.outcome, f"{message_id} settled twice"
             self.outcomes[message_id] = event.outcome
+        self._look()
+
+    def _look(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
     async def until(self, what: Callable[[], bool]) -> None:
-        """Wait until *what* holds; looked at after each event."""
+        """Wait until *what* holds; looked at after each post and event."""
         with anyio.fail_after(100_000):
             while not what():
                 await self._changed.wait()

@@ -1,5 +1,13 @@
 """Questions that only a person may decide: one waits, another answers, and the first answer counts.
 
+| open here, for this person | an answer with an id | without one        | a no to "all"   |
+|----------------------------|----------------------|--------------------|-----------------|
+| none                       | there is no such     | there is no such   | there is no such |
+| one                        | that one             | that one           | that one        |
+| several                    | that one             | they are named     | each of them    |
+
+There is no yes to all: a question may be asked between what a person read and what they typed.
+
 Kept in memory only. A turn that is cut asks again after the restart, under the same id, so that an old button still
 finds its question; what is pressed before that waits until then.
 """
@@ -33,9 +41,7 @@ class OpenQuestion:
         return self.answer
 
     def take(self, answer: Answer) -> str:
-        """Take the answer if it counts; return what to tell who gave it."""
-        if not self.question.may_answer(answer.by):
-            return wording.NOT_YOURS
+        """Take the answer of somebody who may give it, if it counts; return what to tell them."""
         if answer.approved and (fault := self.question.fault(answer.words)):
             return fault
         self.answer = answer
@@ -64,19 +70,29 @@ class Questions:
                 del self._open[thread]
 
     async def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
-        """Answer a question of the thread, and return what to tell who did; a blank id means the oldest open one.
+        """Answer a question of the thread, and return what to tell who did; a blank id means the only open one.
 
         Returns when the question is closed: an answer that a crash could still take back is owed as long.
         """
-        of_thread = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
-        asked = of_thread.get(question_id or next(iter(of_thread), ""))
-        if asked is None:
+        waiting = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
+        if question_id:
+            waiting = {id_: asked for id_, asked in waiting.items() if id_ == question_id}
+        mine = {id_: asked for id_, asked in waiting.items() if asked.question.may_answer(answer.by)}
+        if not waiting:
             return wording.NO_QUESTION
-        told = asked.take(answer)
-        if asked.answer is answer:
-            await asked.closed.wait()
-        return told
+        if not mine:
+            return wording.NOT_YOURS
+        if len(mine) > 1 and not answer.declines_all:
+            return wording.which(
+                [(id_, asked.question.brief or asked.question.about) for id_, asked in mine.items()]
+            )
+        told = [asked.take(answer) for asked in mine.values()]
+        for asked in mine.values():
+            if asked.answer is answer:
+                await asked.closed.wait()
+        return told[0]
 
-    def any_open(self, thread: ThreadId) -> bool:
-        """Return whether a question of the thread is open."""
-        return thread in self._open
+    def is_open(self, thread: ThreadId, question_id: str = "") -> bool:
+        """Return whether this question of the thread is open, or any."""
+        of_thread = self._open.get(thread, {})
+        return question_id in of_thread if question_id else bool(of_thread)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +46,9 @@ from .records import Owed
 from .slots import Slots
 
 log = logging.getLogger(__name__)
+
+MOST_OPEN = 8
+"""Questions of one turn that are open at once; the next one is asked when one of them is decided."""
 
 SAVE_PAUSES_S = (2.0, 4.0, 6.0)
 """Waits between the tries of one checkpoint while the disk refuses."""
@@ -87,7 +91,7 @@ class ActorTurn:
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown = False, ""
-        self._asked, self._asking = 0, anyio.Lock()
+        self._room, self._asked, self._open, self._left = anyio.Semaphore(MOST_OPEN), 0, 0, math.inf
 
     @property
     def messages(self) -> list[Message]:
@@ -114,7 +118,7 @@ class ActorTurn:
             self.notes.append(text)
 
     async def ask(self, question: Question) -> Answer | None:
-        async with self._asking:  # one at a time: the clock stands still for one, and starts again after it
+        async with self._room:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Answer | None:
@@ -129,16 +133,28 @@ class ActorTurn:
         with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
             if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
                 return None
-            left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
-            await self.tell(Waiting(question.about, math.inf))
-            try:
+            with self._clock_stopped():
+                if self._open == 1:
+                    await self.tell(Waiting(question.about, math.inf))
                 answer = await open_question.wait()
-            finally:
-                self.clock.deadline = anyio.current_time() + left
             await question.keep(answer)
         await self.tell(QuestionClosed(f"{self.incoming.key}?{question_id}", answer.approved, answer.by))
-        await self.tell(Resumed())
+        if not self._open:
+            await self.tell(Resumed())
         return answer
+
+    @contextmanager
+    def _clock_stopped(self) -> Iterator[None]:
+        """Stop the turn's clock for as long as any of its questions is open."""
+        if not self._open:
+            self._left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self.clock.deadline = anyio.current_time() + self._left
 
     async def checkpoint(self) -> None:
         for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):

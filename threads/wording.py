@@ -213,6 +213,15 @@ def may_i(tool: str, arguments: str, why: str, always: str) -> str:
     return "\n\n".join(filter(None, [f"May I use `{tool}`?", arguments, why, more]))
 
 
+def which(open_questions: Sequence[tuple[str, str]]) -> str:
+    """Ask which of several open questions is meant; each has an id and is told in a few words."""
+    named = "\n".join(f"- `{question_id}` {brief}".rstrip() for question_id, brief in open_questions)
+    return (
+        f"{len(open_questions)} questions of mine are open here. Which one do you mean?\n\n{named}\n\n"
+        "Answer one with `/approve ID` or `/deny ID`, or say no to all of them with `/deny all`."
+    )
+
+
 def any_of(tool: str) -> str:
     return f"any `{tool}`"
 

@@ -27,6 +27,7 @@ from pydantic import JsonValue
 from bot.guards.secrets import Masker
 from bot.observe.work import turn_ids
 from threads.errors import BotError
+from threads.invisible import rewritten
 from threads.wording import WORTH_RETRYING
 
 MAX_TEXT = 20_000
@@ -172,10 +173,8 @@ def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
 
 
 def one_line(text: str) -> str:
-    r"""Return *text* with everything that is not printable written as an escape, such as ``\n``."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    r"""Return *text* with everything that is not plainly seen written as an escape, such as ``\n``."""
+    return rewritten(text, lambda character: character.encode("unicode_escape").decode())
 
 
 def _json_lines() -> logging.Formatter:

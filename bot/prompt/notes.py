@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal, get_args
 
+from threads.invisible import prose
 from threads.workspace import plain
 
 Scope = Literal["thread", "channel", "global"]
@@ -31,8 +32,6 @@ WHERE: dict[Scope, str] = {
 _ID = re.compile(r"[tcg][0-9a-f]{4}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BY = re.compile(r"[A-Za-z0-9._%-]+")
-_JOINERS = "\u200c\u200d"
-"""Invisible, but a part of words and emoji; everything else that cannot be seen is taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +104,17 @@ def clean(text: str) -> str:
 
 def seen(text: str) -> str:
     """Return the text without what cannot be seen; what breaks or moves a line becomes a blank."""
-    return text if text.isprintable() else "".join(_visible(text))
+    return prose(text, _seen, kept="")
 
 
-def _visible(text: str) -> Iterator[str]:
-    for character in text:
-        match unicodedata.category(character):
-            case "Cc" | "Zl" | "Zp":
-                yield " "
-            case "Cf" if character not in _JOINERS:
-                continue
-            case "Cs":
-                yield "\ufffd"
-            case _:
-                yield character
+def _seen(character: str) -> str:
+    match unicodedata.category(character):
+        case "Cc" | "Zl" | "Zp":
+            return " "
+        case "Cs":
+            return "\ufffd"
+        case _:
+            return ""
 
 
 def matches(note: Note, query: str) -> bool:

@@ -109,7 +109,7 @@ class Toolbox:
             tool, arguments = self._understood(call)
         except ToolError:
             return False
-        return self._permits.waits(tool, arguments, place)
+        return self._permits.waits(tool, arguments, replace(place, call_id=call.id))
 
     async def _call(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> ToolResult:
         try:

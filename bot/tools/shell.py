@@ -25,10 +25,15 @@ _DESCRIPTION = (
     "{tmp}. No network, no input, none of the bot's own files. What it leaves running ends with it. A failing "
     "command is a result too: read exit_code and stderr. Long output is cut in the middle: write it to a file.{more}"
 )
+FREE_IT = (
+    "What it wrote is still there. Nothing more can be written; reading and deleting still work. "
+    "Delete what you made and do not need, and ask the person about the rest."
+)
 _ENDS: dict[str, tuple[str, str]] = {
     "flood": ("It wrote too much and was stopped.", "Write the output to a file, or ask for less of it."),
     "memory": ("It used too much memory and was stopped.", "Work on smaller pieces."),
     "disk": ("It filled the disk and was stopped.", "Remove what it wrote, and say so."),
+    "full": ("It was stopped when the workspace was full.", FREE_IT),
     "killed": ("The system ended it, as it does when memory runs out.", "Work on smaller pieces."),
 }
 
@@ -101,4 +106,6 @@ def _told(ran: Ran) -> dict[str, JsonValue]:
         told["signal"] = ran.signal
     if ran.left_out:
         told["left_out_bytes"] = ran.left_out
+    if ran.full:
+        told["workspace"] = f"{ran.full} {FREE_IT}" if ran.ended == "exited" else ran.full
     return told

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from bot.errors import ToolInvalidInput
 from threads.disk import Disk, Offload, write_new
+from threads.invisible import prose
 from threads.lines import scrub
 
 from .base import Arguments, Place
@@ -35,15 +35,14 @@ TEMPORARY = "write.tmp"
 """Beside the workspace; what a crash leaves behind is replaced by the next write."""
 
 PRIVATE = 0o600
-_TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Writer:
     """Writes the files of all workspaces."""
 
     def __init__(self, disk: Disk, offload: Offload, quota: Quota) -> None:
-        self.offload = offload
-        self._disk, self._quota = disk, quota
+        self.offload, self.quota = offload, quota
+        self._disk = disk
         self._locks: WeakValueDictionary[Path, anyio.Lock] = WeakValueDictionary()
 
     def alone(self, workspace: Path) -> anyio.Lock:
@@ -62,7 +61,7 @@ class Writer:
             self._disk.mkdir(workspace)
             root = _opened(opened, os.open(workspace, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC))
             before = _before(root, parts)
-            self._quota.take(workspace, *_growth(before, parts, data))
+            self.quota.take(workspace, *_growth(before, parts, data))
             folder = _opened(opened, _made(root, parts[:-1]))
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)
@@ -133,9 +132,8 @@ def _before(root: int, parts: Sequence[str]) -> os.stat_result | None:
 
 def _check_new(parts: Sequence[str]) -> None:
     """Refuse names that people could not read as they are."""
-    for character in "".join(parts):
-        if unicodedata.category(character) in ("Cc", "Cs") or character in _TURNS_TEXT:
-            raise ToolInvalidInput("A name must be of plain characters.", suggestion="Choose another name.")
+    if any(prose(part, lambda _: "", kept="") != part for part in parts):
+        raise ToolInvalidInput("A name must be of plain characters.", suggestion="Choose another name.")
 
 
 def _growth(before: os.stat_result | None, parts: Sequence[str], data: bytes) -> tuple[int, int]:

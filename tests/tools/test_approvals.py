@@ -11,13 +11,14 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from bot.approvals import MOST_SHOWN, Approvals, exact, visible
+from bot.approvals import MOST_SHOWN, Approvals, exact
 from bot.audit import Audit
 from bot.tools.base import Arguments, Returned
 from bot.tools.policy import Policy
 from tests.sim.loop import SimLoop
 from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.disk import PosixDisk
+from threads.invisible import escaped
 from threads.model import Author, Message, QuestionClosed, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -507,4 +508,4 @@ def test_arguments_are_shown_as_they_are_and_none_can_pass_for_another():
         == "path: a\ncontent:\n  x\n  path: /etc/passwd\n  "
     )
     assert exact({"a": " ", "b": "", "c d": [1, "\u202e"]}) == 'a: " "\nb: ""\n"c d": [1, "\\u{202e}"]'
-    assert visible("a\u200bb\u2028c") == "a\\u{200b}b\\u{2028}c"
+    assert escaped("a\u200bb\u2028c") == "a\\u{200b}b\\u{2028}c"

@@ -12,6 +12,7 @@ from bot.approvals import MOST_SHOWN
 from tests.transports.approving import ASKS, Scene, chat_of
 from tests.world import calls, says
 from threads import wording
+from threads.model import Message, ToolCall
 from transports.discord.wire.link import Link
 
 pytestmark = pytest.mark.anyio
@@ -160,6 +161,41 @@ async def test_a_button_that_is_pressed_before_the_turn_is_back_at_its_question_
         await scene.answered(thread, "it is done")
         await scene.ended(thread, "Approved by")
     assert scene.run.ran == ["ls -l"]
+
+
+async def test_two_of_one_step_stand_side_by_side_and_each_press_is_for_its_own(scene):
+    chat = scene.chat
+    both = (ToolCall("c1", "shell", {"command": "ls"}), ToolCall("c2", "shell", {"command": "id"}))
+    async with scene.life(Message("assistant", both), says("it is done")):
+        thread = await chat.ask()
+        await scene.question(thread, 2)
+        asked = {("id" if "\nid\n" in each.text else "ls"): each for each in chat.questions(thread)}
+        await chat.say(thread, "/approve")
+        await scene.answered(thread, "2 questions of mine are open here.")
+        assert scene.run.ran == []
+        await chat.press(asked["id"], asked["id"].buttons[ONCE])
+        await scene.until(lambda: scene.run.ran == ["id"])
+        assert [len(each.buttons) for each in chat.questions(thread) if each.id == asked["ls"].id] == [3]
+        await chat.press(asked["ls"], asked["ls"].buttons[DENY])
+        await scene.answered(thread, "it is done")
+        for number, how in ((1, "by"), (2, "by")):
+            await scene.ended(thread, how, number=number)
+        ends = {each.id: each.text for each in chat.questions(thread)}
+        assert "Approved" in ends[asked["id"].id]
+        assert "Declined" in ends[asked["ls"].id]
+    assert scene.run.ran == ["id"]
+
+
+async def test_after_a_stop_the_buttons_of_all_open_questions_are_gone(scene):
+    chat = scene.chat
+    both = (ToolCall("c1", "shell", {"command": "ls"}), ToolCall("c2", "shell", {"command": "id"}))
+    async with scene.life(Message("assistant", both)):
+        thread = await chat.ask()
+        await scene.question(thread, 2)
+        await chat.say(thread, "/stop")
+        for number in (1, 2):
+            await scene.ended(thread, "Not decided.", number=number)
+    assert scene.run.ran == []
 
 
 async def test_the_same_call_again_is_a_question_of_its_own_that_is_seen(scene):

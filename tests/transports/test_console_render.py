@@ -123,6 +123,12 @@ def test_a_question_shows_what_it_is_about_and_what_to_type():
     ]
 
 
+def test_beside_another_open_question_it_says_which_one_is_meant():
+    text = question("ls", 50, colour=False, alone=False)
+    assert "  /approve q0123abcd once    Allow once\n" in text
+    assert "  /deny q0123abcd            Deny\n" in text
+
+
 def test_a_line_that_is_folded_in_a_question_looks_like_no_second_line():
     text = question("echo " + "x" * 30 + "\n\n```\n\tls", colour=False)
     assert "│ echo xxxxxxxxxxxxxxxxxxxxxxx\n┆ xxxxxxx\n│\n│ ```\n│     ls\n" in text

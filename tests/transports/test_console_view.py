@@ -3,6 +3,7 @@ from math import inf
 import pytest
 
 from threads.model import (
+    QuestionClosed,
     Resumed,
     TextDelta,
     TextReset,
@@ -12,7 +13,19 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.console.view import TAIL, View, draft, listing, posted, said, saw, status, took_due, went
+from transports.console.view import (
+    TAIL,
+    View,
+    asked,
+    draft,
+    listing,
+    posted,
+    said,
+    saw,
+    status,
+    took_due,
+    went,
+)
 
 START = went(View("main"), "main")
 
@@ -115,3 +128,10 @@ def test_only_the_tail_of_a_long_draft_is_held():
     view = after(TurnStarted(), TextDelta("x" * TAIL), TextDelta("end"))
     assert len(draft(view)) == TAIL
     assert draft(view).endswith("xend")
+
+
+def test_a_question_is_open_until_it_is_closed_or_its_turn_is_over():
+    both = asked(asked(START, "main", "a"), "main", "b")
+    assert both.room.asked == {"a", "b"}
+    assert after(QuestionClosed("a", approved=True), view=both).room.asked == {"b"}
+    assert after(TurnSettled("stopped"), view=both).room.asked == frozenset()

@@ -20,7 +20,7 @@ from transports.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")
-"""What a button says. At a console the oldest open question of the thread is meant: its id need not be typed."""
+"""What a button says. Where no other question is open its id need not be typed."""
 
 MAX_MARKDOWN = 50_000
 """Characters; a longer text is shown as it is: laying it out takes too long."""
@@ -70,11 +70,18 @@ class _QuestionMarkdown(_ChatMarkdown):
 
 
 def rendered(
-    outgoing: Outgoing, width: int, *, heading: str = "", tools: Sequence[str] = (), colour: bool = True
+    outgoing: Outgoing,
+    width: int,
+    *,
+    heading: str = "",
+    tools: Sequence[str] = (),
+    colour: bool = True,
+    alone: bool = True,
 ) -> str:
     """Return the whole lines to print, an empty one last.
 
     *heading* names a thread that is not the current one; *tools* are lines about what was done until then.
+    *alone*: no question is open there that an answer without an id could be taken for.
     """
     lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
     lines += [_styled(ran(tool), "dim", width, colour=colour) for tool in tools]
@@ -92,13 +99,15 @@ def rendered(
             assert_never(outgoing.kind)
     if outgoing.choices:
         there = (Choice("go there first, then:", f"/thread {heading}"),) if heading else ()
-        lines.append(_styled(_choices((*there, *outgoing.choices)), "bold", width, colour=colour))
+        lines.append(
+            _styled(_choices((*there, *outgoing.choices), alone=alone), "bold", width, colour=colour)
+        )
     return "".join(lines) + "\n"
 
 
-def _choices(choices: Sequence[Choice]) -> str:
+def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
     """List what can be typed, each with what it means."""
-    typed = [_ANSWER.sub(r"\1", choice.command) for choice in choices]
+    typed = [_ANSWER.sub(r"\1", choice.command) if alone else choice.command for choice in choices]
     longest = max(map(len, typed))
     labels = [without_controls(choice.label) for choice in choices]
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))

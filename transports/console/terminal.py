@@ -95,11 +95,20 @@ class Terminal:
         heading = "" if name == self._view.current else name
         async with self._printing:
             self._view, tools = view.took_due(self._view, name)
+            room = self._view.rooms.get(name, view.Room())
             draw = partial(
-                render.rendered, outgoing, self._width, heading=heading, tools=tools, colour=self._colour
+                render.rendered,
+                outgoing,
+                self._width,
+                heading=heading,
+                tools=tools,
+                colour=self._colour,
+                alone=not room.asked,
             )
             text = await anyio.to_thread.run_sync(draw)
             self._view = view.posted(self._view, name, outgoing.reply_to, final=outgoing.kind != "notice")
+            if outgoing.choices and outgoing.kind == "notice":
+                self._view = view.asked(self._view, name, outgoing.key)
             await self._print(text)
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:

@@ -70,6 +70,7 @@ class Room:
     queued: frozenset[str] = frozenset()
     unread: int = 0
     due: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
 
     @property
     def busy(self) -> bool:
@@ -96,6 +97,12 @@ def said(view: View, message_id: str) -> View:
     return _with(view, view.current, replace(view.room, queued=view.room.queued | {message_id}))
 
 
+def asked(view: View, name: str, key: str) -> View:
+    """Note a question that was printed; it is open until `saw` is told otherwise."""
+    room = view.rooms.get(name, Room())
+    return _with(view, name, replace(room, asked=room.asked | {key}))
+
+
 def posted(view: View, name: str, reply_to: str, *, final: bool) -> View:
     """Note what was printed for good; when it is the *final* word on a message, its draft has served."""
     room = view.rooms.get(name, Room())
@@ -113,9 +120,12 @@ def saw(view: View, name: str, message_id: str, event: TurnEvent, now: float) ->
     match event:
         case TurnStarted():
             live = Live(message_id, now)
-        case Taken() | QuestionClosed():
+        case Taken():
             return view
+        case QuestionClosed(key=key):
+            return _with(view, name, replace(room, asked=room.asked - {key}))
         case TurnSettled():
+            room = replace(room, asked=frozenset())
             live = None if live and live.message_id == message_id else live
         case _:
             live = live or Live(message_id, now)

@@ -7,6 +7,7 @@ provider refuses fails every request. So a tool is taken as it should be or left
 |--------------------------------------------------------------|--------------------------|
 | characters that are not seen, tags that play a role          | taken out of every text  |
 | a description over 1,000 characters                          | cut                      |
+| what is not in the form of the protocol                      | the tool is left out     |
 | a schema that is none, not of an object, too long, too deep, | the tool is left out     |
 | that leads elsewhere, with keys or values a prompt cannot have |                        |
 | over 64 tools or 200,000 characters of one server            | the rest is left out     |
@@ -21,13 +22,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.tools.mcp.schema import MAX_SCHEMA, refused
+from threads.invisible import prose
 from threads.lines import scrub
 
 MAX_DESCRIPTION = 1000
@@ -53,7 +54,6 @@ _ROLE = re.compile(
 )
 _FOR_PEOPLE = frozenset({"description", "title", "$comment"})
 _BLANK = "\n\r\t"
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class ListedTool(BaseModel):
@@ -78,11 +78,12 @@ class Listing(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RawTool:
-    """One tool as the server sent it."""
+    """One tool as the server sent it; *fault* says what about it is not in the form of the protocol."""
 
     name: str
     description: str
     parameters: dict[str, JsonValue]
+    fault: str = ""
 
 
 def judged(raw: Iterable[RawTool], digest: str = "") -> Listing:
@@ -92,7 +93,7 @@ def judged(raw: Iterable[RawTool], digest: str = "") -> Listing:
     room, work = MAX_LISTING, 2 * MAX_LISTING
     for tool in sorted(raw, key=lambda tool: tool.name):
         size = min(len(tool.description), MAX_DESCRIPTION) + len(json.dumps(tool.parameters))
-        told = _no_room(tool.name, tools, size, min(room, work)) or _told(tool)
+        told = tool.fault or _no_room(tool.name, tools, size, min(room, work)) or _told(tool)
         work -= min(size, MAX_SCHEMA)
         if isinstance(told, str):
             left_out.append(f"{cut(clean(tool.name[:LOOKED_AT]), 80)}: {told}")
@@ -156,14 +157,14 @@ def _key(offered: tuple[str, ListedTool]) -> tuple[str, str]:
 
 def clean(text: str) -> str:
     """Return *text* on one line, without what is not seen and without tags that would play a role."""
-    seen = "".join(c for c in scrub(text) if c in _BLANK or _visible(c))
+    seen = _seen(scrub(text))
     while (without := _ROLE.sub("", seen)) != seen:  # what is left may have become a tag
         seen = without
     return " ".join(seen.split())
 
 
-def _visible(character: str) -> bool:
-    return unicodedata.category(character) not in _UNSEEN
+def _seen(text: str) -> str:
+    return prose(text, lambda _: "", kept=_BLANK)
 
 
 def cut(text: str, limit: int) -> str:
@@ -175,7 +176,7 @@ def counted(tools: int) -> str:
 
 
 def _plays(text: str) -> bool:
-    return bool(_ROLE.search(text)) or not all(c in _BLANK or _visible(c) for c in text)
+    return bool(_ROLE.search(text)) or _seen(text) != text
 
 
 def _values(value: JsonValue, name: str = "") -> Iterator[str]:

@@ -18,6 +18,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from bot.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
 from bot.tools.mcp.http import http
+from bot.tools.mcp.lenient import Reader, leniently
 from bot.tools.mcp.lines import Gone, Remarks
 from bot.tools.mcp.listing import RawTool, clean, cut
 from bot.tools.mcp.stdio import stdio
@@ -46,11 +47,15 @@ _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 class Session:
     """An open connection."""
 
-    def __init__(self, client: Client, origin: str) -> None:
-        self._session, self._origin = client.session, origin
+    def __init__(self, client: Client, reader: Reader, origin: str) -> None:
+        self._session, self._reader, self._origin = client.session, reader, origin
 
     async def list(self) -> list[RawTool]:
-        """Return the server's tools, the first `MAX_LISTED`. Raises `MCPError`, pydantic's errors."""
+        """Return the server's tools, the first `MAX_LISTED`, and those that are none with what is wrong with them.
+
+        Raises `MCPError`, and pydantic's errors when the list itself is none.
+        """
+        self._reader.left_out.clear()
         tools: list[RawTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -59,7 +64,7 @@ class Session:
             cursor = page.next_cursor
             if not cursor or len(tools) >= MAX_LISTED:
                 break
-        return tools[:MAX_LISTED]
+        return [*tools[:MAX_LISTED], *self._reader.left_out[:MAX_LISTED]]
 
     async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
         """Call a tool. Raises `Gone` when the connection is of no more use, `ToolError` for anything else."""
@@ -98,8 +103,11 @@ async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> 
         case Address(url, headers):
             wire = http(url, headers)
     us = types.Implementation(name="threadfast", version="1")
-    async with Client(wire, client_info=us, cache=None) as client:
-        yield Session(client, origin)
+    readers: list[Reader] = []
+    async with Client(leniently(wire, readers), client_info=us, cache=None) as client:
+        reader = readers[0]
+        reader.version = client.protocol_version
+        yield Session(client, reader, origin)
 
 
 def why(error: BaseException) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
+from threads.invisible import prose
+
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor
     r"|\x1b[\]P_^X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # titles, links, and other strings to the terminal
     r"|\x1b[ -/]{0,8}[0-Z\\^-~]"
-)
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 _PICTURES = 0x2400
 """Unicode's visible signs for the control characters 0 to 31."""
@@ -48,9 +47,9 @@ class Captured:
 def plain(data: bytes) -> str:
     """Return *data* as text: no terminal's language in it, and what would be unseen or reorders is made visible."""
     text = _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
-    return _UNSEEN.sub(_visible, text)
+    return prose(text, _visible)
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible(character: str) -> str:
+    code = ord(character)
     return chr(_PICTURES + code) if code < 32 else f"<U+{code:04X}>"

@@ -23,10 +23,12 @@ from typing import Literal
 import anyio
 
 from bot.errors import SandboxFailed, ToolBusy, ToolDenied
+from bot.tools.quota import Quota
 from threads.disk import Offload
 
 from . import bubblewrap
 from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi, machine
+from .meter import Meter
 from .probe import probe
 from .profile import Limits
 from .run import Ran, run
@@ -45,9 +47,15 @@ class Sandbox:
     """Runs commands behind one layer; with none, it says why."""
 
     def __init__(
-        self, layer: Layer | None, why: str, *, offload: Offload, limits: Limits | None = None
+        self,
+        layer: Layer | None,
+        why: str,
+        *,
+        offload: Offload,
+        limits: Limits | None = None,
+        quota: Quota | None = None,
     ) -> None:
-        self._layer, self.why = layer, why
+        self._layer, self.why, self._quota = layer, why, quota
         self._offload, self._limits = offload, limits or Limits()
         self._room = anyio.Semaphore(AT_ONCE)
 
@@ -65,7 +73,8 @@ class Sandbox:
         await self._turn(deadline)
         try:
             await self._offload(_make, workspace)
-            return await run(self._layer, command, workspace, deadline, self._limits, self._offload)
+            meter = await self._offload(Meter, self._quota, workspace) if self._quota else None
+            return await run(self._layer, command, workspace, deadline, self._limits, self._offload, meter)
         finally:
             self._room.release()
 
@@ -79,9 +88,12 @@ class Sandbox:
 
 
 async def open_sandbox(
-    mode: Mode, beside: Path, *, offload: Offload, limits: Limits | None = None
+    mode: Mode, beside: Path, *, offload: Offload, limits: Limits | None = None, quota: Quota | None = None
 ) -> Sandbox:
-    """Return the best sandbox that *mode* allows and that holds. *beside*: the folder that workspaces lie in."""
+    """Return the best sandbox that *mode* allows and that holds. *beside*: the folder that workspaces lie in.
+
+    *quota* bounds what commands leave in a workspace; without one only the disk does.
+    """
     limits = limits or Limits()
     if mode == "off":
         return Sandbox(None, "commands are switched off in the settings", offload=offload)
@@ -93,7 +105,7 @@ async def open_sandbox(
         if not failure:
             why = _chosen(layer, reasons)
             log.info("sandbox.chosen: %s", why)
-            return Sandbox(layer, why, offload=offload, limits=limits)
+            return Sandbox(layer, why, offload=offload, limits=limits, quota=quota)
         log.info("sandbox.unusable: %r cannot be used: %s", layer, failure)  # the next one may be
         reasons.setdefault(layer.name, failure)
     if mode in ("auto", "bubblewrap") and "bubblewrap" not in reasons:

@@ -7,6 +7,7 @@
 | it writes without end            | `flood`    | the same                                                         |
 | all of it uses too much memory   | `memory`   | the same                                                         |
 | it fills the disk                | `disk`     | the same                                                         |
+| it fills its workspace           | `full`     | the same; what it wrote is kept                                  |
 | something else ends it           | `killed`   | (the kernel was out of memory, or somebody's kill)               |
 | the walls cannot be put up       | -          | `SandboxFailed`; nothing was run                                 |
 | the caller is cancelled          | -          | the tree is killed before the cancellation goes on               |
@@ -20,7 +21,7 @@ import re
 import signal
 import subprocess
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,6 +33,7 @@ from threads.disk import Offload
 
 from .captured import Captured
 from .layers import Layer, Start
+from .meter import Meter
 from .profile import Limits
 from .watch import exceeds, room
 
@@ -44,7 +46,10 @@ DEATH_S = 1.5
 WATCH_S = 1.0
 CHUNK = 65536
 
-Ended = Literal["exited", "timeout", "flood", "memory", "disk", "killed"]
+LOOK_S = 0.05
+"""How often it is seen whether a workspace has to be counted; a command that has just begun is looked at sooner."""
+
+Ended = Literal["exited", "timeout", "flood", "memory", "disk", "full", "killed"]
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
 _FAILED = b'"failed"'
 
@@ -52,6 +57,8 @@ _FAILED = b'"failed"'
 @dataclass(frozen=True, slots=True)
 class Ran:
     """What became of a command. ``left_out`` are the bytes that were not kept.
+
+    ``full`` tells which limit of its workspace is met, in a sentence, if one is.
 
     ``exit_code`` is 128 + N for a death by signal N, and None unless it exited by itself.
     """
@@ -61,6 +68,7 @@ class Ran:
     stdout: str
     stderr: str
     left_out: int = 0
+    full: str = ""
 
     @property
     def signal(self) -> str:
@@ -71,9 +79,20 @@ class Ran:
 
 
 async def run(
-    layer: Layer, command: str, workspace: Path, deadline: float, limits: Limits, offload: Offload
+    layer: Layer,
+    command: str,
+    workspace: Path,
+    deadline: float,
+    limits: Limits,
+    offload: Offload,
+    meter: Meter | None = None,
 ) -> Ran:
-    """Run *command* behind *layer* until *deadline* (anyio's clock); raises `SandboxFailed`."""
+    """Run *command* behind *layer* until *deadline* (anyio's clock); raises `SandboxFailed`.
+
+    *meter* measures the workspace meanwhile; without one it may be filled.
+    """
+    if meter:
+        limits = replace(limits, file_size=min(limits.file_size, meter.file_size))
     with ExitStack() as opened:
         outputs = [_Output(limits, opened) for _ in ("stdout", "stderr")]
         try:
@@ -82,7 +101,7 @@ async def run(
         except OSError as error:
             log.warning("sandbox.not_started: a command could not be started", exc_info=error)
             raise SandboxFailed("The sandbox could not be started.") from error
-        running = _Running(process, start, outputs, workspace, limits, offload)
+        running = _Running(process, start, outputs, workspace, limits, offload, meter)
         ended = await running.until(deadline)
         status = _read_now(start.status)
         said = _EXIT_CODE.search(status)
@@ -94,7 +113,8 @@ async def run(
             raise SandboxFailed("The sandbox could not be put up.") from OSError(reason)
         out, err = (output.captured for output in outputs)
         code = int(said[1]) if said and ended == "exited" else None
-        return Ran(ended, code, out.text(), err.text(), out.left_out + err.left_out)
+        full = await offload(meter.told) if meter else ""
+        return Ran(ended, code, out.text(), err.text(), out.left_out + err.left_out, full)
 
 
 class _Output:
@@ -139,7 +159,9 @@ class _Running:
         workspace: Path,
         limits: Limits,
         offload: Offload,
+        meter: Meter | None,
     ) -> None:
+        self._meter = meter
         self._process, self._start, self._outputs = process, start, outputs
         self._workspace, self._limits, self._offload = workspace, limits, offload
         self._cut: Ended | None = None
@@ -153,6 +175,8 @@ class _Running:
             with self._until:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch)
+                    if self._meter:
+                        tasks.start_soon(self._measure, self._meter)
                     tasks.start_soon(self._read)
                     await self._process.wait()
                     gone = True
@@ -196,6 +220,14 @@ class _Running:
                 self._stop("disk")
             if await self._offload(exceeds, self._process.pid, self._limits.memory):
                 self._stop("memory")
+
+    async def _measure(self, meter: Meter) -> None:
+        pause = LOOK_S / 8
+        while True:
+            await anyio.sleep(pause)
+            if await self._offload(meter.exceeded, self._process.pid):
+                self._stop("full")
+            pause = min(LOOK_S, 2 * pause)
 
     def _stop(self, cause: Ended) -> None:
         self._cut = self._cut or cause

@@ -1,12 +1,12 @@
 """The system call filter around a command, as the bytes that the kernel takes (classic BPF, `seccomp(2)`).
 
 Pure: from an architecture and a choice of walls to bytes. A call in the wrong architecture or in the x32 form ends
-the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS.
+the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS or EOPNOTSUPP.
 
 | walls      | refused                                                                                        |
 |------------|------------------------------------------------------------------------------------------------|
 | both       | namespaces, mounts, kernel modules, tracing, keys, bpf, io_uring, memory that no limit counts,   |
-|            | terminals' input, sockets other than unix and internet                                          |
+|            | terminals' input, sockets other than unix and internet, room on the disk without writing to it    |
 | ``shared`` | the host's file system and processes are still in view: also every socket but a connected pair,   |
 |            | changes of owner, mode, times or attributes by path, other processes' limits and priorities,     |
 |            | queues and semaphores of the host, watching of folders                                          |
@@ -16,7 +16,7 @@ the process. What is refused fails with EPERM; what programs know how to do with
 from __future__ import annotations
 
 import struct
-from errno import ENOSYS, EPERM
+from errno import ENOSYS, EOPNOTSUPP, EPERM
 from typing import Literal
 
 Machine = Literal["x86_64", "aarch64"]
@@ -116,6 +116,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
     "truncate": (76, 45),
+    "fallocate": (285, 47),
     "inotify_add_watch": (254, 27),
     "prlimit64": (302, 261),
     "sched_setaffinity": (203, 122),
@@ -198,6 +199,8 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
     """Return what is done about each call. Every block ends in a verdict."""
     rules = {name: _refuse() for name in _REFUSED.split()}
     rules |= {name: _refuse(ENOSYS) for name in _MISSING.split()}
+    # It takes room on the disk that the size of no file shows; programs write instead.
+    rules["fallocate"] = _refuse(EOPNOTSUPP)
     rules |= {
         "clone": _unless_bits(0, _NEW_NAMESPACES),
         "unshare": _unless_bits(0, _NEW_NAMESPACES),

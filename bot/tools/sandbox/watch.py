@@ -1,9 +1,10 @@
-"""What the kernel bounds for no tree of processes: all its memory together, and how full it makes the disk."""
+"""What the kernel bounds for no tree of processes: its memory, how full it makes the disk, removed files."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,25 @@ def room(folder: Path) -> float:
     about = os.statvfs(folder)
     shares = ((about.f_bavail, about.f_blocks), (about.f_favail, about.f_files))
     return min((free / whole for free, whole in shares if whole), default=1.0)
+
+
+def free(folder: Path) -> tuple[int, int]:
+    """Return how many bytes and how many more files the disk that *folder* is on has room for."""
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize, about.f_favail
+
+
+def removed_but_open(root: int, device: int, proc: Path = Path("/proc")) -> int:
+    """Return the bytes of files on *device* that have no name any more and that a process of the tree holds open."""
+    held: dict[int, int] = {}
+    for pid in tree(root, proc):
+        with suppress(OSError):  # gone, or not ours to look into
+            for entry in (proc / str(pid) / "fd").iterdir():
+                with suppress(OSError):
+                    about = entry.stat()
+                    if stat.S_ISREG(about.st_mode) and not about.st_nlink and about.st_dev == device:
+                        held[about.st_ino] = about.st_blocks * 512
+    return sum(held.values())
 
 
 def tree(root: int, proc: Path = Path("/proc")) -> list[int]:

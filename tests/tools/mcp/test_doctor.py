@@ -14,10 +14,12 @@ from transports.checks import Finding
 
 @pytest.mark.anyio
 async def test_each_server_is_tried_and_ended(tmp_path):
+    bad = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "bad", "inputSchema": "none"}]
     many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(70)]
     script = 'echo "bad key $KEY" >&2'
     servers = {
         "good": plain(tmp_path),
+        "some": plain(tmp_path, "some", tools=bad),
         "wide": plain(tmp_path, "wide", tools=many),
         "dead": McpServer(command="sh", args=("-c", script), env={"KEY": "env:KEY"}),
         "none": McpServer(command="no-such-program-anywhere"),
@@ -29,12 +31,15 @@ async def test_each_server_is_tried_and_ended(tmp_path):
         ("mcp_servers.dead", "fail"),
         ("mcp_servers.good", "ok"),
         ("mcp_servers.none", "fail"),
+        ("mcp_servers.some", "warn"),
         ("mcp_servers.wide", "warn"),
     ]
-    dead, good, none, wide = (check.found for check in found)
+    dead, good, none, some, wide = (check.found for check in found)
     assert dead == "it ended. It said: bad key [masked]"
     assert good.startswith("1 tool, in ")
     assert none == "its program was not found."
+    assert some.startswith("1 tool, in ")
+    assert "left out: bad: it is not in the form of the protocol (inputSchema" in some
     assert "64 tools" in wide
     assert "t67: a server may have 64 tools" in wide
     assert "and 3 more" in wide

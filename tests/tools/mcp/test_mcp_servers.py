@@ -11,7 +11,7 @@ from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from bot.tools.mcp.lookup import digest_of
 from bot.tools.mcp.tool import McpTool
-from tests.tools.mcp.opened import call, gone, opened, plain, starts
+from tests.tools.mcp.opened import NO_ARGUMENTS, call, gone, opened, plain, starts
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
@@ -147,8 +147,48 @@ async def test_a_description_is_given_as_the_servers_own_words(tmp_path):
         assert servers.tools[0].description == "A tool of the MCP server p, which says of it: Does things."
 
 
+BAD: dict[str, dict[str, object]] = {
+    "a schema that is a text": {"inputSchema": "object"},
+    "a schema that is null": {"inputSchema": None},
+    "no schema": {},
+    "a schema of a text": {"inputSchema": {"type": "string"}},
+    "properties that are a list": {"inputSchema": {"type": "object", "properties": []}},
+    "a property of no type": {"inputSchema": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
+    "what is required is a text": {"inputSchema": {"type": "object", "required": "a"}},
+    "a description that is a number": {"inputSchema": NO_ARGUMENTS, "description": 7},
+    "an output schema that is a text": {"inputSchema": NO_ARGUMENTS, "outputSchema": "x"},
+    "hints that are a number": {"inputSchema": NO_ARGUMENTS, "annotations": 3},
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+async def test_one_bad_tool_costs_that_tool_and_not_its_server(fault, tmp_path, caplog):
+    tools = ["one", {"name": "bad", **BAD[fault]}, "two"]
+    async with opened(tmp_path, {"p": plain(tmp_path, tools=tools)}) as servers:
+        assert [tool.name for tool in servers.tools] == ["p__one", "p__two"]
+        assert servers.servers[0].state == "connected"
+        assert json.loads((await call(servers, "p__one")).result) == {}
+    assert (
+        "mcp.left_out: p: bad: its schema" in caplog.text or "mcp.left_out: p: bad: it is not" in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    "tool", [None, "text", 5, [], {"no": "name"}, {"name": 5, "inputSchema": NO_ARGUMENTS}]
+)
+async def test_what_is_no_tool_at_all_is_left_out(tool, tmp_path):
+    server = plain(tmp_path)
+    (tmp_path / "tools-.json").write_text(json.dumps([{"name": "one", "inputSchema": NO_ARGUMENTS}, tool]))
+    async with opened(tmp_path, {"p": server}) as servers:
+        assert [tool.name for tool in servers.tools] == ["p__one"]
+        [told] = servers.servers[0].listing.left_out
+        assert told.startswith("(a tool without a name): it is not in the form of the protocol")
+
+
 async def test_a_listing_that_is_no_listing(tmp_path):
-    async with opened(tmp_path, {"p": plain(tmp_path, tools=[{"no": "name"}])}) as servers:
+    server = plain(tmp_path)
+    (tmp_path / "tools-.json").write_text('"none"')
+    async with opened(tmp_path, {"p": server}) as servers:
         assert servers.tools == []
         assert servers.servers[0].reason == "what it answers is not MCP"
 

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from bot.errors import SandboxFailed
+from bot.tools.quota import Quota
 from bot.tools.sandbox import Ran, Sandbox, bubblewrap, layers
 from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
 from bot.tools.sandbox.probe import probe
@@ -60,7 +61,9 @@ def layer_named(name: str) -> Layer:
     return Bubblewrap(wanted[0], bubblewrap.VARIANTS[1 if name.endswith("no-proc") else 0])
 
 
-async def sandbox_named(name: str, folder: Path, limits: Limits = CALM) -> Sandbox:
+async def sandbox_named(
+    name: str, folder: Path, limits: Limits = CALM, quota: Quota | None = None
+) -> Sandbox:
     layer = layer_named(name)
     try:
         leaks = await probe(layer, folder, limits, offload)
@@ -69,7 +72,7 @@ async def sandbox_named(name: str, folder: Path, limits: Limits = CALM) -> Sandb
             pytest.skip(f"bubblewrap cannot work on this host: {error.__cause__}")
         raise
     assert not leaks or layer.name == "unsafe-host", leaks
-    return Sandbox(layer, "", offload=offload, limits=limits)
+    return Sandbox(layer, "", offload=offload, limits=limits, quota=quota)
 
 
 async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> Ran:

@@ -11,7 +11,7 @@ from bot.tools.sandbox.seccomp import namespaces_refused, program
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
-EPERM, ENOSYS = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
+EPERM, ENOSYS, EOPNOTSUPP = (0x50000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP))
 WALLS = {
     "bubblewrap": {"shared": False},
     "landlock": {"shared": True},
@@ -59,6 +59,7 @@ CASES = [
     ("setns", (), EPERM, EPERM, EPERM),
     ("clone3", (), ENOSYS, ENOSYS, ENOSYS),
     ("memfd_create", (), ENOSYS, ENOSYS, ENOSYS),
+    ("fallocate", (3, 1, 0, 10**9), EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP),
     ("clone", (0x11,), ALLOW, ALLOW, ALLOW),
     ("clone", (0x10000011,), EPERM, EPERM, EPERM),
     ("clone", (0x00020000,), EPERM, EPERM, EPERM),

@@ -8,7 +8,7 @@ import pytest
 from tests.unprivileged import Unreachable, run_unprivileged
 
 HERE = Path(__file__).parent
-FILES = ("test_walls.py", "test_death.py", "test_opened.py", "../test_shell.py")
+FILES = ("test_walls.py", "test_death.py", "test_opened.py", "test_workspace_limits.py", "../test_shell.py")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="each runs by itself here")

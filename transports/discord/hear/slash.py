@@ -36,8 +36,11 @@ PLAIN: Mapping[str, str] = {
 """The commands that take no words; a description has 100 characters at most."""
 
 WORDED: Mapping[str, tuple[str, str]] = {
-    "approve": ("Say yes to my question", "An amount, `always`, or whatever else the question asks for"),
-    "deny": ("Say no to my question", "`always` takes back all that was always allowed here"),
+    "approve": ("Say yes to my question", "The question's id if several are open; an amount, or `always`"),
+    "deny": (
+        "Say no to my question",
+        "The question's id, or `all`; `always` takes back all that was always allowed here",
+    ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
     "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
 }
