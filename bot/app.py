@@ -22,7 +22,7 @@ from bot.accounts import Accounts
 from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
-from bot.audited import AuditSink, granted, logged, stopped
+from bot.audited import AuditSink, decided, granted, logged, stopped
 from bot.chosen import ChosenModels
 from bot.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.errors import ConfigInvalid, report
@@ -258,6 +258,7 @@ async def serve(
                 on_all_failed=Escalation(tasks, settings.escalation.channel, post, utc_now),
                 observing=means.observing,
                 on_grant=partial(granted, bench.audit),
+                decided=partial(decided, bench.audit),
             )
             identity = await offload(_text, data / "IDENTITY.md")
             troubles = partial(_troubles, transports, lambda: bench.troubles)

@@ -11,7 +11,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Reply, Stall
 from tests.serving import anthropic, compatible, openai, serving
-from tests.world import ANN
+from tests.world import ANN, T2
 from threads.model import Author, TextDelta
 from threads.wording import FRIENDLY, PRICE_UNKNOWN
 
@@ -91,8 +91,22 @@ async def test_a_soft_limit_is_only_spoken_of_and_only_once(tmp_path):
         given["budget"] = {"mode": "soft", "limit_usd": {**given["budget"]["limit_usd"], "day": 0.00001}}
         async with serving(tmp_path, given) as seat:
             first, second = await seat.say("one"), await seat.say("two")
-    assert first.text.startswith("($0.0001 of $0.0000 spent for everyone today, more than allowed.)")
+    assert first.text.startswith(
+        "(Over budget: $0.0001 of $0.0000 spent for everyone today, $0.0001 more than"
+    )
     assert second.text == "ok"
+
+
+async def test_the_warning_says_that_it_is_one_and_what_is_left(tmp_path):
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    reply = a.answer(a.Text("ok"), usage=usage, end_usage={"output_tokens": 85_000})
+    async with a.FakeAnthropic(lambda _: reply) as fake:
+        given = settings(fake, prices={SONNET: {"input": 0, "output": 10}})
+        given["budget"] = {"limit_usd": {**given["budget"]["limit_usd"], "turn": None, "day": 1.0}}
+        async with serving(tmp_path, given) as seat:
+            first, second = await seat.say("one"), await seat.say("two", thread=T2)
+    assert first.text.startswith("(Budget warning: $0.85 of $1.00 spent for everyone today, $0.15 left.)")
+    assert "Budget" not in second.text
 
 
 async def test_the_footer_tells_what_an_answer_used(tmp_path):

@@ -18,13 +18,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot.accounts import Account, Opened, usd
 from bot.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
 from bot.errors import PriceUnknown, ProviderError
 from bot.llm.catalog import Catalog, Rate, most
-from bot.llm.model import Completion, KnownModel, Model, ModelInfo, Request, Usage
-from threads.model import OnEvent, Option, Question, Turn
+from bot.llm.model import (
+    Completion,
+    Decided,
+    KnownModel,
+    Model,
+    ModelInfo,
+    Request,
+    Usage,
+    nothing_to_keep,
+)
+from threads.model import Answer, OnEvent, Option, Question, Turn
 from threads.wording import code_of
 
 
@@ -86,7 +96,8 @@ class Metered:
 class Budgeted:
     """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
 
-    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom.
+    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
+    ``decided`` of each no.
     What a limit has to say is noted once, above the answer.
     """
 
@@ -97,8 +108,9 @@ class Budgeted:
         turn: Turn,
         may_grant: Callable[[str], bool],
         on_grant: Callable[[Key, int, str], None] = lambda *_: None,
+        decided: Decided = nothing_to_keep,
     ) -> None:
-        self._on_grant = on_grant
+        self._on_grant, self._decided = on_grant, decided
         self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
 
     @property
@@ -138,13 +150,19 @@ class Budgeted:
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
-        answer = await self._turn.ask(_question(text, offer, self._may_grant))
+        question = _question(text, offer, self._may_grant)
+        answer = await self._turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:
             raise error
         amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
         for shortage in error.shortages:
             await self._account.grant(shortage.key, amount, answer.by)
             self._on_grant(shortage.key, amount, answer.by)
+
+    async def _refused(self, error: OverLimit, answer: Answer) -> None:
+        if not answer.approved:
+            scopes = ", ".join(error.scopes)
+            await self._decided({"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer)
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:

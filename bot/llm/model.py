@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
-from threads.model import Message, OnEvent, Turn
+from threads.model import Answer, Message, OnEvent, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,14 @@ class Around:
     @property
     def spent_usd(self) -> float | None:
         return self.model.spent_usd
+
+
+Decided = Callable[[Mapping[str, str], Answer], Awaitable[None]]
+"""Keeps what a person decided about a turn's model or its money: what it was about, and the answer."""
+
+
+async def nothing_to_keep(about: Mapping[str, str], answer: Answer) -> None:
+    """Keep nothing: the decision is for this turn alone."""
 
 
 class Models(Protocol):

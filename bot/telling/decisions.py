@@ -98,6 +98,8 @@ def told(decision: Decision) -> str:
             first = ": ".join(str(rest[name]) for name in ("event", "error", "reason") if name in rest)
         case "approval", {"tool": tool, "verdict": verdict}:
             first = f"{verdict}: {tool} {rest.get('about', '')}".rstrip()
+        case "decision", {"about": about, "verdict": verdict}:
+            first = f"{verdict}: {about}"
         case _:
             pass
     said = TOLD.get(decision.kind, INNER) if first else INNER
@@ -109,6 +111,7 @@ TOLD = {
     "failover": frozenset({"model", "why", "from"}),
     "error": frozenset({"event", "error", "reason"}),
     "approval": INNER | {"tool", "verdict", "about"},
+    "decision": frozenset({"verdict", "about"}),
 }
 """Details that the first words tell already."""
 

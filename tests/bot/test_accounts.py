@@ -362,7 +362,9 @@ async def test_a_warning_is_said_once_to_whoever_comes_first():
         accounts = Accounts(ledger, LIMITS)
         first, second = (accounts.account("t", "ann", turn) for turn in ("m1", "m2"))
         first.commit(await first.reserve("fake/one", 90), Usage(10, 1, 30), 80, "ok")
-        assert first.warnings() == ["($0.0001 of $0.0001 spent for this thread.)"]
+        assert first.warnings() == [
+            "(Budget warning: $0.0001 of $0.0001 spent for this thread, $0.0000 left.)"
+        ]
         assert first.warnings() == second.warnings() == []
         await ledger._group.put().done.wait()
     async with opened(disk, Time()) as again:
@@ -374,7 +376,9 @@ async def test_a_soft_limit_that_is_passed_is_said():
     async with opened(empty_disk(), Time()) as ledger:
         account = Accounts(ledger, Policy(False, 0.8, {"thread": 1_000_000})).account("t", "ann", "m1")
         account.commit(await account.reserve("fake/one", 3_000_000), Usage(), 2_000_000, "ok")
-        assert account.warnings() == ["($2.00 of $1.00 spent for this thread, more than allowed.)"]
+        assert account.warnings() == [
+            "(Over budget: $2.00 of $1.00 spent for this thread, $1.00 more than allowed.)"
+        ]
         assert account.warnings() == []
 
 

@@ -336,7 +336,7 @@ async def test_a_warning_is_noted_once_also_when_the_call_fails():
         wrapped = Budgeted(model, kept.account, turn, lambda _: True)
         with pytest.raises(ContentPolicy):
             await wrapped.complete(REQUEST, nothing)
-        assert turn.notes == ["($0.0002 of $0.0002 spent for this message.)"]
+        assert turn.notes == ["(Budget warning: $0.0002 of $0.0002 spent for this message, $0.0000 left.)"]
         assert wrapped.usage == Usage(0, LONGEST, 0, 20)
         assert wrapped.spent_usd == pytest.approx(160e-6)
         assert wrapped.info.name == wrapped.name == "fake/one"
