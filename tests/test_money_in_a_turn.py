@@ -123,13 +123,26 @@ async def test_the_footer_tells_what_an_answer_used(tmp_path):
 async def test_an_unknown_price_is_refused_under_a_hard_budget_and_named_in_the_log(tmp_path, caplog):
     given = {
         "model": "cloud/new-model",
-        "providers": compatible("cloud", "https://models.example/v1"),
+        "providers": compatible("cloud", "https://models.example/v1", free=False),
     }
     async with serving(tmp_path, given) as seat:
         post = await seat.say("hello")
     assert seat.outcomes["m1"] == "failed"
     assert post.text.startswith(PRICE_UNKNOWN)
     assert "price of cloud/new-model is not known" in caplog.text
+
+
+async def test_a_hard_budget_holds_behind_a_gateway_on_this_machine(tmp_path, caplog):
+    async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("dear"))) as fake:
+        given = {"model": "gateway/large", "providers": compatible("gateway", fake.base_url, free=False)}
+        async with serving(tmp_path / "unknown", given) as seat:
+            refused = await seat.say("hello")
+        assert refused.text.startswith(PRICE_UNKNOWN)
+        assert fake.requests == []
+        assert '"free": true under providers.gateway' in caplog.text
+        given["providers"] = compatible("gateway", fake.base_url, free=True)
+        async with serving(tmp_path / "free", given) as seat:
+            assert (await seat.say("hello")).text == "dear"
 
 
 async def test_usage_is_told_in_the_thread(tmp_path):

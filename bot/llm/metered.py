@@ -23,7 +23,7 @@ from functools import partial
 from bot.accounts import Account, Opened, usd
 from bot.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
 from bot.errors import PriceUnknown, ProviderError
-from bot.llm.catalog import Catalog, Rate, most
+from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.llm.model import (
     Completion,
     Decided,
@@ -57,7 +57,7 @@ class Metered:
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)
         if rate is None and self.account.policy.binding:
-            raise PriceUnknown(f"the price of {self.name} is not known; set it in settings.json under prices")
+            raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
         prompt = self.most_tokens(request)
         dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
