@@ -14,6 +14,7 @@ from bot.budgets import (
     Commit,
     Grant,
     Key,
+    Level,
     OverLimit,
     Policy,
     Reserve,
@@ -137,9 +138,13 @@ class Account:
         due = self._ledger.budgets.due(call, self.policy)
         for (scope, name), level in due:
             self._ledger.put(Warned(scope=scope, key=name, level=level))
-        return [
-            f"({self.spent(key)}{', more than allowed' if level == 'passed' else ''}.)" for key, level in due
-        ]
+        return [self._warning(key, level) for key, level in due]
+
+    def _warning(self, key: Key, level: Level) -> str:
+        total, limit = self._ledger.budgets.total(key), self._ledger.budgets.limit(key, self.policy) or 0
+        if level == "passed":
+            return f"(Over budget: {self.spent(key)}, {usd(total.spent - limit)} more than allowed.)"
+        return f"(Budget warning: {self.spent(key)}, {usd(max(0, limit - total.used))} left.)"
 
     def spent(self, key: Key) -> str:
         """Tell in words how much of one limit is gone."""

@@ -22,7 +22,7 @@ from bot.accounts import Accounts
 from bot.admission import Admission, Allowed
 from bot.agent import Agent, Room
 from bot.audit import Audit
-from bot.audited import granted, logged, stopped
+from bot.audited import decided, granted, logged, stopped
 from bot.chosen import ChosenModels
 from bot.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.errors import ConfigInvalid, report
@@ -35,8 +35,7 @@ from bot.keeping.migrations import prepare
 from bot.keeping.restored import restored, sparing
 from bot.ledger import Ledger
 from bot.lineup import Lineup, candidates, offered
-from bot.llm.build import is_local
-from bot.llm.catalog import Catalog
+from bot.llm.catalog import Catalog, price_fix
 from bot.llm.http import SharedHttp
 from bot.llm.model import Models
 from bot.observe.live import Live
@@ -265,6 +264,7 @@ async def serve(
                 now=utc_now,
                 observing=means.observing,
                 on_grant=partial(granted, bench.audit),
+                decided=partial(decided, bench.audit),
             )
             identity = await offload(_text, data / "IDENTITY.md")
             troubles = partial(_troubles, transports, lambda: bench.troubles)
@@ -417,14 +417,16 @@ def _fire(
 
 
 def catalog_of(settings: Settings) -> Catalog:
-    local = {name for name, provider in settings.providers.items() if is_local(provider)}
-    return Catalog(settings.models, settings.prices, frozenset({*local, "offline"}))
+    free = {name for name, provider in settings.providers.items() if provider.free}
+    return Catalog(settings.models, settings.prices, free)
 
 
 def unpriced(settings: Settings) -> list[str]:
-    """Return the models that the settings use and whose price nobody knows."""
-    catalog = catalog_of(settings)
-    return [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
+    """Return a warning for each model that the settings use and whose price nobody knows."""
+    catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
+    then = "a hard budget refuses it" if hard else "what it costs is not counted"
+    names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
+    return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

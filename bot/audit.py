@@ -4,6 +4,7 @@
 |------------------|----------------------------------------------------------|-------------------------------------|
 | feedback         | a person judged an answer                                | before it is answered               |
 | approval         | a call was allowed or denied, or an *always* taken back  | before it is answered               |
+| decision         | yes or no to another model, no to more money             | before it is answered               |
 | skill            | instructions of the admin's were loaded                  | before it is answered               |
 | grant            | a person raised a budget's limit (also in the ledger)    | within `WRITE_EVERY_S`              |
 | cancel           | a person stopped a thread                                | the same                            |
@@ -45,7 +46,18 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "skill", "grant", "cancel", "retry", "failover", "tool", "error", "start", "stop"
+    "feedback",
+    "approval",
+    "decision",
+    "skill",
+    "grant",
+    "cancel",
+    "retry",
+    "failover",
+    "tool",
+    "error",
+    "start",
+    "stop",
 ]
 
 WRITE_EVERY_S = 1.0

@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from bot.audit import Audit, AuditKind
 from bot.budgets import Key, dollars
 from bot.observe.logs import Mask, clean
-from threads.model import Turn
+from threads.errors import StoreUnavailable
+from threads.model import Answer, Turn
 from threads.records import Owed
 
 MOST_A_MINUTE = 10
@@ -129,6 +130,18 @@ def granted(audit: Audit, turn: Turn, key: Key, amount: int, by: str) -> None:
     scope, name = key
     details = {"scope": scope, "key": name, "usd": f"{dollars(amount):.6f}"}
     audit.tell("grant", details, thread_id=str(turn.incoming.thread), message_id=turn.incoming.id, author=by)
+
+
+async def decided(audit: Audit, turn: Turn, about: Mapping[str, str], answer: Answer) -> None:
+    """Note a person's yes or no about the model or the money of a turn, on disk if that takes it."""
+    details = {"verdict": "allowed" if answer.approved else "denied", **about}
+    if not answer.by:
+        details["why"] = "nobody answered in time"
+    asked = turn.incoming
+    try:
+        await audit.note("decision", asked.thread, asked.id, answer.by, details)
+    except StoreUnavailable:  # It waits in memory for the disk.
+        audit.tell("decision", details, thread_id=str(asked.thread), message_id=asked.id, author=answer.by)
 
 
 def stopped(audit: Audit, by: Owed, running: int, waiting: int) -> None:

@@ -7,7 +7,7 @@ innermost of these are watched: they are a step and a model call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -22,7 +22,7 @@ from bot.llm.failover import Candidate, Failover, missing
 from bot.llm.gate import Gate, Gated
 from bot.llm.http import SharedHttp
 from bot.llm.metered import Budgeted, Metered
-from bot.llm.model import Model, Request, ToolSpec, TurnModel
+from bot.llm.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
 from bot.llm.retry import Retrying
 from bot.llm.schema import Conforming
 from bot.observe.status import CircuitStatus
@@ -31,7 +31,7 @@ from bot.observe.wrappers import WatchedModel, WatchedTurnModel
 from bot.prompt.tokens import most_tokens, request_size, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording
-from threads.model import ThreadId, Turn
+from threads.model import Answer, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none: nothing to be careful with."""
@@ -77,12 +77,15 @@ class Lineup:
         now: Callable[[], datetime],
         observing: Observing,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
+        decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: (
+            nothing_to_keep(*of)
+        ),
     ) -> None:
         self.name = default
         self._settings, self._environ, self._http, self._now = settings, environ, http, now
         self._tools, self._random = tools, random
         self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
-        self._observing, self._on_grant = observing, on_grant
+        self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._offered = offered(settings, default)
         self._gates: dict[str, Gate] = {}
         self._adapters: dict[str, Model] = {}
@@ -105,8 +108,16 @@ class Lineup:
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
+            decided=partial(self._decided, turn),
         )
-        budgeted = Budgeted(failover, account, turn, self._may_grant(asker), partial(self._on_grant, turn))
+        budgeted = Budgeted(
+            failover,
+            account,
+            turn,
+            self._may_grant(asker),
+            partial(self._on_grant, turn),
+            partial(self._decided, turn),
+        )
         return WatchedTurnModel(budgeted, self._observing)
 
     def describe_model(self, thread: ThreadId) -> str:

@@ -81,6 +81,9 @@ class Provider(Section):
     tokens_per_minute: Count | None = Field(default=None, description="Null is no limit.")
     max_parallel: Count = Field(default=256, description="Calls at once; begun with few, widened by success.")
     model_map: dict[Name, Names] = Field(default_factory=dict, description="What to try after a model.")
+    free: bool = Field(
+        default=False, description="Its models cost nothing; Ollama's cloud models are not meant."
+    )
 
 
 def built_in_providers() -> dict[str, Provider]:
@@ -94,7 +97,7 @@ def built_in_providers() -> dict[str, Provider]:
             model_map={"claude-sonnet-5-5": ("claude-haiku-5-5",)},
         ),
         "openai": Provider(kind="openai", api_key="env:OPENAI_API_KEY"),
-        "ollama": Provider(base_url="http://127.0.0.1:11434/v1"),
+        "ollama": Provider(base_url="http://127.0.0.1:11434/v1", free=True),
     }
 
 
@@ -102,7 +105,10 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     providers = built_in_providers()
     for name, entry in given.items():
         written = {key: getattr(entry, key) for key in entry.model_fields_set}
-        providers[name] = providers.get(name, Provider()).model_copy(update=written)
+        known = providers.get(name, Provider())
+        if written.get("base_url", known.base_url) != known.base_url:
+            written.setdefault("free", False)  # Something else is there than what was known to be free.
+        providers[name] = known.model_copy(update=written)
     return providers
 
 

@@ -92,4 +92,5 @@ def openai(base_url: str, **more: object) -> dict[str, object]:
 
 
 def compatible(name: str, base_url: str, **more: object) -> dict[str, object]:
-    return {name: {"kind": "openai-compatible", "base_url": base_url, **more}}
+    """Return a provider that costs nothing, unless a test says otherwise."""
+    return {name: {"kind": "openai-compatible", "base_url": base_url, "free": True, **more}}

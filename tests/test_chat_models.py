@@ -37,7 +37,7 @@ async def chat(folder: Path, settings: dict, lines: bytes = CONVERSATION) -> tup
 
 def providers(kind: str, base_url: str) -> dict:
     model = {"anthropic": "anthropic/claude-x", "openai": "openai/gpt-x", "local": "local/llama-x"}[kind]
-    entry = {"base_url": base_url}
+    entry = {"base_url": base_url, "free": True}
     if kind == "local":
         entry |= {"kind": "openai-compatible", "api_key": None}
     return {"model": model, "providers": {kind: entry}}

@@ -162,8 +162,7 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     try:
         loaded = read(meant(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
-        prices = "prices: what {} costs is not known, so a hard budget refuses it"
-        warnings = [*map(prices.format, unpriced(loaded.settings))]
+        warnings = [*unpriced(loaded.settings)]
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))

@@ -10,6 +10,7 @@ from bot.app import catalog_of
 from bot.chat import with_model
 from bot.doctor.look import AS_ROOT, Findings, Look, Subject
 from bot.lineup import candidates
+from bot.llm.catalog import price_fix
 from bot.llm.verify import Verified, verify
 from bot.settings_model import Settings
 from transports.checks import Finding
@@ -65,8 +66,7 @@ async def look_at_model(one: Asked, look: Look) -> Findings:
             "fail" if hard and not one.place else "warn",
             f"what {one.name} costs is not known",
             "A hard budget refuses it." if hard else "What it costs is not counted.",
-            f'Give it in the settings, in USD per million tokens: "prices": {{"{one.name}": '
-            '{"input": …, "output": …}}',
+            price_fix(one.name),
         )
 
 

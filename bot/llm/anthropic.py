@@ -219,6 +219,10 @@ class MessagesReader:
                 self._whole = True
         return None
 
+    @property
+    def ended(self) -> bool:
+        return self._stop is not None
+
     def _extend(self, block: _Open, delta: JsonEvent) -> Content | None:
         match delta["type"]:
             case "text_delta":

@@ -1,7 +1,8 @@
 """What is known of models without asking them: what they cost, what they can do, how much they read.
 
 Settings come first, then the price list that comes with genai-prices, read from its own files and never from the
-network. Built-in rules and servers on this machine cost nothing unless a price is set. What is not known is None.
+network. Built-in rules and providers that the settings call free cost nothing unless a price is set. What is not
+known is None.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from bot.llm.choose import CLOUD
 from bot.llm.model import ModelInfo, Usage
 from bot.settings_model import ModelFacts, Price
 
@@ -42,16 +44,16 @@ TOOLLESS = (
 
 
 class Catalog:
-    """Facts and prices by ``provider/model``. ``local`` holds the providers that are served from this machine."""
+    """Facts and prices by ``provider/model``. ``free`` holds the providers whose models cost nothing."""
 
     def __init__(
         self,
         models: Mapping[str, ModelFacts],
         prices: Mapping[str, Price],
-        local: Container[str] = frozenset(),
+        free: Container[str] = frozenset(),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._models, self._prices, self.local, self._now = models, prices, local, now
+        self._models, self._prices, self._free, self._now = models, prices, free, now
 
     def load(self) -> None:
         """Read the price list. A quarter of a second, once: do it off the event loop, before anything is asked."""
@@ -62,7 +64,7 @@ class Catalog:
         provider, _, model = name.partition("/")
         facts = self._models.get(name, ModelFacts())
         short = model.rpartition("/")[2].lower()
-        listed = None if self._is_free(provider) else _listed(provider, model)
+        listed = None if self._is_free(name) else _listed(provider, model)
         return ModelInfo(
             name,
             tools=_first(facts.tools, not short.startswith(TOOLLESS)),
@@ -76,16 +78,26 @@ class Catalog:
         provider, _, model = name.partition("/")
         if (price := self._prices.get(name)) is not None:
             return partial(_by_settings, price)
-        if provider == "offline":
+        if self._is_free(name):
             return _free
         listed = _listed(provider, model)
         prices = listed.get_prices(self._now()) if listed else None
         if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
             return partial(_by_list, prices)
-        return _free if self._is_free(provider) else None
+        return None
 
-    def _is_free(self, provider: str) -> bool:
-        return provider == "offline" or provider in self.local
+    def _is_free(self, name: str) -> bool:
+        provider = name.partition("/")[0]
+        return provider == "offline" or (provider in self._free and not name.endswith(CLOUD))
+
+
+def price_fix(name: str) -> str:
+    """Return what to write into the settings where nobody knows what the model *name* costs."""
+    provider = name.partition("/")[0]
+    return (
+        f'Give its price in USD per million tokens, "prices": {{"{name}": {{"input": …, "output": …}}}}; '
+        f'or, if no model of {provider} costs anything, write "free": true under providers.{provider}.'
+    )
 
 
 def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:

@@ -21,10 +21,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from bot.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
-from bot.llm.model import Completion, Model, ModelInfo, Request
+from bot.llm.model import Completion, Decided, Model, ModelInfo, Request, nothing_to_keep
 from threads import wording
 from threads.errors import BotError, Code
 from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
@@ -64,11 +65,12 @@ class Failover:
         acknowledge: Literal["notify", "ask"],
         may_answer: Callable[[str], bool],
         size: Callable[[Request], int],
+        decided: Decided = nothing_to_keep,
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
-        self._size = size
+        self._size, self._decided = size, decided
         self._why: dict[str, tuple[str, BotError]] = {}
         """Why each model that does not answer does not: a clause for people, and the error."""
         self._agreed = {self._top}
@@ -185,6 +187,7 @@ class Failover:
             (Option(f"Use {self.name}", approve=True), Option("No, stop here", approve=False)),
             self._may_answer,
             about="your word on another model",
+            keep=partial(self._decided, {"about": f"{self.name} in place of {self._top}"}),
         )
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:

@@ -284,7 +284,7 @@ class Line:
 
     def _count(self, ticket: Ticket, usage: Usage, now: float) -> None:
         """Put what a call really used in the place of the estimate; reading a cache is free."""
-        if usage != Usage():
+        if usage.prompt or usage.output:
             self._take(0, usage.input + usage.cache_write + usage.output - ticket.size, now)
 
     def _leave_queue(self, ticket: Ticket) -> None:

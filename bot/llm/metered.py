@@ -2,15 +2,15 @@
 
 What a call counts for, in the end:
 
-| it ended with                                   | it counts for                                              |
-| an answer, or a failure that was no cut         | what the provider counted                                  |
-| a failure before it began to answer             | nothing                                                    |
-| a time-out or a stop before it began            | the prompt                                                 |
-| a cut in the middle, by the provider or by us   | what was counted of the prompt, and the longest answer     |
-| the death of the process                        | its whole reservation                                      |
+| it ended with                                    | it counts for                                         |
+| an answer, or a failure that the provider counted | what the provider counted                            |
+| a failure before it was taken up                 | nothing                                               |
+| a cut, by the provider or by us                  | the prompt, and what can have been written by then    |
+| the death of the process                         | its whole reservation                                 |
 
-A prompt that nobody counted is taken for the longest it can be, at the dearest price. A cut answer counts as the
-longest: how much was written when the provider noticed, thinking that it does not show included, nobody tells.
+A prompt that nobody counted is taken for the longest it can be, at the dearest price. What can have been written in
+the time there was, thinking that is not shown included, is told by `bot.llm.stream`. A cut never counts for more than
+the reservation, unless the provider itself has counted more.
 """
 
 from __future__ import annotations
@@ -18,32 +18,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot.accounts import Account, Opened, usd
 from bot.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
-from bot.errors import ModelTimeout, PriceUnknown, ProviderError
-from bot.llm.catalog import Catalog, Rate, most
-from bot.llm.model import Completion, KnownModel, Model, ModelInfo, Request, Usage
-from threads.model import OnEvent, Option, Question, TextDelta, ThinkingDelta, Turn, TurnEvent
+from bot.errors import PriceUnknown, ProviderError
+from bot.llm.catalog import Catalog, Rate, most, price_fix
+from bot.llm.model import (
+    Completion,
+    Decided,
+    KnownModel,
+    Model,
+    ModelInfo,
+    Request,
+    Usage,
+    nothing_to_keep,
+)
+from threads.model import Answer, OnEvent, Option, Question, Turn
 from threads.wording import code_of
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What came of one call so far: the usage its provider told, and whether it began to answer."""
-
-    request: Request
-    on_event: OnEvent
-    usage: Usage | None = None
-    began: bool = False
-
-    def meter(self, usage: Usage) -> None:
-        self.usage = usage
-        self.request.meter(usage)
-
-    async def tell(self, event: TurnEvent) -> None:
-        self.began = self.began or isinstance(event, TextDelta | ThinkingDelta)
-        await self.on_event(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,58 +57,47 @@ class Metered:
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)
         if rate is None and self.account.policy.binding:
-            raise PriceUnknown(f"the price of {self.name} is not known; set it in settings.json under prices")
+            raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
         prompt = self.most_tokens(request)
         dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
-        seen = _Seen(request, on_event)
+        told: Usage | None = None
+
+        def meter(usage: Usage) -> None:
+            nonlocal told
+            told = usage
+            request.meter(usage)
+
         try:
-            completion = await self.model.complete(replace(request, meter=seen.meter), seen.tell)
+            completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
+            usage = told or (error.usage if isinstance(error, ProviderError) else None)
+            longest = usage.output + usage.hidden if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
-            self._commit(opened, rate, prompt, _unfinished(error, seen), code)
+            self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
             raise
-        usage = completion.usage
-        longest = usage.output or request.max_tokens  # some servers count nothing
-        self._commit(opened, rate, prompt, _Counted(usage, longest), "ok")
+        longest = completion.usage.output or request.max_tokens  # some servers count nothing
+        self._commit(opened, rate, completion.usage, prompt, longest, "ok")
         return completion
 
-    def _commit(self, opened: Opened, rate: Rate | None, prompt: int, counted: _Counted, code: str) -> None:
-        usage = counted.usage
-        if usage.prompt or not counted.prompted:
-            cost = rate and rate(replace(usage, output=counted.longest))
+    def _commit(
+        self, opened: Opened, rate: Rate | None, usage: Usage | None, prompt: int, longest: int, code: str
+    ) -> None:
+        """Charge a call: *prompt* is the most it can have been if nobody counted it, *longest* its answer."""
+        usage = usage or Usage()
+        if usage.prompt:
+            cost = rate and rate(replace(usage, output=longest))
         else:
-            cost = rate and most(rate, prompt, counted.longest)
+            cost = rate and most(rate, prompt, longest)
             usage = replace(usage, input=prompt)
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What a call counts for: the usage that was told, and the longest that its answer can have been.
-
-    A ``prompted`` call was read by the provider, whether or not it told how long the prompt was.
-    """
-
-    usage: Usage
-    longest: int
-    prompted: bool = True
-
-
-def _unfinished(error: BaseException, seen: _Seen) -> _Counted:
-    failed = error if isinstance(error, ProviderError) else None
-    told = (failed.usage if failed else None) or seen.usage
-    if told is None and not seen.began:
-        return _Counted(Usage(), 0, prompted=failed is None or isinstance(failed, ModelTimeout))
-    usage = told or Usage()
-    cut = failed is None or failed.retryable
-    return _Counted(usage, max(usage.output, seen.request.max_tokens) if cut else usage.output)
 
 
 class Budgeted:
     """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
 
-    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom.
+    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
+    ``decided`` of each no.
     What a limit has to say is noted once, above the answer.
     """
 
@@ -127,8 +108,9 @@ class Budgeted:
         turn: Turn,
         may_grant: Callable[[str], bool],
         on_grant: Callable[[Key, int, str], None] = lambda *_: None,
+        decided: Decided = nothing_to_keep,
     ) -> None:
-        self._on_grant = on_grant
+        self._on_grant, self._decided = on_grant, decided
         self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
 
     @property
@@ -168,13 +150,19 @@ class Budgeted:
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
-        answer = await self._turn.ask(_question(text, offer, self._may_grant))
+        question = _question(text, offer, self._may_grant)
+        answer = await self._turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:
             raise error
         amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
         for shortage in error.shortages:
             await self._account.grant(shortage.key, amount, answer.by)
             self._on_grant(shortage.key, amount, answer.by)
+
+    async def _refused(self, error: OverLimit, answer: Answer) -> None:
+        if not answer.approved:
+            scopes = ", ".join(error.scopes)
+            await self._decided({"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer)
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:

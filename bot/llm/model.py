@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
-from threads.model import Message, OnEvent, Turn
+from threads.model import Answer, Message, OnEvent, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Usage:
     """Tokens of one call. The prompt is ``input`` (uncached) + ``cache_read`` + ``cache_write``.
 
     ``cache_write_1h`` is the part of ``cache_write`` that is kept for an hour, which some providers charge more for.
+    ``hidden`` is what an answer that was cut can have had at most beyond ``output``, and counts like it.
     """
 
     input: int = 0
@@ -33,6 +34,7 @@ class Usage:
     cache_read: int = 0
     cache_write: int = 0
     cache_write_1h: int = 0
+    hidden: int = 0
 
     @property
     def prompt(self) -> int:
@@ -45,6 +47,7 @@ class Usage:
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
             self.cache_write_1h + other.cache_write_1h,
+            self.hidden + other.hidden,
         )
 
 
@@ -58,9 +61,10 @@ class Request:
 
     ``tool_choice`` "none" keeps the tools in the prompt, and so in the cached prefix, but forbids their use.
     ``output_schema`` is a JSON Schema that the answer's text should follow. ``meter`` is told the usage so far
-    whenever the provider reports it, so that a call that is cut off is counted too. ``last_resort`` is false when
-    another model can be asked instead: then an open circuit is a failure at once, not a wait. ``ticket`` is the
-    place in the provider's line that a call keeps over its retries; None is the last place.
+    whenever the provider reports it, and of a call that is cut what it can have used at most: one of which the meter
+    hears nothing has cost nothing. ``last_resort`` is false when another model can be asked instead: then an open
+    circuit is a failure at once, not a wait. ``ticket`` is the place in the provider's line that a call keeps over
+    its retries; None is the last place.
     """
 
     system: str
@@ -160,6 +164,14 @@ class Around:
     @property
     def spent_usd(self) -> float | None:
         return self.model.spent_usd
+
+
+Decided = Callable[[Mapping[str, str], Answer], Awaitable[None]]
+"""Keeps what a person decided about a turn's model or its money: what it was about, and the answer."""
+
+
+async def nothing_to_keep(about: Mapping[str, str], answer: Answer) -> None:
+    """Keep nothing: the decision is for this turn alone."""
 
 
 class Models(Protocol):

@@ -180,6 +180,10 @@ class ChatReader:
         self._reason = choice.get("finish_reason") or self._reason
         return self._extend(choice.get("delta") or choice.get("message") or {})
 
+    @property
+    def ended(self) -> bool:
+        return self._reason is not None
+
     def _extend(self, delta: JsonEvent) -> Content | None:
         refusal = delta.get("refusal") or ""
         self._refusal += refusal

@@ -179,6 +179,10 @@ class ResponsesReader:
                 return Unseen(len(str(event.get("delta", ""))))
         return None
 
+    @property
+    def ended(self) -> bool:
+        return self._stop is not None
+
     def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
         match item["type"]:
             case "message":

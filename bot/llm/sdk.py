@@ -108,6 +108,7 @@ class SdkModel(ABC, Generic[Client]):
             open_stream,
             self._reader(),
             self._timeouts,
+            request.max_tokens,
             self._now,
             request.meter,
             prepare=partial(self._client, api_key),

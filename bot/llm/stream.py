@@ -10,6 +10,16 @@ Silence means no *content*: pings and keep-alives keep a socket busy for ever an
 | in any case, the whole call less the listener's time            | ``total``        |
 
 The listener's time with a delta is its own from `LISTENING` on; less is counted, as a flood of deltas adds it up.
+
+A call that is cut is charged for what can have been written by then, as no provider tells:
+
+| what                                                         | counts for                            |
+| the prompt                                                   | what the provider told, see `bot.llm.metered` |
+| text that was streamed                                       | at least its tokens, see `most_tokens_in` |
+| time between two pieces of text, and none in the listener    | nothing more: it is in the second     |
+| all other time since the request went out, and `IN_FLIGHT_S` | `TOKENS_PER_SECOND`                   |
+| all together                                                 | never more than ``max_tokens``        |
+| a call refused, or not connected                             | nothing                               |
 """
 
 from __future__ import annotations
@@ -24,7 +34,14 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import anyio
 
-from bot.errors import BadRequest, ModelTimeout, ModelUnavailable, OutputInvalid, ProviderError
+from bot.errors import (
+    BadRequest,
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputInvalid,
+    ProviderError,
+)
 from bot.llm.classify import classify
 from bot.llm.model import Completion, Usage, unmetered
 from bot.llm.returned import failure_in
@@ -49,6 +66,27 @@ MAX_PAGE = 1_000_000
 
 CHARACTERS_PER_TOKEN = 3
 """Fewer than in any common text, so that what nobody counted is rather counted too high."""
+
+TOKENS_PER_SECOND = 500
+"""How fast a model may write what we do not see. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
+some 200 a second (medians of artificialanalysis.ai; kunalganglani.com/blog/llm-api-latency-benchmarks-2026). Special
+hardware writes faster: what such a host has hidden when it is cut can be counted too low."""
+
+IN_FLIGHT_S = 1.0
+"""Seconds of writing that a cut can miss: text on its way to us, and until the provider notices that we are gone."""
+
+COMMON = b"abcdefghijklmnopqrstuvwxyz "
+"""Letters that a tokenizer joins: two and more of them make one token."""
+
+
+def most_tokens_in(text: str) -> float:
+    """Return more tokens than *text* has: one for two common letters, one for every other byte.
+
+    Prose has half as many, random letters and digits about as many.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    rare = len(data.translate(None, COMMON))
+    return rare + (len(data) - rare) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +123,11 @@ class Reader(Protocol[Event_contra]):
         """What the provider has counted so far, also when the answer never gets whole."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether the model has stopped writing: what is counted of its answer then is final."""
+        ...
+
     def feed(self, event: Event_contra) -> Content | None:
         """Take an event; return the content it adds, or None if it carries none at all."""
         ...
@@ -108,22 +151,40 @@ Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream[Event]]]]
 
 @dataclass(slots=True)
 class _Count:
-    """What has come so far: events, characters of content, and the usage that the meter was told of."""
+    """What has come so far: events, characters of content, and the usage that the meter was told of.
+
+    ``answered`` is a stream that was opened, ``over`` one that ended in order. ``plain_s`` are the seconds that hid
+    nothing, ``since`` is when the wait for the next content began.
+    """
 
     meter: Callable[[Usage], None]
+    max_tokens: int
+    sent_at: float | None = None
+    answered: bool = False
     began: bool = False
+    over: bool = False
     length: int = 0
+    most_streamed: float = 0
+    plain_s: float = 0
+    since: float = 0
     usage: Usage | None = None
 
-    def take(self, content: Content | None, usage: Usage) -> None:
+    def send(self) -> None:
+        self.sent_at = self.since = anyio.current_time()
+
+    def take(self, content: Content | None, usage: Usage, *, plain: bool) -> None:
+        """Take an event's content in; *plain* is text that goes on with text."""
         self.began = True
         match content:
-            case str():
-                self.length += len(content)
-            case ThinkingDelta(text):
+            case str(text) | ThinkingDelta(text):
                 self.length += len(text)
+                self.most_streamed += most_tokens_in(text)
             case Unseen(length):
                 self.length += length
+        if content is not None:
+            now = anyio.current_time()
+            self.plain_s += now - self.since if plain else 0
+            self.since = now
         self.tell(usage)
         if self.length > MAX_CONTENT:
             raise OutputInvalid(f"given up: the answer is longer than {MAX_CONTENT} characters")
@@ -133,17 +194,38 @@ class _Count:
             self.usage = usage
             self.meter(usage)
 
-    def cut_off(self, usage: Usage) -> Usage | None:
-        """Count an answer that did not get whole: at least what was streamed. None when nothing ever came.
+    def cut_off(self, usage: Usage, error: BaseException, *, ended: bool) -> Usage | None:
+        """Count an answer that did not get whole, and tell the meter; None when nothing ever came.
 
         A prompt of 0 is one that the provider had not counted yet: OpenAI's do so at the very end.
         """
-        if not self.began and usage == Usage():
+        nothing = not self.began and usage == Usage()
+        if self.sent_at is None or (nothing and self._refused(error)):
             return None
         streamed = math.ceil(self.length / CHARACTERS_PER_TOKEN)
-        counted = replace(usage, output=max(usage.output, streamed))
+        output = max(usage.output, min(streamed, self.max_tokens))
+        counted = replace(usage, output=output)
+        if not (ended and usage.output):
+            unseen_s = anyio.current_time() - self.sent_at - self.plain_s + IN_FLIGHT_S
+            most = math.ceil(self.most_streamed + unseen_s * TOKENS_PER_SECOND)
+            counted = replace(counted, hidden=max(0, min(most, self.max_tokens) - output))
         self.tell(counted)
-        return counted
+        return None if nothing else counted
+
+    def _refused(self, error: BaseException) -> bool:
+        """Say whether a call of which no event came cost nothing: it failed before the provider took it up.
+
+        Providers charge nobody for an error, but for a client that went away (novita.ai/docs/guides/llm-billing).
+        """
+        match error:
+            case ModelTimeout():
+                causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
+                return "status" in error.fields or "ConnectTimeout" in {type(why).__name__ for why in causes}
+            case ModelConnection():
+                return not self.answered
+            case ProviderError():
+                return not self.over
+        return False
 
 
 async def _nothing() -> None:
@@ -162,18 +244,19 @@ class Call(Generic[Event]):
     open: Open[Event]
     reader: Reader[Event]
     timeouts: StreamTimeouts
+    max_tokens: int
     now: Callable[[], datetime] | None = None
     meter: Callable[[Usage], None] = unmetered
     prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
         """Return the whole answer; raises `ProviderError`, and whatever *on_event* raises, unchanged."""
-        count = _Count(self.meter)
+        count = _Count(self.meter, self.max_tokens)
         try:
             return await self._answer(on_event, count)
         except BaseException as error:
             # Also when cancelled: what was streamed by then is paid for.
-            usage = count.cut_off(self.reader.usage)
+            usage = count.cut_off(self.reader.usage, error, ended=self.reader.ended)
             if isinstance(error, ProviderError):
                 error.usage = usage
             raise
@@ -187,6 +270,7 @@ class Call(Generic[Event]):
             async with aclosing(self._deltas(scope, count)) as deltas:
                 async for delta in deltas:
                     await on_event(delta)
+            count.over = True
             with self._typed():
                 return self.reader.finish()
         with self._typed():
@@ -198,16 +282,21 @@ class Call(Generic[Event]):
     ) -> AsyncGenerator[TextDelta | ThinkingDelta, None]:
         end = anyio.current_time() + self.timeouts.total
         with self._typed():
+            count.send()
             async with await self.open() as stream:
-                async for event in await _events(stream):
+                events = await _events(stream)
+                count.answered = True
+                async for event in events:
+                    wrote_text = self.reader.writing
                     content = self.reader.feed(event)
-                    count.take(content, self.reader.usage)
+                    count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
                     if content is None:
                         continue
                     if content and not isinstance(content, Unseen):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
                         yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
-                        listened = anyio.current_time() - shown_at
+                        count.since = anyio.current_time()
+                        listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
                     patience = self.timeouts.idle if self.reader.writing else self.timeouts.first_content
                     scope.deadline = min(end, anyio.current_time() + patience)

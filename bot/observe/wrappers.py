@@ -125,6 +125,7 @@ def _less(after: Usage, before: Usage) -> Usage:
         after.cache_read - before.cache_read,
         after.cache_write - before.cache_write,
         after.cache_write_1h - before.cache_write_1h,
+        after.hidden - before.hidden,
     )
 
 

@@ -37,7 +37,8 @@ PROBE_S = 1.0
 class Offer:
     """A model that could answer. ``base_url`` is said of a provider that is not known without.
 
-    One that is not ``pinned`` is only what is left: a key that is set later is used at the next start.
+    ``free`` is said of a server that was recognised, and so costs nothing. An offer that is not ``pinned`` is only
+    what is left: a key that is set later is used at the next start.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Offer:
     base_url: str = ""
     pinned: bool = True
     given: bool = False
+    free: bool = False
 
     @property
     def provider(self) -> str:
@@ -128,8 +130,7 @@ class Choosing:
         with self._screen.working("Looking for model servers on this machine …"):
             found = anyio.run(lambda: find_local(LOCAL_SERVERS, within_s=PROBE_S))
         for choice in found:
-            url = choice.provider.base_url if choice.provider else None
-            yield Offer(choice.model, choice.reason, url or "")
+            yield Offer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
 
     def _picked(self) -> Offer:
         """Return the choice of a person, or the best where nobody is asked."""
@@ -198,6 +199,8 @@ class Choosing:
         if url and not (built_in and built_in.base_url == url):
             option = "--base-url" if offer.base_url and offer.given else ""
             draft.put(url, "providers", name, "base_url", option=option)
+            if offer.free:
+                draft.put(True, "providers", name, "free")
 
     def _verified(self, draft: Draft, offer: Offer) -> Verified | None:
         if offer.model == OFFLINE or not self._given.verify:

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 from pydantic import JsonValue
 
+from bot.app import unpriced
 from bot.errors import ConfigInvalid
 from bot.observe.asked import ABSENT, who_runs
 from bot.settings import OFFLINE
@@ -110,6 +111,9 @@ def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen)
             else "set a key, and the next start uses it"
         )
         screen.say(f"offline/demo answers: built-in rules, no language model; {how}.", state="warn")
+    else:
+        for warning in unpriced(draft.loaded().settings):
+            screen.say(warning, state="warn")
     if not written:
         screen.say(f"{draft.path.name} is as it should be; nothing was changed", state="ok")
         return

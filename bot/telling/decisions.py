@@ -98,6 +98,8 @@ def told(decision: Decision) -> str:
             first = _what(rest)
         case "approval", {"tool": tool, "verdict": verdict}:
             first = f"{verdict}: {tool} {rest.get('about', '')}".rstrip()
+        case "decision", {"about": about, "verdict": verdict}:
+            first = f"{verdict}: {about}"
         case _:
             pass
     said = TOLD.get(decision.kind, INNER) if first else INNER
@@ -114,6 +116,7 @@ TOLD = {
     "tool": INNER | {"event", "error", "reason", "tool"},
     "error": INNER | {"event", "error", "reason"},
     "approval": INNER | {"tool", "verdict", "about"},
+    "decision": frozenset({"verdict", "about"}),
 }
 """Details that the first words tell already."""
 

@@ -41,6 +41,7 @@ REASONS: Mapping[str, str] = {
     "models.streaming": "A few gateways cannot stream; they are asked for whole answers.",
     "models.context_window": "Compaction needs to know when a conversation gets too long.",
     "prices.input": "What is not in the price list must be said: a hard budget refuses a model of unknown price.",
+    "providers.free": "An address on this machine may be a gateway to paid models; only a server that is known is free.",
     "prices.output": "As above.",
     "prices.cache_read": "Left out, it counts as `input`: never too little.",
     "prices.cache_write": "As above.",

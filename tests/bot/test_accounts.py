@@ -1,10 +1,12 @@
 """The promise of a hard limit: whatever happens, what the provider bills stays within it."""
 
+import math
 import random
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import anyio
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,36 +14,111 @@ from hypothesis import strategies as st
 from bot import ledger as ledger_module
 from bot.accounts import Account, Accounts, Opened
 from bot.budgets import Key, OverLimit, Policy
-from bot.errors import ContentPolicy, ModelConnection, ModelTimeout, ProviderError
+from bot.errors import ModelConnection, ProviderError
 from bot.ledger import Ledger
 from bot.llm.catalog import Catalog
 from bot.llm.metered import Metered
 from bot.llm.model import Completion, Request, Usage
+from bot.llm.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, StreamTimeouts, Unseen
 from bot.settings_model import Price
 from tests.bot.ledgers import Time, empty_disk, ledger_on, opened, power_cut
 from tests.explorer.model import ModelDisk, Sync, Write
 from tests.sim.loop import SimLoop
 from threads.errors import StoreUnavailable
-from threads.model import Message, Text, TextDelta
+from threads.model import Message, Text
 
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
-MOST = 2 * 30 + 3 * 40
+LONGEST = 4000
+MOST = 2 * 30 + 3 * LONGEST
 DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
 
 
 class Seen(Account):
-    """An account that shows which call went out last."""
+    """An account that shows which call went out last, and sees that it is charged what was billed or more."""
 
     last: Opened
+    bill: int = 0
 
     async def reserve(self, model: str, most: int) -> Opened:
-        self.last = await super().reserve(model, most)
+        self.last, self.bill = await super().reserve(model, most), 0
         return self.last
+
+    def commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+        assert cost is not None
+        assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        super().commit(opened, usage, cost, outcome)
+
+
+@dataclass
+class Writing:
+    """A time in which a model writes *tokens*, no more than `TOKENS_PER_SECOND`: text comes at its end, in pieces."""
+
+    seconds: float
+    tokens: int
+    text: bool
+
+
+@dataclass
+class Answering:
+    """Reader and stream in one: a model that writes on whether or not anybody reads, and breaks off at the end or not."""
+
+    written: list[Writing]
+    words: str
+    prompt: Usage
+    told_first: bool
+    breaks_off: bool
+    began: float = 0
+    writing: bool = False
+    ended: bool = False
+    usage: Usage = field(default_factory=Usage)
+    response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+
+    @asynccontextmanager
+    async def open(self):
+        self.began = anyio.current_time()
+        yield self
+
+    async def __aiter__(self):
+        yield self.prompt if self.told_first else Usage()
+        due = self.began
+        for part in self.written:
+            due += part.seconds
+            await anyio.sleep_until(due)
+            pieces = [part.tokens // 2, part.tokens - part.tokens // 2]
+            for tokens in pieces:
+                yield self.words * tokens if part.text else Unseen(0)
+        if self.breaks_off:
+            raise ModelConnection("reset")
+        self.ended = True
+        yield replace(self.prompt, output=sum(part.tokens for part in self.written))
+
+    def feed(self, event):
+        if isinstance(event, Usage):
+            self.usage = event
+            return None
+        self.writing = isinstance(event, str)
+        return event or None
+
+    def finish(self) -> Completion:
+        return Completion(Message("assistant", (Text("x"),)), self.usage, "end")
+
+    def so_far(self) -> int:
+        """Return how many tokens are written by now, and in the time until the model notices that nobody listens."""
+        left, tokens = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S), 0.0
+        for part in self.written:
+            tokens += part.tokens * min(1.0, max(0.0, left) / part.seconds)
+            left -= part.seconds
+        return math.floor(tokens)
+
+
+NOTICED_S = 0.5
+LONGEST_PART_S = IN_FLIGHT_S - NOTICED_S
+"""Text is held back no longer than that: what is on its way and what is written unheard are a second together."""
 
 
 @dataclass
 class Provider:
-    """Bills every call that goes out, for at most what a prompt of 30 and an answer of 40 tokens can cost."""
+    """Bills each call that it takes up: the prompt, and every token that it has written."""
 
     account: Seen
     rng: random.Random
@@ -49,42 +126,45 @@ class Provider:
     name: str = "fake/one"
 
     def bill(self, usage: Usage) -> None:
-        """Charge a part of a call: its prompt as soon as it is there, its answer when it begins."""
         cost = usage.input + 2 * usage.cache_write + 3 * usage.output
+        self.account.bill += cost
         for key in self.account.last.call.keys:
             self.billed[key] = self.billed.get(key, 0) + cost
 
-    async def complete(self, request: Request, on_event) -> Completion:
-        rng = self.rng
+    def answering(self) -> Answering:
+        rng, written, left = self.rng, list[Writing](), LONGEST
+        for _ in range(rng.randrange(1, 30)):
+            text = rng.random() < 0.7
+            seconds = rng.uniform(0.01, LONGEST_PART_S if text else 4)
+            tokens = min(left, math.floor(seconds * TOKENS_PER_SECOND * rng.choice([0.2, 1, 1])))
+            written.append(Writing(seconds, tokens, text))
+            left -= tokens
         read = rng.randrange(30)
-        usage = Usage(rng.randrange(31 - read), rng.randrange(41), 0, read)
-        fate = rng.randrange(7)
-        if fate == 0:
+        prompt = Usage(rng.randrange(31 - read), 0, 0, read)
+        words = rng.choice(["ab", "X", "7", "你"])
+        return Answering(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
+
+    async def complete(self, request: Request, on_event) -> Completion:
+        rng, answering = self.rng, self.answering()
+
+        async def connect():
             await anyio.sleep(rng.random())
-            raise ModelConnection("never began")
-        self.bill(replace(usage, output=0))
-        await anyio.sleep(rng.random())
-        if fate == 1:
-            raise ModelTimeout("silence")
-        self.bill(Usage(output=usage.output))
-        request.meter(replace(usage, output=min(1, usage.output)))
-        await on_event(TextDelta("x"))
-        await anyio.sleep(rng.random() * 4)
-        if fate == 2:
-            raise self.cut(replace(usage, output=1))
-        if fate == 3:
-            raise self.whole(usage)
-        return Completion(Message("assistant", (Text("x"),)), usage, "end")
+            if rng.random() < 0.1:
+                raise ModelConnection("refused")
+            self.bill(answering.prompt)
+            return answering.open()
 
-    def cut(self, usage: Usage) -> ProviderError:
-        error = ModelConnection("cut")
-        error.usage = usage
-        return error
+        async def listen(event: object) -> None:
+            if rng.random() < 0.1:
+                await anyio.sleep(rng.random() * 3)
 
-    def whole(self, usage: Usage) -> ProviderError:
-        error = ContentPolicy("refused")
-        error.usage = usage
-        return error
+        limits = StreamTimeouts(first_content=3, idle=2, total=20)
+        call = Call("fake", "one", connect, answering, limits, request.max_tokens, None, request.meter)
+        try:
+            return await call.answer(listen)
+        finally:
+            if answering.began:
+                self.bill(Usage(output=answering.so_far()))
 
 
 @dataclass
@@ -110,10 +190,10 @@ class Bank:
         model = Metered(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
-            with anyio.move_on_after(rng.choice([0.1, 1, 3, 1000])):
+            with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
                 with suppress(ProviderError, StoreUnavailable):
                     try:
-                        await model.complete(Request("", (), max_tokens=40), nothing)
+                        await model.complete(Request("", (), max_tokens=LONGEST), nothing)
                     except OverLimit as error:
                         self.refused += 1
                         if rng.random() < 0.3:
@@ -122,7 +202,7 @@ class Bank:
 
     async def grant(self, accounts: Accounts, error: OverLimit) -> None:
         for shortage in error.shortages:
-            amount = self.rng.randrange(1, 200)
+            amount = self.rng.randrange(1, 2 * MOST)
             self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
             await accounts.account("", "", "").grant(shortage.key, amount, "admin")
 
@@ -282,7 +362,9 @@ async def test_a_warning_is_said_once_to_whoever_comes_first():
         accounts = Accounts(ledger, LIMITS)
         first, second = (accounts.account("t", "ann", turn) for turn in ("m1", "m2"))
         first.commit(await first.reserve("fake/one", 90), Usage(10, 1, 30), 80, "ok")
-        assert first.warnings() == ["($0.0001 of $0.0001 spent for this thread.)"]
+        assert first.warnings() == [
+            "(Budget warning: $0.0001 of $0.0001 spent for this thread, $0.0000 left.)"
+        ]
         assert first.warnings() == second.warnings() == []
         await ledger._group.put().done.wait()
     async with opened(disk, Time()) as again:
@@ -294,7 +376,9 @@ async def test_a_soft_limit_that_is_passed_is_said():
     async with opened(empty_disk(), Time()) as ledger:
         account = Accounts(ledger, Policy(False, 0.8, {"thread": 1_000_000})).account("t", "ann", "m1")
         account.commit(await account.reserve("fake/one", 3_000_000), Usage(), 2_000_000, "ok")
-        assert account.warnings() == ["($2.00 of $1.00 spent for this thread, more than allowed.)"]
+        assert account.warnings() == [
+            "(Over budget: $2.00 of $1.00 spent for this thread, $1.00 more than allowed.)"
+        ]
         assert account.warnings() == []
 
 

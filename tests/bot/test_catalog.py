@@ -19,8 +19,8 @@ M = 1_000_000
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def catalog(models=None, prices=None, local=()) -> Catalog:
-    return Catalog(models or {}, prices or {}, local, lambda: NOW)
+def catalog(models=None, prices=None, free=()) -> Catalog:
+    return Catalog(models or {}, prices or {}, free, lambda: NOW)
 
 
 def facts(**given) -> ModelFacts:
@@ -93,16 +93,22 @@ def test_a_price_that_is_not_known_is_none(name):
     assert catalog().rate(name) is None
 
 
-def test_rules_and_servers_on_this_machine_cost_nothing():
+def test_rules_and_what_the_settings_call_free_cost_nothing():
     assert cost(catalog(), "offline/demo", Usage(M, M)) == 0
-    assert cost(catalog(local={"ollama"}), "ollama/llama3.1", Usage(M, M)) == 0
+    assert cost(catalog(free={"ollama"}), "ollama/llama3.1", Usage(M, M)) == 0
     assert cost(catalog(), "ollama/llama3.1", Usage(M, M)) is None
-    priced = catalog(prices={"ollama/x": price(input=1.0, output=1.0)}, local={"ollama"})
+    assert cost(catalog(free={"openai"}), "openai/gpt-5.5", Usage(M)) == 0, (
+        "their word goes before the list's"
+    )
+    priced = catalog(prices={"ollama/x": price(input=1.0, output=1.0)}, free={"ollama"})
     assert cost(priced, "ollama/x", Usage(M)) == 1
 
 
-def test_a_provider_on_this_machine_that_is_in_the_price_list_still_costs():
-    assert cost(catalog(local={"openai"}), "openai/gpt-5.5", Usage(1000)) == pytest.approx(0.005)
+@pytest.mark.parametrize("name", ["ollama/gpt-oss:120b-cloud", "ollama/glm-4.6:cloud"])
+def test_a_model_that_ollama_passes_on_to_its_cloud_is_not_free(name):
+    assert cost(catalog(free={"ollama"}), name, Usage(M)) is None
+    priced = catalog(prices={name: price(input=0, output=0)}, free={"ollama"})
+    assert cost(priced, name, Usage(M)) == 0
 
 
 @pytest.mark.parametrize(
@@ -170,7 +176,7 @@ def test_an_unknown_model_can_do_everything_and_has_no_window():
 
 def test_a_family_that_lacks_something_is_known_unless_the_settings_say_otherwise():
     assert not catalog().info("openai/gpt-3.5-turbo").vision
-    assert not catalog(local={"ollama"}).info("ollama/gemma2:9b").tools
+    assert not catalog(free={"ollama"}).info("ollama/gemma2:9b").tools
     assert catalog(models={"ollama/gemma2:9b": facts(tools=True)}).info("ollama/gemma2:9b").tools
 
 

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
@@ -17,18 +18,29 @@ from bot.llm.choose import (
     MAX_ANSWER_BYTES,
     Choice,
     LocalServer,
-    _get_models,
+    _get,
     chat_model,
     choose,
+    find_local,
 )
 from bot.settings_model import Provider
 
 pytestmark = pytest.mark.anyio
 
 
-def answer(*models: str) -> bytes:
-    body = json.dumps({"object": "list", "data": [{"id": model} for model in models]}).encode()
+OWN = {"models": [], "version": "1", "default_generation_settings": {}}
+"""What the servers' own APIs say, in one."""
+
+
+def listed(*models: str, owner: str = "vllm", **own: object) -> bytes:
+    data = [{"id": model, "object": "model", "owned_by": owner} for model in models]
+    body = json.dumps({"object": "list", "data": data, **own}).encode()
     return b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body
+
+
+def answer(*models: str) -> bytes:
+    """Return what each of the servers could say, whatever it is asked."""
+    return listed(*models, **OWN)
 
 
 @asynccontextmanager
@@ -65,7 +77,7 @@ async def closed_port() -> AsyncIterator[int]:
 
 
 def servers(*ports: int) -> list[LocalServer]:
-    return [LocalServer(s.name, s.title, port) for s, port in zip(LOCAL_SERVERS, ports, strict=False)]
+    return [replace(server, port=port) for server, port in zip(LOCAL_SERVERS, ports, strict=False)]
 
 
 async def test_a_key_in_the_environment_is_taken_before_any_port_is_touched() -> None:
@@ -88,7 +100,7 @@ async def test_a_local_server_is_taken_with_its_address() -> None:
     async with listening(saying(answer("qwen3:8b", "llama"))) as port:
         choice = await choose({}, servers(port), within_s=10)
     assert choice.model == "ollama/qwen3:8b"
-    assert choice.provider == Provider(base_url=f"http://127.0.0.1:{port}/v1")
+    assert choice.provider == Provider(base_url=f"http://127.0.0.1:{port}/v1", free=True)
     assert str(port) in choice.reason
 
 
@@ -125,6 +137,51 @@ async def test_nothing_slow_is_waited_for_when_nothing_better_can_come() -> None
         assert anyio.current_time() - started < 5
 
 
+def by_path(replies: dict[str, bytes]) -> Callable[[SocketStream], Awaitable[None]]:
+    async def serve(stream: SocketStream) -> None:
+        path = (await stream.receive()).split(b" ")[1].decode()
+        await stream.send(replies.get(path, b"HTTP/1.0 404 Not Found\r\n\r\n{}"))
+
+    return serve
+
+
+KNOWN = {
+    "ollama": ("/api/tags", {"models": [{"name": "m"}]}),
+    "llamacpp": ("/props", {"default_generation_settings": {"n_ctx": 4096}}),
+    "lmstudio": ("/api/v0/models", {}),
+    "vllm": ("/version", {"version": "0.11.0"}),
+}
+
+
+@pytest.mark.parametrize("server", LOCAL_SERVERS, ids=lambda server: server.name)
+async def test_a_server_is_known_by_its_own_api_and_a_gateway_on_its_port_is_not_taken(
+    server: LocalServer,
+) -> None:
+    path, own = KNOWN[server.name]
+    models = listed("m")
+    async with (
+        listening(by_path({"/v1/models": models, path: listed("m", **own)})) as real,
+        listening(by_path({"/v1/models": models})) as gateway,
+    ):
+        choice = await choose({}, [replace(server, port=real)], within_s=10)
+        assert choice.provider is not None
+        assert (choice.model, choice.provider.free) == (f"{server.name}/m", True)
+        assert (await choose({}, [replace(server, port=gateway)], within_s=10)).model == "offline/demo"
+        assert await find_local([replace(server, port=gateway)], within_s=10) == []
+
+
+async def test_a_gateway_that_tells_its_version_is_no_vllm() -> None:
+    vllm = next(server for server in LOCAL_SERVERS if server.name == "vllm")
+    gateway = {"/v1/models": listed("gpt", owner="openai"), "/version": listed(version="1")}
+    async with listening(by_path(gateway)) as port:
+        assert (await choose({}, [replace(vllm, port=port)], within_s=10)).model == "offline/demo"
+
+
+async def test_a_model_that_ollama_only_passes_on_to_its_cloud_is_not_taken() -> None:
+    async with listening(saying(answer("gpt-oss:120b-cloud", "glm:cloud", "qwen3:8b"))) as port:
+        assert (await choose({}, servers(port), within_s=10)).model == "ollama/qwen3:8b"
+
+
 async def test_without_key_or_server_it_is_offline_and_says_why() -> None:
     async with closed_port() as nobody:
         choice = await choose({}, servers(nobody, nobody))
@@ -142,7 +199,7 @@ async def test_an_endless_answer_is_cut_off() -> None:
 
     async with listening(flood) as port:
         with anyio.fail_after(30):
-            assert len(await _get_models(port)) < MAX_ANSWER_BYTES + 100_000
+            assert len(await _get(port, "/v1/models", lambda _: False)) < MAX_ANSWER_BYTES + 100_000
         assert (await choose({}, servers(port))).model == "offline/demo"
 
 
@@ -168,7 +225,7 @@ async def test_a_real_http_server_that_keeps_connections_open_is_understood() ->
         choice = await choose({}, servers(port), within_s=10)
         server.shutdown()
     assert choice.model == "ollama/real"
-    assert asked == [f"GET /v1/models 127.0.0.1:{port}"]
+    assert asked == [f"GET /v1/models 127.0.0.1:{port}", f"GET /api/tags 127.0.0.1:{port}"]
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,7 @@ async def test_a_price_that_is_not_known_is_told_with_what_to_write():
         found = [finding async for finding in look_at_model(asked, Look(Settings(), {}, offline=True))]
         assert [(f.name, f.state) for f in found] == [("model", "ok"), ("model.price", state)]
         assert '"mine/unheard-of": {"input"' in found[1].fix
+        assert '"free": true under providers.mine' in found[1].fix
 
 
 def status(**more):

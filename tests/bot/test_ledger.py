@@ -374,7 +374,7 @@ async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_rese
     records, _ = read_records(b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir()))
     made = [record for record, _ in records if isinstance(record, Commit)]
     assert [record.outcome for record in made] == ["turn_stopped"]
-    assert 0 < made[0].micros < 100_000
+    assert 0 < made[0].micros < 2_000_000, "the reservation was for 8192 tokens, which are 8 dollars"
 
 
 async def test_a_ledger_of_a_newer_version_is_left_alone():

@@ -114,19 +114,21 @@ async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_
     [
         pytest.param(fails(ModelConnection()), 0, id="never began"),
         pytest.param(fails(BadRequest()), 0, id="refused at once"),
-        pytest.param(fails(ModelTimeout()), 2 * PROMPT, id="time-out before it began"),
-        pytest.param(fails(ModelTimeout(), said="x"), MOST, id="time-out within, nothing counted"),
-        pytest.param(fails(ModelConnection(), Usage(10, 1)), 10 + 3 * LONGEST, id="cut within"),
+        pytest.param(fails(ValueError()), 0, id="a bug of ours before it began"),
         pytest.param(
-            fails(ModelConnection(), metered=Usage(10, 1)), 10 + 3 * LONGEST, id="cut, by the meter"
+            fails(ModelTimeout(), metered=Usage(hidden=9)), 2 * PROMPT + 27, id="time-out before it began"
+        ),
+        pytest.param(fails(ModelConnection(), Usage(10, 1, hidden=5)), 10 + 18, id="cut within"),
+        pytest.param(
+            fails(ValueError(), said="x", metered=Usage(10, 1, hidden=5)), 10 + 18, id="cut by a bug of ours"
         ),
         pytest.param(fails(ContentPolicy(), Usage(10, 2)), 16, id="refused after its last word"),
-        pytest.param(fails(ModelConnection(), Usage(0, 7)), MOST, id="cut before the prompt was counted"),
+        pytest.param(
+            fails(ModelConnection(), Usage(0, 7, hidden=LONGEST - 7)), MOST, id="cut at the very last"
+        ),
         pytest.param(
             fails(ContentPolicy(), Usage(0, 2)), 2 * PROMPT + 6, id="refused, the prompt not counted"
         ),
-        pytest.param(fails(ValueError()), 2 * PROMPT, id="a bug of ours before it began"),
-        pytest.param(fails(ValueError(), said="x"), MOST, id="a bug of ours within"),
     ],
 )
 async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, counted):
@@ -138,28 +140,34 @@ async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, coun
 
 
 @pytest.mark.parametrize(
-    ("metered", "said", "counted"),
+    ("metered", "counted", "usage"),
     [
-        pytest.param(None, "", 2 * PROMPT, id="before it began"),
-        pytest.param(None, "x", MOST, id="within, nothing counted"),
-        pytest.param(Usage(10, 1, 10), "", 10 + 1 + 3 * LONGEST, id="within, the prompt counted"),
+        pytest.param(None, 0, Usage(), id="before it went out"),
+        pytest.param(Usage(hidden=9), 2 * PROMPT + 27, Usage(PROMPT, hidden=9), id="before it began"),
+        pytest.param(
+            Usage(10, 1, 10, hidden=9),
+            10 + 1 + 30,
+            Usage(10, 1, 10, hidden=9),
+            id="within, the prompt counted",
+        ),
     ],
 )
-async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, said, counted):
+async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted, usage):
     async with books() as kept:
 
         async def play(request: Request, on_event: OnEvent) -> Usage:
-            if metered:
-                request.meter(metered)
-            if said:
-                await on_event(TextDelta(said))
-            await anyio.sleep_forever()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if metered:
+                    request.meter(metered)
 
         with anyio.move_on_after(0.01):
             await kept.metered(Fake(play)).complete(REQUEST, nothing)
         assert kept.used == counted
-        assert (await kept.records())[-1].outcome == "turn_stopped"
-        assert kept.account.usage == (metered or Usage(PROMPT))
+        commit = (await kept.records())[-1]
+        assert (commit.outcome, commit.usage) == ("turn_stopped", usage)
+        assert kept.account.usage == usage
 
 
 async def test_an_answer_that_nobody_counted_costs_the_most_it_can():
@@ -328,7 +336,7 @@ async def test_a_warning_is_noted_once_also_when_the_call_fails():
         wrapped = Budgeted(model, kept.account, turn, lambda _: True)
         with pytest.raises(ContentPolicy):
             await wrapped.complete(REQUEST, nothing)
-        assert turn.notes == ["($0.0002 of $0.0002 spent for this message.)"]
+        assert turn.notes == ["(Budget warning: $0.0002 of $0.0002 spent for this message, $0.0000 left.)"]
         assert wrapped.usage == Usage(0, LONGEST, 0, 20)
         assert wrapped.spent_usd == pytest.approx(160e-6)
         assert wrapped.info.name == wrapped.name == "fake/one"

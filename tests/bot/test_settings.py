@@ -278,6 +278,24 @@ def test_a_built_in_provider_changes_only_by_the_keys_that_are_written(write) ->
     assert providers["ollama"].base_url == "http://127.0.0.1:11434/v1"
 
 
+@pytest.mark.parametrize(
+    ("given", "free"),
+    [
+        pytest.param({}, True, id="ollama at its own address"),
+        pytest.param({"ollama": {"base_url": "http://127.0.0.1:11434/v1"}}, True, id="the same, written"),
+        pytest.param({"ollama": {"base_url": "http://127.0.0.1:4000/v1"}}, False, id="something else"),
+        pytest.param(
+            {"ollama": {"base_url": "http://127.0.0.1:4000/v1", "free": True}}, True, id="as is said"
+        ),
+        pytest.param({"ollama": {"free": False}}, False, id="as is said, too"),
+    ],
+)
+def test_only_what_is_known_to_be_free_is_free(write, given, free) -> None:
+    providers = load(write({"providers": given}), environ={}).settings.providers
+    assert providers["ollama"].free is free
+    assert not providers["openai"].free
+
+
 def test_the_policy_of_one_tool_leaves_the_others_as_they_are(write) -> None:
     tools = load(
         write({"tools": {"policy": {"files": "allow"}, "per_tool": {"shell": 1}}}), environ={}

@@ -142,6 +142,25 @@ def test_a_resubmission_is_told_to_programs(tmp_path):
     }
 
 
+def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_price(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gateway = {"base_url": "http://127.0.0.1:4000/v1"}
+    given = {"model": "mine/large", "providers": {"mine": gateway}}
+    for extra, meaning in (
+        ({}, "a hard budget refuses it"),
+        ({"budget": {"mode": "soft"}}, "is not counted"),
+    ):
+        (tmp_path / "settings.json").write_text(json.dumps({**given, **extra}))
+        result = CliRunner().invoke(main, ["check"])
+        assert result.exit_code == 0
+        assert "the price of mine/large is not known" in result.stderr
+        assert meaning in result.stderr
+        assert '"free": true under providers.mine' in result.stderr
+    gateway["free"] = True
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    assert "price" not in CliRunner().invoke(main, ["check"]).stderr
+
+
 def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["check", "--json"])

@@ -3,21 +3,22 @@
 import json
 import logging
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import anyio
 import pytest
 from pydantic import ValidationError
 
 from bot.audit import MOST_WAITING, Audit, record_adapter
-from bot.audited import MOST_A_MINUTE, AuditLog, logged
+from bot.audited import MOST_A_MINUTE, AuditLog, decided, logged
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
-from tests.world import ANN, FaultyDisk, inline
+from tests.world import ANN, FaultyDisk, inline, message
 from threads.disk import PosixDisk
 from threads.errors import retry_fields
 from threads.lines import intact
-from threads.model import Author
+from threads.model import Answer, Author
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +102,68 @@ async def test_over_the_real_wire_a_retry_and_a_grant_are_told_with_their_thread
     }
     assert {grant["message_id"], retry["message_id"]} == {asked.id}
     assert grant["correlation_id"] == retry["correlation_id"] != ""
+
+
+BOSS = Author("U9", "boss")
+
+
+async def answered(tmp_path, given, word):
+    """Return the decisions in the audit after somebody gave *word* to the question that "hello" leads to."""
+    async with serving(tmp_path, {"access": {"admins": [BOSS.id]}, **given}) as seat:
+        asked = await seat.send("hello")
+        await seat.until(lambda: any(post.choices for post in seat.posts))
+        yes, no = next(post.choices for post in seat.posts if post.choices)
+        await seat.say(yes.command if word == "yes" else no.command, author=BOSS)
+        found = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "decision"]
+        await seat.settled(asked.id)
+    for line in found:
+        assert (line["author"], line["message_id"], line["thread_id"]) == (
+            BOSS.id,
+            asked.id,
+            str(asked.thread),
+        )
+    return [line["details"] for line in found]
+
+
+@pytest.mark.parametrize(("word", "verdict"), [("yes", "allowed"), ("no", "denied")])
+async def test_a_yes_or_no_to_another_model_is_on_disk_when_it_is_confirmed(tmp_path, word, verdict):
+    async with a.FakeAnthropic([a.fault(401, "authentication_error")]) as fake:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "fallback_models": ["offline/demo"],
+            "failover": {"acknowledge": "ask"},
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+        }
+        found = await answered(tmp_path, given, word)
+    about = "offline/demo in place of anthropic/claude-sonnet-5-5"
+    assert found == [{"verdict": verdict, "about": about}]
+
+
+async def test_a_no_to_more_money_is_in_the_audit_and_a_yes_is_a_grant(tmp_path):
+    async with a.FakeAnthropic([a.answer(a.Text("there"))]) as fake:
+        limits = {"turn": 0.05, "thread": None, "user_day": None, "day": None, "month": None}
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+            "budget": {"limit_usd": limits},
+        }
+        (refused,) = await answered(tmp_path / "no", given, "no")
+        assert await answered(tmp_path / "yes", given, "yes") == []
+    assert (refused["verdict"], refused["scopes"]) == ("denied", "turn")
+    assert refused["about"].startswith("up to $0.")
+    assert [line["kind"] for line in lines_of(tmp_path / "yes" / "audit") if line["kind"] == "grant"]
+
+
+async def test_a_decision_that_the_disk_refuses_waits_and_is_taken_all_the_same(tmp_path):
+    disk = FaultyDisk()
+    disk.refuse["append"] = OSError(28, "No space left on device")
+    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    turn = SimpleNamespace(incoming=message(1, "hello"))
+    async with audit.writing({}):
+        await decided(audit, turn, {"about": "b/two in place of a/one"}, Answer(approved=False, by=""))
+        disk.refuse.clear()
+    (line,) = [line for line in lines_of(tmp_path) if line["kind"] == "decision"]
+    assert line["details"]["why"] == "nobody answered in time"
 
 
 async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_then_the_other_model(tmp_path):

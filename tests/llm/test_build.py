@@ -21,5 +21,5 @@ from bot.settings_model import Provider
         (None, False),
     ],
 )
-def test_only_a_host_of_this_machine_is_local_and_so_free(address, local):
+def test_only_a_host_of_this_machine_is_local(address, local):
     assert is_local(Provider(base_url=address)) is local

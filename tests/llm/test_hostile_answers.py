@@ -7,6 +7,7 @@ import socket
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import anyio
 import httpx2
@@ -226,6 +227,7 @@ async def test_wherever_an_answer_with_a_call_is_cut_off_there_is_nothing_to_exe
 
 
 async def test_a_server_that_takes_no_connection_is_given_up_soon(http):
+    metered = []
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -237,9 +239,10 @@ async def test_a_server_that_takes_no_connection_is_given_up_soon(http):
             "p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts(connect=0.2)
         )
         with anyio.fail_after(10), pytest.raises(ModelTimeout) as caught:
-            await model.complete(ask(), deaf)
+            await model.complete(replace(ask(), meter=metered.append), deaf)
     assert "ConnectTimeout" in str(caught.value)
     assert caught.value.usage is None
+    assert metered == [], "what was never sent costs nothing"
 
 
 BROKEN = ['{"command": "rm', "[]", '{"a": 1e999, "a": NaN}', "\\ud83d", "[" * 100_000, json.dumps("x" * 1000)]

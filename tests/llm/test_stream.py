@@ -1,5 +1,6 @@
 """How long silence may last, and what an answer costs that never got whole: every cell of the table, in virtual time."""
 
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.errors import ModelTimeout, ModelUnavailable, OutputInvalid, ProviderError
+from bot.errors import (
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputInvalid,
+    ProviderError,
+    RateLimited,
+)
 from bot.llm import stream
 from bot.llm.model import Completion, Usage
-from bot.llm.stream import Call, StreamTimeouts, Unseen
+from bot.llm.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, StreamTimeouts, Unseen, most_tokens_in
 from tests.sim.loop import SimLoop
 from threads.model import Message, TextDelta, ThinkingDelta
 
@@ -65,6 +73,7 @@ class Script:
     whole: bool = True
     writing: bool = False
     usage: Usage = field(default_factory=Usage)
+    ended: bool = False
     response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
 
     @asynccontextmanager
@@ -102,13 +111,15 @@ class Heard:
         await anyio.sleep(self.time)
 
 
-def call(script: Script, *, limits=LIMITS, metered=None) -> Call:
+def call(script: Script, *, limits=LIMITS, metered=None, longest=10**9, refused=None) -> Call:
     async def open_stream():
         await anyio.sleep(script.connects_after)
+        if refused is not None:
+            raise refused
         return script.open()
 
     meter = (lambda _: None) if metered is None else metered.append
-    return Call("p", "m", open_stream, script, limits, None, meter)
+    return Call("p", "m", open_stream, script, limits, longest, None, meter)
 
 
 async def lasted(script: Script, *, limits=LIMITS, listener=None) -> tuple[str, float]:
@@ -221,6 +232,12 @@ async def test_the_meter_hears_of_every_change_and_of_nothing_else():
     assert metered == [Usage(10, 1), Usage(10, 7)]
 
 
+def cut(usage: Usage, seconds: float, streamed: float) -> Usage:
+    """Return what a cut call counts for that had *seconds* of nothing seen."""
+    most = streamed + (seconds + IN_FLIGHT_S) * TOKENS_PER_SECOND
+    return replace(usage, hidden=max(0, math.ceil(most) - usage.output))
+
+
 STREAMED = [
     Said(usage=Usage(input=10, output=1)),
     thought(words="0123"),
@@ -233,35 +250,131 @@ async def test_an_answer_without_its_end_counts_at_least_what_was_streamed():
     metered = []
     with pytest.raises(ModelUnavailable) as caught:
         await call(Script(STREAMED, whole=False), metered=metered).answer(Heard())
-    assert caught.value.usage == metered[-1] == Usage(input=10, output=4)
+    assert caught.value.usage == metered[-1] == cut(Usage(input=10, output=4), 0, 9)
 
 
 async def test_the_provider_s_own_count_wins_when_it_is_larger():
     said = [*STREAMED, Said(usage=Usage(input=10, output=50))]
     with pytest.raises(ModelUnavailable) as caught:
         await call(Script(said, whole=False)).answer(Heard())
-    assert caught.value.usage == Usage(input=10, output=50)
+    assert caught.value.usage == cut(Usage(input=10, output=50), 0, 9)
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Script(said, whole=False, ended=True)).answer(Heard())
+    assert caught.value.usage == Usage(input=10, output=50), (
+        "the model had stopped: that count is the last word"
+    )
 
 
 async def test_an_answer_given_up_for_its_silence_is_counted():
     with pytest.raises(ModelTimeout) as caught:
         await call(Script(STREAMED, hangs=True)).answer(Heard())
-    assert caught.value.usage == Usage(input=10, output=4)
+    assert caught.value.usage == cut(Usage(input=10, output=4), 300, 9)
     assert caught.value.fields == {"provider": "p", "model": "m"}
 
 
-async def test_a_provider_that_never_began_has_used_nothing():
+async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
     metered = []
     with pytest.raises(ModelTimeout) as caught:
         await call(Script([], hangs=True), metered=metered).answer(Heard())
+    assert caught.value.usage is None, "it has counted nothing"
+    assert metered == [cut(Usage(), 300, 0)]
+
+
+@pytest.mark.parametrize(
+    ("script", "refused"),
+    [
+        pytest.param(Script([]), ModelConnection("refused"), id="not connected"),
+        pytest.param(Script([]), RateLimited("429", status=429), id="refused"),
+        pytest.param(Script([]), ModelTimeout("504", status=504), id="a gateway's time-out"),
+        pytest.param(Script([], connects_after=10), ModelUnavailable("502", status=502), id="refused, late"),
+    ],
+)
+async def test_a_call_that_was_not_taken_up_costs_nothing(script, refused):
+    metered = []
+    with pytest.raises(ProviderError) as caught:
+        await call(Script(**vars(script)), metered=metered, refused=refused).answer(Heard())
     assert caught.value.usage is None
     assert metered == []
+
+
+async def test_an_error_in_place_of_the_first_event_costs_nothing():
+    class Overloaded(Script):
+        async def __aiter__(self):
+            await anyio.sleep(5)
+            raise ModelUnavailable("overloaded")
+            yield
+
+    metered = []
+    with pytest.raises(ModelUnavailable):
+        await call(Overloaded([]), metered=metered).answer(Heard())
+    assert metered == []
+
+
+async def test_a_stream_that_breaks_off_before_its_first_event_can_have_cost_its_time():
+    class Broken(Script):
+        async def __aiter__(self):
+            await anyio.sleep(5)
+            raise ModelConnection("reset")
+            yield
+
+    for script in (Broken([]), Script([], connects_after=5, whole=False)):
+        metered = []
+        with pytest.raises(ProviderError):
+            await call(script, metered=metered).answer(Heard())
+        assert metered == [cut(Usage(), 5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "listens", "seconds"),
+    [
+        pytest.param([text(3), *[text(0.5)] * 100], 0, 3, id="text that flows hides nothing"),
+        pytest.param([text(3), thought(20), text(4)], 0, 27, id="thinking, summed up or not"),
+        pytest.param([text(3), arguments(20)], 0, 23, id="arguments"),
+        pytest.param([text(3), text(5), ping(8)], 0, 11, id="silence at the end, whatever pings"),
+        pytest.param([text(3), ping(8), text(1)], 0, 3, id="pings between text"),
+        pytest.param([text(3), text(5), text(5)], 7, 3 + 3 * 7, id="what queues up while nobody reads"),
+    ],
+)
+async def test_what_is_hidden_counts_by_its_time(said, listens, seconds):
+    metered = []
+    with pytest.raises(ModelUnavailable):
+        await call(Script(said, whole=False), metered=metered).answer(Heard(listens))
+    streamed = sum(
+        most_tokens_in(event.content if isinstance(event.content, str) else event.content.text)
+        for event in said
+        if isinstance(event.content, str | ThinkingDelta)
+    )
+    assert metered[-1] == cut(Usage(output=metered[-1].output), seconds, streamed)
+
+
+async def test_a_cut_never_counts_for_more_than_the_longest_answer():
+    metered = []
+    with anyio.move_on_after(100):
+        await call(Script(STREAMED, hangs=True), metered=metered, longest=300).answer(Heard())
+    assert metered[-1] == Usage(input=10, output=4, hidden=296)
+
+
+async def test_getting_ready_costs_nothing():
+    async def prepare():
+        await anyio.sleep(1000)
+
+    metered = []
+    with anyio.move_on_after(10):
+        await replace(call(Script([]), metered=metered), prepare=prepare).answer(Heard())
+    assert metered == []
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [("", 0), ("ab", 1), ("abc", 1.5), ("A1", 2), ("你好", 6), ("\ud800", 3)]
+)
+def test_streamed_text_is_counted_generously(words, most):
+    assert most_tokens_in(words) == most
 
 
 async def test_a_provider_that_began_and_counted_nothing_is_told_from_one_that_never_began():
     with pytest.raises(ModelTimeout) as caught:
         await call(Script([ping()], hangs=True)).answer(Heard())
-    assert caught.value.usage == Usage()
+    assert caught.value.usage == cut(Usage(), 300, 0)
 
 
 async def test_a_last_event_that_counts_and_fails_is_counted():
@@ -272,7 +385,7 @@ async def test_a_last_event_that_counts_and_fails_is_counted():
 
     with pytest.raises(ModelUnavailable) as caught:
         await call(Failing([Said(usage=Usage(10, 7))])).answer(Heard())
-    assert caught.value.usage == Usage(10, 7)
+    assert caught.value.usage == cut(Usage(10, 7), 0, 0)
     with pytest.raises(ModelUnavailable) as caught:
         await call(Failing([ping()])).answer(Heard())
     assert caught.value.usage is None
@@ -282,14 +395,14 @@ async def test_a_cancelled_call_is_counted():
     metered = []
     with anyio.move_on_after(5):
         await call(Script(STREAMED, hangs=True), metered=metered).answer(Heard())
-    assert metered == [Usage(input=10, output=1), Usage(input=10, output=4)]
+    assert metered == [Usage(input=10, output=1), cut(Usage(input=10, output=4), 5, 9)]
 
 
 async def test_a_call_cancelled_while_its_listener_has_it_is_counted():
     metered = []
     with anyio.move_on_after(5):
         await call(Script(STREAMED), metered=metered).answer(Heard(time=100))
-    assert metered[-1] == Usage(input=10, output=2)
+    assert metered[-1] == cut(Usage(input=10, output=2), 5, 4)
 
 
 async def test_a_listener_that_fails_fails_unchanged_and_what_was_streamed_is_counted():
@@ -299,7 +412,7 @@ async def test_a_listener_that_fails_fails_unchanged_and_what_was_streamed_is_co
     metered = []
     with pytest.raises(KeyError, match="mine"):
         await call(Script(STREAMED), metered=metered).answer(broken)
-    assert metered[-1] == Usage(input=10, output=2)
+    assert metered[-1] == cut(Usage(input=10, output=2), 0, 4)
 
 
 @pytest.mark.parametrize("event", [text(words="x" * 90), thought(words="x" * 90), arguments(length=90)])
@@ -308,7 +421,7 @@ async def test_an_answer_without_bounds_is_cut_off_and_counted(monkeypatch, even
     with pytest.raises(OutputInvalid, match="longer than") as caught:
         await call(Script([event] * 1000)).answer(Heard())
     assert not caught.value.retryable
-    assert caught.value.usage == Usage(output=360)
+    assert caught.value.usage.output == 360
 
 
 @given(

@@ -1,10 +1,11 @@
 """`threadfast init`: which model answers."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from bot.llm.choose import LocalServer
+from bot.llm.choose import LOCAL_SERVERS
 from bot.setup import models
 from tests.fakes import openai
 from tests.fakes.http import Reply, Stall
@@ -77,22 +78,33 @@ async def test_a_local_server_is_found_and_named(setup, monkeypatch):
         return openai.chat_answer(openai.Text("OK"))
 
     async with FakeOpenAI(served) as fake:
-        fake.paths = (*fake.paths, "/v1/models")
+        fake.paths = (*fake.paths, "/v1/models", "/version")
         port = int(fake.base_url.split(":")[2].split("/")[0])
 
         def either(seen):
             if seen.method == "GET":
-                return Reply(
-                    (b'{"data": [{"id": "llama"}]}',), headers=(("content-type", "application/json"),)
-                )
+                both = b'{"data": [{"id": "llama", "owned_by": "vllm"}], "version": "0.11.0"}'
+                return Reply((both,), headers=(("content-type", "application/json"),))
             return served(seen)
 
         fake.script = either
-        monkeypatch.setattr(models, "LOCAL_SERVERS", (LocalServer("vllm", "vLLM", port),))
+        vllm = next(server for server in LOCAL_SERVERS if server.name == "vllm")
+        monkeypatch.setattr(models, "LOCAL_SERVERS", (replace(vllm, port=port),))
         done = await setup.run("--yes")
     assert done.exit_code == 0, done.output
     assert written(setup)["model"] == "vllm/llama"
-    assert written(setup)["providers"] == {"vllm": {"base_url": fake.base_url}}
+    assert written(setup)["providers"] == {"vllm": {"base_url": fake.base_url, "free": True}}
+    assert "price" not in done.stdout
+
+
+async def test_a_model_whose_price_nobody_knows_is_told_with_what_to_write(setup):
+    async with FakeOpenAI([openai.chat_answer(openai.Text("OK"))]) as fake:
+        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
+    assert done.exit_code == 0, done.output
+    told = " ".join(done.stdout.split())
+    assert "the price of mine/llama is not known: a hard budget refuses it." in told
+    assert '"free": true under providers.mine' in told
+    assert '"prices": {"mine/llama": {"input": …, "output": …}}' in told
 
 
 async def test_an_address_without_a_model_is_not_left_out_silently(setup):

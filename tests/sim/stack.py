@@ -10,8 +10,10 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+
+import anyio
 
 from bot import errors
 from bot.accounts import Accounts
@@ -237,10 +239,16 @@ class PaidModel(SimModel):
             if not self.calm and self._rng.random() < self._deadly:
                 self._fate.die()
             completion = await super().complete(request, on_event)
-        except ProviderError as error:
-            if not (error.retryable and error.usage):  # else the provider may have gone on without us
-                read = Usage(prompt) if isinstance(error, ModelTimeout) else Usage()
-                bill.micros = cost(error.usage or read)
+        except (ProviderError, anyio.get_cancelled_exc_class()) as error:
+            used = error.usage if isinstance(error, ProviderError) else None
+            cut = not isinstance(error, ProviderError) or (error.retryable and used)
+            if used is None and (cut or isinstance(error, ModelTimeout)):
+                used = Usage(prompt)
+            if used is not None:
+                hidden = self._rng.randrange(request.max_tokens - used.output) if cut else 0
+                used = replace(used, hidden=hidden)
+                request.meter(used)
+            bill.micros = cost(used or Usage())
             raise
         finally:
             self._out[self._provider] -= 1
@@ -277,7 +285,7 @@ class PaidModel(SimModel):
 
 
 def cost(usage: Usage) -> int:
-    return PROMPT_MICROS * usage.prompt + ANSWER_MICROS * usage.output
+    return PROMPT_MICROS * usage.prompt + ANSWER_MICROS * (usage.output + usage.hidden)
 
 
 def count(request: Request, *, dear: bool) -> int:
