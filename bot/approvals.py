@@ -134,7 +134,7 @@ class Approvals:
 
     def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
         """Return whether the call was still being asked about when the last process ended: it has not run."""
-        asked = self._kept.value.asked.get(_key(tool, arguments, place))
+        asked = self._before(_key(tool, arguments, place), _same(tool, arguments, place))
         return asked is not None and asked.state == "open"
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
@@ -169,14 +169,18 @@ class Approvals:
             for grant in self._kept.value.grants
         )
 
+    def _before(self, key: str, same: str) -> _Asked | None:
+        """Return what is known of a call; an older version kept equal calls of a message as one."""
+        asked = self._kept.value.asked
+        return asked.get(key) or asked.get(same)
+
     def _denied(self, same: str) -> bool:
-        return any(
-            asked.state == "denied" and asked.same == same for asked in self._kept.value.asked.values()
-        )
+        asked = self._kept.value.asked.items()
+        return any(each.state == "denied" and same in (id_, each.same) for id_, each in asked)
 
     async def _ask(self, tool: Tool, arguments: Arguments, place: Place) -> None:
         key, same_call = _key(tool, arguments, place), _same(tool, arguments, place)
-        before = self._kept.value.asked.get(key)
+        before = self._before(key, same_call)
         if not (before and before.state == "open") and self._denied(same_call):
             raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
         now = self._now()
@@ -204,7 +208,7 @@ class Approvals:
                 await self._decided(tool, arguments, place, key, asked, answer)
 
         left_s = (expires_at - now).total_seconds()
-        same = f"{key} {asked.nth}"
+        same = f"{same_call} {place.call_id} {asked.nth}"
         if left_s > 0:
             answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
         else:
@@ -298,7 +302,11 @@ class Approvals:
         oldest = (self._now() - KEPT_FOR).isoformat()
         async with self._kept.changing:
             value = self._kept.value
-            kept = {id_: old for id_, old in value.asked.items() if old.expires_at > oldest and id_ != key}
+            kept = {
+                id_: old
+                for id_, old in value.asked.items()
+                if old.expires_at > oldest and id_ not in (key, asked.same)
+            }
             grants = (*value.grants, grant)[-MOST_GRANTS:] if grant else value.grants
             try:
                 await self._kept.replace(_File(asked={**kept, key: asked}, grants=grants))

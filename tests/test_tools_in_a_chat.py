@@ -216,7 +216,7 @@ async def test_a_question_that_a_kill_left_open_is_asked_again_and_its_answer_co
         window.process.kill()
         assert await window.ended() == -9
     asked = json.loads((home / "data" / "approvals.json").read_bytes())["asked"]
-    (call,) = [key for key, value in asked.items() if value["state"] == "open"]
+    (call,) = [value["same"] for value in asked.values() if value["state"] == "open"]
     (message,) = [line["message_id"] for line in journal(home) if line["kind"] == "received"]
     (made,) = re.findall(r'"id":"([^"]*)","name":"shell"', context(home))
     question_id = f"q{correlation_id(f'{message_key(MAIN, message)} {call} {made} 0', 0)}"
