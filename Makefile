@@ -56,9 +56,9 @@ soak: $(VENV)/.installed-dev
 soak-short: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
-# Writes the documents that are drawn from the code: deploy/settings.md, deploy/architecture.md and others.
+# Writes the documents that are drawn from the code: docs/settings.md, docs/architecture.md and others.
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m deploy.generate
+	$(BIN)/python -m docs.generate
 
 # Writes the lock files anew; needs uv on the PATH. Extras are installed in the versions that are tested.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url

@@ -20,7 +20,7 @@ from typing import TypeVar, TypeVarTuple
 
 import anyio.to_thread
 
-from threads.disk import File, PosixDisk
+from threads.store.disk import File, PosixDisk
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 
 import anyio
 
-from bot.llm.model import Completion, Request, Usage
+from bot.ports.model import Completion, Request, Usage
 from tests.one_model import OneModel
 from tests.world import Platform, calls, message, running, says
 from threads.model import OnEvent, TextDelta
@@ -29,19 +29,19 @@ ROOT = Path(__file__).parent.parent
 OURS = tuple(str(ROOT / package) for package in ("bot", "threads", "transports"))
 LIMIT = 600
 CORE = (
-    "bot/orchestrator.py",
-    "threads/journal.py",
-    "threads/group.py",
-    "threads/registry.py",
-    "threads/mailbox.py",
-    "threads/actor.py",
-    "threads/turn.py",
-    "bot/agent.py",
-    "bot/asking.py",
+    "bot/routing/orchestrator.py",
+    "threads/journal/journal.py",
+    "threads/store/group_commit.py",
+    "threads/actor/registry.py",
+    "threads/actor/mailbox.py",
+    "threads/actor/actor.py",
+    "threads/actor/turn.py",
+    "bot/agent/loop.py",
+    "bot/agent/model_calls.py",
     "bot/tools/gate.py",
-    "threads/context.py",
+    "threads/store/context.py",
     "threads/delivery.py",
-    "transports/outbox.py",
+    "transports/shared/delivery/outbox.py",
 )
 
 

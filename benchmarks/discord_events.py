@@ -173,10 +173,10 @@ async def _at_once() -> None:
 
 @asynccontextmanager
 async def _durable(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]:
-    from bot.app import utc_now  # noqa: PLC0415
-    from threads.disk import PosixDisk  # noqa: PLC0415
-    from threads.journal import Journal  # noqa: PLC0415
+    from bot.wiring.app import utc_now  # noqa: PLC0415
+    from threads.journal.journal import Journal  # noqa: PLC0415
     from threads.model import Inbound, Incoming  # noqa: PLC0415
+    from threads.store.disk import PosixDisk  # noqa: PLC0415
 
     journal = Journal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
     journal.open()

@@ -26,7 +26,7 @@ from benchmarks.figures import Conditions, Figure
 
 if TYPE_CHECKING:
     from tests.fakes.discord import FakeDiscord
-    from transports.discord.wire.rest import Rest
+    from transports.discord.api.rest import Rest
 
 DELTAS, SECONDS = 2_000, 3.0
 WITHIN_MS = 1_500
@@ -85,9 +85,9 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     from tests.fakes.discord import U1  # noqa: PLC0415
     from threads.model import Outgoing, TextDelta, ThreadId, TurnStarted, message_key  # noqa: PLC0415
     from transports.discord.live.presence import Presence  # noqa: PLC0415
-    from transports.discord.post.answers import Answers  # noqa: PLC0415
-    from transports.discord.post.places import Places  # noqa: PLC0415
+    from transports.discord.post.ephemeral_answers import Answers  # noqa: PLC0415
     from transports.discord.post.posting import Posting  # noqa: PLC0415
+    from transports.discord.post.thread_opening import Places  # noqa: PLC0415
 
     direct = discord.dm(U1)
     asked = discord.say(U1, direct, "how?").id
@@ -141,7 +141,7 @@ async def _naive(discord: FakeDiscord, deltas: int) -> dict[str, float]:
 
 
 async def _run(what: str, deltas: int, size: int) -> dict[str, float]:
-    from transports.discord.wire.rest import open_rest  # noqa: PLC0415
+    from transports.discord.api.rest import open_rest  # noqa: PLC0415
 
     async with _fake() as discord:
         if what == "naive":

@@ -14,10 +14,10 @@ from functools import partial
 import anyio
 
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.errors import ProviderError
-from bot.llm.model import Completion, Model, Request
-from bot.llm.retry import RetryPolicy, Schedule
-from tests.llm.herd import (
+from bot.llm.policies.retry import RetryPolicy, Schedule
+from bot.ports.errors import ProviderError
+from bot.ports.model import Completion, Model, Request
+from tests.bot.llm.herd import (
     LIMITED,
     LIMITED_20,
     MIXED,

@@ -19,8 +19,8 @@ import anyio
 
 from benchmarks.figures import Conditions, Figure, quantile
 from benchmarks.rig import Instant, Room, message, running
-from bot.app import Core
-from bot.llm.model import Request
+from bot.ports.model import Request
+from bot.wiring.app import Core
 
 OTHERS = 197
 HUNG, CRASHING, FLOODING = 900, 901, 902
@@ -105,7 +105,7 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
     rounds = 2 if conditions.quick else 12
-    logging.getLogger("bot.app").setLevel(
+    logging.getLogger("bot.wiring.app").setLevel(
         logging.CRITICAL
     )  # each crash would print its traceback into the table
     with TemporaryDirectory(dir=conditions.disk) as folder:

@@ -16,11 +16,11 @@ import anyio
 from benchmarks.bare import Cost, Stopwatch
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
-from bot.prompt.system import user_message
-from threads.context import ContextFile
-from threads.disk import PosixDisk
+from bot.agent.prompt.system_prompt import user_message
 from threads.model import Message, Text
-from threads.workspace import thread_folder
+from threads.store.context import ContextFile
+from threads.store.data_folder import thread_folder
+from threads.store.disk import PosixDisk
 
 SHORT, LONG = 10, 500
 TURNS = 8

@@ -22,8 +22,8 @@ import anyio
 from benchmarks.child import ask, resident
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import LIMITS, Instant, Room, message, running
-from bot.app import Core
-from bot.llm.model import Request
+from bot.ports.model import Request
+from bot.wiring.app import Core
 
 WAVE = 50
 WARM_UP = 200

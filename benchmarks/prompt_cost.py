@@ -14,11 +14,11 @@ from genai_prices import Usage as Counted
 from genai_prices import calc_price
 
 from benchmarks.figures import Conditions, Figure
-from bot.llm.anthropic import AnthropicModel
-from bot.llm.http import SharedHttp
-from bot.llm.model import Model, Request, ToolSpec, Usage
-from bot.llm.openai import OpenAIResponsesModel
-from bot.llm.stream import StreamTimeouts
+from bot.llm.adapters.anthropic import AnthropicModel
+from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.openai import OpenAIResponsesModel
+from bot.llm.adapters.stream import StreamTimeouts
+from bot.ports.model import Model, Request, ToolSpec, Usage
 from tests.fakes import anthropic, openai
 from tests.fakes.http import FakeHttp, Reply, Seen
 from tests.fakes.prompt_cache import AnthropicPromptCache, OpenAIPromptCache

@@ -21,17 +21,17 @@ import anyio
 from benchmarks.child import ask
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
-from bot.app import utc_now
-from bot.prompt.system import user_message
-from threads.context import Line, line_adapter
+from bot.agent.prompt.system_prompt import user_message
+from bot.wiring.app import utc_now
 from threads.delivery import LATE_POST_S
-from threads.disk import PosixDisk
-from threads.journal import Journal
-from threads.lines import encode
+from threads.journal.journal import Journal
+from threads.journal.records import Intent, Owed, Received, Record
 from threads.log import Entry, entry_adapter
 from threads.model import Message, Text
-from threads.records import Intent, Owed, Received, Record
-from threads.workspace import thread_folder
+from threads.store.checksummed_lines import encode
+from threads.store.context import Line, line_adapter
+from threads.store.data_folder import thread_folder
+from threads.store.disk import PosixDisk
 
 PENDING = 20
 DAY = timedelta(hours=24)

@@ -14,14 +14,13 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 
-from bot.agent import Agent
-from bot.app import Core, open_core, utc_now
-from bot.llm.model import Completion, Request, Usage
-from bot.prompt.system import system_prompt
-from bot.tools.files import ListFiles, ReadFile
+from bot.agent.loop import Agent
+from bot.agent.prompt.system_prompt import system_prompt
+from bot.ports.model import Completion, Request, Usage
+from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
+from bot.wiring.app import Core, open_core, utc_now
 from tests.one_model import OneModel
-from threads.disk import Disk, Offload, PosixDisk
 from threads.model import (
     Author,
     Incoming,
@@ -37,7 +36,8 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from transports.base import Capabilities, Transport
+from threads.store.disk import Disk, Offload, PosixDisk
+from transports.base.transport import Capabilities, Transport
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")

@@ -36,7 +36,7 @@ IMPORTS = {
     "bare": "import aiohttp",
     "SDK": "import slack_sdk.socket_mode.aiohttp",
     "Bolt": "import slack_bolt.app.async_app",
-    "link": "import transports.slack.wire.link",
+    "link": "import transports.slack.api.socket_mode",
     "ours": "import transports.slack.client",
 }
 
@@ -177,12 +177,12 @@ async def _ours(base_url: str, gauge: _Gauge, _: Path) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[None]:
-    from bot.app import utc_now  # noqa: PLC0415
-    from threads.disk import PosixDisk  # noqa: PLC0415
-    from threads.journal import Journal  # noqa: PLC0415
+    from bot.wiring.app import utc_now  # noqa: PLC0415
+    from threads.journal.journal import Journal  # noqa: PLC0415
     from threads.model import Incoming  # noqa: PLC0415
-    from transports.slack.hear.events import parse_event  # noqa: PLC0415
-    from transports.slack.hear.message import Me  # noqa: PLC0415
+    from threads.store.disk import PosixDisk  # noqa: PLC0415
+    from transports.slack.events.parse_event import parse_event  # noqa: PLC0415
+    from transports.slack.events.parse_message import Me  # noqa: PLC0415
 
     data.mkdir()
     journal = Journal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
@@ -207,20 +207,19 @@ async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator
     """Run a `Link`; an event counts when its acknowledgement was written to the socket."""
     from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415
 
-    from transports.slack.wire import (  # noqa: PLC0415
-        link,
-        socket,
-    )
+    from transports.slack.api import socket_mode, websocket  # noqa: PLC0415
 
-    class Counted(socket.Socket):
+    class Counted(websocket.Socket):
         async def send_message(self, message: str) -> None:
             await super().send_message(message)
             gauge.acked()
 
-    link.Socket = Counted
+    socket_mode.Socket = Counted
     client = AsyncWebClient("xoxb-fake-token", base_url=base_url)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(link.Link(app_token="xapp-fake-token", client=client, take=take).run, lambda: None)
+        tasks.start_soon(
+            socket_mode.Link(app_token="xapp-fake-token", client=client, take=take).run, lambda: None
+        )
         yield
         tasks.cancel_scope.cancel()
 

@@ -22,10 +22,10 @@ import anyio
 
 from benchmarks.child import ROOT, ask
 from benchmarks.figures import Conditions, Figure
-from bot.llm.http import SharedHttp
-from bot.llm.model import Request
-from bot.llm.sdk import SdkModel
-from bot.llm.stream import StreamTimeouts
+from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.sdk import SdkModel
+from bot.llm.adapters.stream import StreamTimeouts
+from bot.ports.model import Request
 from tests.fakes import anthropic, openai
 from threads.model import Message, Text, TurnEvent
 

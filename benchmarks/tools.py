@@ -26,23 +26,23 @@ from pydantic import JsonValue
 
 from benchmarks.child import resident
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.documents import Documents
+from bot.documents.reader import Documents
 from bot.guards.egress import Egress
-from bot.guards.secrets import Masker
-from bot.tools.base import Arguments, Place, Returned, Tool
-from bot.tools.fetch.http import Http
-from bot.tools.files import ReadFile
+from bot.guards.redaction import Masker
+from bot.ports.tool import Arguments, Place, Returned, Tool
+from bot.tools.files.quota import Quota
+from bot.tools.files.read import ReadFile
+from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
-from bot.tools.quota import Quota
 from bot.tools.sandbox import Sandbox, open_sandbox
-from bot.tools.sandbox.opened import AT_ONCE
 from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.watch import tree
+from bot.tools.sandbox.resource_watch import tree
+from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
-from bot.tools.writing import WriteFile, Writer
+from bot.tools.web.http_client import Http
 from tests.unprivileged import run_unprivileged
-from threads.disk import PosixDisk
 from threads.model import ToolCall, TurnEvent
+from threads.store.disk import PosixDisk
 
 GIGABYTE = 1_000_000_000
 COMMANDS = 200

@@ -1,5 +1,5 @@
 """``python -m bot`` is ``threadfast``."""
 
-from bot.cli import main
+from bot.admin.cli import main
 
 main()

@@ -218,7 +218,7 @@ environment() { # FOLDER, with the `pip` of its caller
   do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements.lock"
   do_ "${pip[@]}" --no-build-isolation --no-deps "$SOURCE"
   do_ mkdir -p "$to/share/threadfast"
-  do_ cp -r "$SOURCE/README.md" "$SOURCE/deploy" "$to/share/threadfast/"
+  do_ cp -r "$SOURCE/README.md" "$SOURCE/deploy" "$SOURCE/docs" "$to/share/threadfast/"
   do_ ln -sfn /etc/threadfast/settings.json "$to/settings.json" # what its commands are about, unless told otherwise
   do_ touch "$to/complete"
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.llm.model import Completion, Model, ModelInfo, Request, Usage
+from bot.ports.model import Completion, Model, ModelInfo, Request, Usage
 from threads.model import OnEvent, ThreadId, Turn
 
 

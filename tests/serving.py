@@ -8,9 +8,9 @@ from pathlib import Path
 
 import anyio
 
-from bot.app import serve
-from bot.observe.work import Observing
-from bot.settings_model import Settings
+from bot.config.settings import Settings
+from bot.observe.turn_events import Observing
+from bot.wiring.app import serve
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 

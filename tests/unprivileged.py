@@ -10,7 +10,7 @@ the child sees, the closed folder is covered by an open one that holds just what
 (in some containers) `Unreachable` says so.
 
 `env` adds variables. What is run can be pytest itself: the tests of a file then run as nobody, and their result is one
-assertion of a test that runs as root (see tests/tools/sandbox/test_unprivileged.py).
+assertion of a test that runs as root (see tests/bot/tools/sandbox/test_unprivileged.py).
 """
 
 from __future__ import annotations

@@ -13,14 +13,13 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from bot.agent import Agent
-from bot.app import Core, open_core
-from bot.llm.model import Completion, Request, Usage
-from bot.tools.base import Tool
-from bot.tools.files import ListFiles, ReadFile
+from bot.agent.loop import Agent
+from bot.ports.model import Completion, Request, Usage
+from bot.ports.tool import Tool
+from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Permits, Toolbox
+from bot.wiring.app import Core, open_core
 from tests.one_model import OneModel
-from threads.disk import Disk, File, PosixDisk
 from threads.errors import PostFailed
 from threads.model import (
     Author,
@@ -37,7 +36,8 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from transports.base import Capabilities
+from threads.store.disk import Disk, File, PosixDisk
+from transports.base.transport import Capabilities
 
 ANN = Author("U1", "ann")
 T1 = ThreadId("fake", "W", "C1", "1.0")

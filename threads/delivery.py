@@ -19,11 +19,11 @@ import anyio
 
 from . import wording
 from .errors import PostFailed, StoreUnavailable, retry_fields
-from .journal import Journal
-from .lines import scrub
+from .journal.journal import Journal
+from .journal.records import Intent, Owed, Settled
 from .log import Entry, Log, told
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
-from .records import Intent, Owed, Settled
+from .store.checksummed_lines import scrub
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Ending:
 
 
 class Outlet(Protocol):
-    """Where posts go. See `transports.base.Capabilities` for `finds`, `lands_late` and `asks`."""
+    """Where posts go. See `transports.base.transport.Capabilities` for `finds`, `lands_late` and `asks`."""
 
     @property
     def finds(self) -> bool: ...

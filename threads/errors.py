@@ -1,7 +1,7 @@
 """The root of the one error hierarchy, with the leaves that the domain and the edges raise themselves.
 
-`bot.errors` adds the leaves of the brain; `threads.wording` holds the sentences for people. Code branches on the
-type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
+`bot.ports.errors` adds the leaves of the brain; `threads.wording` holds the sentences for people. Code branches on
+the type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from .disk import Disk, Offload, read_or_empty, write_all
 from .errors import NewerSchema
-from .group import GroupWriter
-from .lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
-from .records import Owed, Settled
+from .journal.records import Owed, Settled
+from .store.checksummed_lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
+from .store.disk import Disk, Offload, read_or_empty, write_all
+from .store.group_commit import GroupWriter
 
 log = logging.getLogger(__name__)
 

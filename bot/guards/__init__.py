@@ -1,0 +1,1 @@
+"""Guards: egress, redaction of secrets, tool policy, process hardening."""

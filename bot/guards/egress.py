@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from bot.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.guards.addresses import METADATA, Network, refusal
 from bot.guards.urls import Url, host_of, parsed
+from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 
 if TYPE_CHECKING:
     from anyio.abc import SocketStream  # imports ssl, which a start has no need of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, urljoin
 
-from bot.errors import ToolDenied
+from bot.ports.errors import ToolDenied
 
 MAX_URL = 8_000
 """Characters. RFC 9110 asks recipients for 8,000 octets; longer ones carry data out."""

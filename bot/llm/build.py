@@ -10,14 +10,14 @@ from datetime import datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from bot.errors import ConfigInvalid
-from bot.llm.gate import Gate
-from bot.llm.http import SharedHttp
-from bot.llm.line import Line
-from bot.llm.model import Model
-from bot.llm.retry import RetryPolicy, Schedule
-from bot.settings import resolve_secret
-from bot.settings_model import LlmRetry, Provider, Settings
+from bot.config.load import resolve_secret
+from bot.config.settings import LlmRetry, Provider, Settings
+from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.policies.gate import Gate
+from bot.llm.policies.queue import Line
+from bot.llm.policies.retry import RetryPolicy, Schedule
+from bot.ports.errors import ConfigInvalid
+from bot.ports.model import Model
 
 
 def is_local(provider: Provider) -> bool:
@@ -41,13 +41,13 @@ def build_adapter(
     """Return the model *name*; raises `ConfigInvalid` for a provider that is not known or a key that is not set."""
     kind, _, model = name.partition("/")
     if kind == "offline":
-        from bot.llm.offline import OfflineModel
+        from bot.llm.adapters.offline import OfflineModel
 
         return OfflineModel()
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    from bot.llm.stream import StreamTimeouts
+    from bot.llm.adapters.stream import StreamTimeouts
 
     given = settings.stream_timeouts_s
     timeouts = StreamTimeouts(given.connect, given.first_content, given.idle, given.total)
@@ -61,15 +61,15 @@ def build_adapter(
         return resolve_secret(reference, environ) if reference else None
 
     if provider.kind == "openai-compatible":
-        from bot.llm.openai import OpenAIChatModel
+        from bot.llm.adapters.openai import OpenAIChatModel
 
         adapter: Callable[..., Model] = OpenAIChatModel
     elif provider.kind == "anthropic":
-        from bot.llm.anthropic import AnthropicModel
+        from bot.llm.adapters.anthropic import AnthropicModel
 
         adapter = AnthropicModel
     else:
-        from bot.llm.openai import OpenAIResponsesModel
+        from bot.llm.adapters.openai import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
     if provider.kind != "openai-compatible":

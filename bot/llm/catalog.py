@@ -13,9 +13,9 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.llm.choose import CLOUD
-from bot.llm.model import ModelInfo, Usage
-from bot.settings_model import ModelFacts, Price
+from bot.config.settings import ModelFacts, Price
+from bot.llm.detect_model import CLOUD
+from bot.ports.model import ModelInfo, Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo as Listed
@@ -103,7 +103,7 @@ def price_fix(name: str) -> str:
 def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:
     """Return the cost when the whole prompt is of the dearest kind and the answer as long as it may be.
 
-    Prices of a list never fall with the length of the prompt (tests/bot/test_catalog.py looks at all of them).
+    Prices of a list never fall with the length of the prompt (tests/bot/llm/test_catalog.py looks at all of them).
     """
     return max(
         rate(Usage(input=prompt_tokens, output=max_tokens)),

@@ -1,11 +1,11 @@
-"""From whatever an SDK or a provider says went wrong to one error of `bot.errors`; pure, and free of any SDK.
+"""From whatever an SDK or a provider says went wrong to one error of `bot.ports.errors`; pure, and free of any SDK.
 
 Exceptions are known by their class names, so that nothing has to be imported to read them. What a provider *said*
 is a `Fault`, matched against ``RULES`` from the top; the first rule that fits decides, and the order is the point:
 billing -> context -> policy -> tools, vision -> model -> payment in words -> auth -> what the status says. A provider
 may say it in any of three places (status, machine code, text), also inside a stream whose status was 200. Its words
 stay in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
-without codes were gathered from public issue trackers. What an SDK *returned* is judged in `bot.llm.returned`.
+without codes were gathered from public issue trackers. `response_faults` judges what an SDK *returned*.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from bot.errors import (
+from bot.ports.errors import (
     BadRequest,
     ContentPolicy,
     ContextOverflow,
@@ -228,7 +228,7 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
     if isinstance(error, ProviderError):
         return error
     if isinstance(error.__cause__, ProviderError):
-        return error.__cause__  # Raised by our own guard below the SDK, see `bot.llm.bounded`.
+        return error.__cause__  # Raised by our own guard below the SDK, see `bot.llm.adapters.body_limit`.
     names = {kind.__name__ for raised in (error, error.__cause__) for kind in type(raised).__mro__}
     kind = next((kind for known, kind in RAISED if names & known), None)
     if kind is None and "APIError" in names:

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import anyio
 
-from bot.errors import ConfigInvalid, ModelTimeout, ProviderError
+from bot.config.settings import Settings
+from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter
-from bot.llm.http import SharedHttp
-from bot.llm.model import Request
-from bot.settings_model import Settings
+from bot.ports.errors import ConfigInvalid, ModelTimeout, ProviderError
+from bot.ports.model import Request
 from threads.model import Message, Text, TurnEvent
 
 WITHIN_S = 20.0

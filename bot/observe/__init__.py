@@ -1,1 +1,1 @@
-"""What a running bot tells about itself: logs, its status, health, metrics and spans."""
+"""What the bot reports about itself: logs, metrics, traces, audit, health pages, watchdog."""

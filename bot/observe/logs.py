@@ -1,7 +1,7 @@
 """Logs: one event is one line, JSON or text, in which no secret appears and no text of a person can forge a line.
 
 Every line names its event by a word that stays the same from version to version, such as ``transport.connected``; a
-log call of ours writes it before its text, ``"transport.connected: %s"``. `deploy/events.md` lists them.
+log call of ours writes it before its text, ``"transport.connected: %s"``. `docs/events.md` lists them.
 
 Fields are passed as `extra=`; what is logged within a turn, by us or by a library, has its `thread_id`, `message_id`
 and `correlation_id` (the ``(ref …)`` of a failure) anyway. A log call never fails its caller, whatever it is given,
@@ -24,10 +24,10 @@ from typing import Literal, TextIO
 
 from pydantic import JsonValue
 
-from bot.guards.secrets import Masker
-from bot.observe.work import turn_ids
+from bot.guards.redaction import Masker
+from bot.observe.turn_events import turn_ids
 from threads.errors import BotError
-from threads.invisible import rewritten
+from threads.invisible_text import rewritten
 from threads.wording import WORTH_RETRYING
 
 MAX_TEXT = 20_000

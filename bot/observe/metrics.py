@@ -22,8 +22,8 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
-from bot.observe.status import CircuitState, Status
-from bot.observe.work import Work
+from bot.observe.turn_events import Work
+from bot.ports.status import CircuitState, Status
 from threads.model import Outcome
 
 MOST_NAMES = 100
@@ -39,7 +39,7 @@ STEPS = (1, 2, 3, 5, 8, 13, 21, 34, 50)
 
 
 class Metrics:
-    """A sink of `bot.observe.work`."""
+    """A sink of `bot.observe.turn_events`."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them

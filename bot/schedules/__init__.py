@@ -1,1 +1,1 @@
-"""Messages to a thread that come at a time that a person has set. Off unless the settings enable it."""
+"""Scheduled messages to a thread. Off unless the settings enable them."""

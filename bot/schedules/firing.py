@@ -26,11 +26,11 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup
 
-from bot.schedules.kept import Schedule, Schedules
+from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import spoken
 from threads.errors import PostFailed, StoreUnavailable
 from threads.model import Incoming, Outgoing, Sink, ThreadId
-from threads.scheduled import shortened
+from threads.scheduled_messages import shortened
 
 log = logging.getLogger(__name__)
 

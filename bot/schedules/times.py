@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from bot.errors import ToolInvalidInput
+from bot.ports.errors import ToolInvalidInput
 
 FARTHEST = timedelta(days=366)
 """How far ahead anything may be set."""

@@ -1,0 +1,1 @@
+"""Tools: one gate for every call, approvals, results, and the tools themselves."""

@@ -23,10 +23,11 @@ from typing import Protocol
 import anyio
 from pydantic import JsonValue
 
-from bot.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
-from bot.llm.model import ToolSpec
-from bot.tools.base import Arguments, Place, Returned, Tool, arguments_of
-from bot.tools.results import Results, failed
+from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.ports.model import ToolSpec
+from bot.ports.tool import Arguments, Place, Returned, Tool, arguments_of
+from bot.ports.tool_result import failed
+from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
 
@@ -43,7 +44,7 @@ MAX_PARALLEL = 8
 
 
 class Permits(Protocol):
-    """Who may do what; see `bot.approvals.Approvals`."""
+    """Who may do what; see `bot.tools.approvals.Approvals`."""
 
     async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
         """Return when the call may run. Raises `ToolDenied`."""

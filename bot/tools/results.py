@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from pydantic import JsonValue
 
-from bot.errors import (
+from bot.ports.errors import (
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -17,11 +17,12 @@ from bot.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.guards.injection import fenced
-from bot.tools.base import ErrorType, ItemError, Place, Returned
+from bot.ports.outside_text import fenced
+from bot.ports.tool import ErrorType, ItemError, Place, Returned
+from bot.ports.tool_result import dumped, error_body
 from threads.errors import StoreUnavailable
-from threads.lines import scrub
 from threads.model import ToolCall, ToolResult
+from threads.store.checksummed_lines import scrub
 
 MAX_RESULT = 50_000
 """Characters of one result; of a longer one its two ends are returned, and a file has it whole."""
@@ -57,7 +58,9 @@ class Results:
     async def failed(self, call: ToolCall, error: ToolError, place: Place) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
         said = self._mask(str(error))[:MAX_SAID]
-        told = _error(kind, said, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion)
+        told = error_body(
+            kind, said, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
+        )
         if error.partial is not None:
             told["partial"] = error.partial
         return await self._told(call, told, error.origin, place, is_error=True)
@@ -72,11 +75,11 @@ class Results:
         is_error: bool = False,
     ) -> ToolResult:
         long = "partial" if is_error else "result"
-        if long in result and len(_dumped(result)) > MAX_RESULT:
+        if long in result and len(dumped(result)) > MAX_RESULT:
             result = {**result, long: await self._ends(result[long], place)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
-        return ToolResult(call.id, scrub(self._mask(_dumped(result))), is_error, outside=bool(origin))
+        return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
     async def _ends(self, value: JsonValue, place: Place) -> JsonValue:
         """Return the two ends of what is too long, with the path of the file that has it whole."""
@@ -101,25 +104,3 @@ def _first(errors: Sequence[ItemError]) -> Sequence[ItemError]:
     return (
         [*errors[:MAX_ITEMS], ItemError("others", "unknown", f"{more} more failed.")] if more > 0 else errors
     )
-
-
-def failed(
-    call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
-) -> ToolResult:
-    """Return the result of a call that did not work, in words of our own."""
-    told = _error(kind, message, recoverable=recoverable, suggestion=suggestion)
-    return ToolResult(call.id, scrub(_dumped(told)), is_error=True)
-
-
-def _error(kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = "") -> dict[str, JsonValue]:
-    error: dict[str, JsonValue] = {
-        "type": kind,
-        "message": message,
-        "recoverable": recoverable,
-        "suggestion": suggestion,
-    }
-    return {"success": False, "error": error}
-
-
-def _dumped(result: dict[str, JsonValue]) -> str:
-    return json.dumps(result, ensure_ascii=False)

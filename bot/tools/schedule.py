@@ -11,14 +11,13 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.schedules.kept import Schedule, Schedules
+from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
+from bot.ports.tool import Arguments, Place
+from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
-from threads.disk import Offload
 from threads.errors import StoreUnavailable
-from threads.scheduled import due_of, shortened
-
-from .base import Arguments, Place
+from threads.scheduled_messages import due_of, shortened
+from threads.store.disk import Offload
 
 MOST_TIMES = 10_000
 MOST_MINUTES = 366 * 24 * 60

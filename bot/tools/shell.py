@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue, field_validator
 
-from bot.errors import ToolError, ToolTimeout
-from threads.disk import Offload
+from bot.ports.errors import ToolError, ToolTimeout
+from bot.ports.tool import Arguments, Place, Returned
+from threads.store.disk import Offload
 
-from .base import Arguments, Place, Returned
-from .beneath import holds_outside_text
+from .files.resolve_beneath import holds_outside_text
 from .sandbox import Ran, Sandbox
 
 MAX_COMMAND = 100_000

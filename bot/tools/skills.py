@@ -9,12 +9,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from bot.errors import ToolNotFound
-from bot.prompt.skill_files import SkillUnusable
-from bot.prompt.skills import Skills
-from threads.disk import Offload
-
-from .base import Arguments, Place
+from bot.agent.prompt.skill_files import SkillUnusable
+from bot.agent.prompt.skills import Skills
+from bot.ports.errors import ToolNotFound
+from bot.ports.tool import Arguments, Place
+from threads.store.disk import Offload
 
 log = logging.getLogger(__name__)
 

@@ -26,22 +26,23 @@ from zlib import crc32
 import anyio
 import anyio.to_thread
 
-from bot.agent import Agent
-from bot.app import open_core, utc_now
-from bot.errors import BadRequest, ModelUnavailable
-from bot.llm.model import Completion, Request, Usage
-from bot.observe.live import Live
-from bot.stopping import Stop
-from bot.tools.files import ListFiles
+from bot.agent.loop import Agent
+from bot.observe.live_parts import Live
+from bot.observe.shutdown import Stop
+from bot.ports.errors import BadRequest, ModelUnavailable
+from bot.ports.model import Completion, Request, Usage
+from bot.tools.files.read import ListFiles
 from bot.tools.gate import Toolbox
+from bot.wiring.app import open_core, utc_now
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
-from threads import delivery, journal
-from threads.disk import Disk, File, PosixDisk
+from threads import delivery
+from threads.journal import journal
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
-from threads.workspace import FolderTaken, sole_owner
-from transports import outbox
-from transports.base import Transport
+from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.disk import Disk, File, PosixDisk
+from transports.base.transport import Transport
+from transports.shared.delivery import outbox
 
 TOKEN = re.compile(r"t\d+m\d+")
 

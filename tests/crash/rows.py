@@ -6,8 +6,8 @@ from zlib import crc32
 
 import anyio
 
-from bot.errors import BadRequest, ModelUnavailable
-from bot.llm.model import Completion, Request, Usage
+from bot.ports.errors import BadRequest, ModelUnavailable
+from bot.ports.model import Completion, Request, Usage
 from tests.crash.child import unanswered
 from tests.one_model import OneModel
 from threads.model import Message, OnEvent, Text, TextDelta, ToolCall

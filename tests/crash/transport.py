@@ -1,4 +1,4 @@
-"""The bot's side of `tests.crash.platform`: a `transports.base.Transport` over its socket."""
+"""The bot's side of `tests.crash.platform`: a `transports.base.transport.Transport` over its socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from threads.errors import (
     TransportUnavailable,
 )
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
-from transports.base import Capabilities
+from transports.base.transport import Capabilities
 
 
 class SocketTransport:

@@ -53,11 +53,12 @@ class Machine:
             (self.bin / name).chmod(0o755)
         for each in ("bot", "threads", "transports"):
             (self.source / each).mkdir(parents=True)
-        shutil.copytree(
-            REPOSITORY / "deploy",
-            self.source / "deploy",
-            ignore=shutil.ignore_patterns("generate", "__pycache__"),
-        )
+        for each in ("deploy", "docs"):
+            shutil.copytree(
+                REPOSITORY / each,
+                self.source / each,
+                ignore=shutil.ignore_patterns("generate", "__pycache__"),
+            )
         for each in (*REPOSITORY.glob("requirements*.lock"), REPOSITORY / "pyproject.toml"):
             shutil.copy(each, self.source)
         shutil.copy(REPOSITORY / "README.md", self.source)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.cli import main
-from bot.observe.watch import LEAVE_S
-from bot.settings import load
-from bot.settings_model import Settings
-from bot.tools.sandbox.opened import AT_ONCE
+from bot.admin.cli import main
+from bot.config.load import load
+from bot.config.settings import Settings
+from bot.observe.supervision import LEAVE_S
 from bot.tools.sandbox.profile import Limits
+from bot.tools.sandbox.selection import AT_ONCE
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNIT, STRICT = DEPLOY / "threadfast.service", DEPLOY / "strict.conf"

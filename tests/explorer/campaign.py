@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from unittest import mock
 
-from threads import journal
-from threads.records import Record
+from threads.journal import journal
+from threads.journal.records import Record
 
 from .explore import Explorer, Figures, S
 from .faults import Kind, NthFails, under

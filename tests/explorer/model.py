@@ -1,4 +1,4 @@
-"""A `threads.disk.Disk` in memory that knows which of its operations a power cut may still undo.
+"""A `threads.store.disk.Disk` in memory that knows which of its operations a power cut may still undo.
 
 Two views are kept: what the running system sees, and what is durable plus the operations not yet synced. Syncing a file
 makes its bytes durable, syncing a folder its names; with ``ordered`` any sync also commits every earlier name

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from threads import context, disk, journal, lines, log, records
-from threads.disk import Disk, File
-from threads.journal import Journal
+from threads import log
+from threads.journal import journal, records
+from threads.journal.journal import Journal
+from threads.store import checksummed_lines, context, disk
+from threads.store.disk import Disk, File
 
 from .model import MakeFolder, ModelDisk, ModelFile
 
@@ -171,10 +173,12 @@ def _writes_once(file: File, data: bytes) -> None:
     file.write(data)
 
 
-def _split_like_text(data: bytes) -> lines.Scan:
+def _split_like_text(data: bytes) -> checksummed_lines.Scan:
     """Take U+2028 for the end of a line."""
     parts = [part.encode() for part in data.decode("utf-8", "replace").splitlines()]
-    return lines.Scan([part for part in parts if lines.intact(part)], [], b"", len(data))
+    return checksummed_lines.Scan(
+        [part for part in parts if checksummed_lines.intact(part)], [], b"", len(data)
+    )
 
 
 def _forgets_owed(self: records.Ledger) -> Iterator[records.Record]:
@@ -217,7 +221,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
         "journal, n-th fails, ordered",
         lambda: _patch(Journal, "_durable", _deaf_to_errors),
     ),
-    "checksums not verified": ("journal, rot", lambda: _patch(lines, "intact", _no_crc)),
+    "checksums not verified": ("journal, rot", lambda: _patch(checksummed_lines, "intact", _no_crc)),
     "compaction drops what is owed": (
         "journal, growing, ordered",
         lambda: _patch(records.Ledger, "records", _forgets_owed),

@@ -19,9 +19,9 @@ from typing import ParamSpec, Protocol, TypeVar
 import anyio
 
 from threads.errors import StoreUnavailable
-from threads.journal import Journal
+from threads.journal.journal import Journal
+from threads.journal.records import Intent, Ledger, Owed, Posted, Received, Record, Settled, Started
 from threads.model import Author, Incoming, Outcome, ThreadId
-from threads.records import Intent, Ledger, Owed, Posted, Received, Record, Settled, Started
 
 from .model import Image, ModelDisk
 
@@ -255,7 +255,7 @@ def settled(name: str, outcome: Outcome = "answered") -> Settled:
 
 
 def sound(line: bytes) -> bool:
-    """Say whether a line carries its own checksum; written apart from `threads.lines` on purpose."""
+    """Say whether a line carries its own checksum; written apart from `threads.store.checksummed_lines` on purpose."""
     body, comma, tail = line.rpartition(b',"crc":"')
     return bool(comma) and tail == b'%08x"}' % zlib.crc32(body)
 

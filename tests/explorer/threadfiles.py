@@ -8,11 +8,11 @@ from pathlib import Path
 
 import anyio
 
-from threads.context import ContextFile, line_adapter
 from threads.errors import StoreUnavailable
-from threads.lines import read_line, scan
 from threads.log import Entry, Log, entries
 from threads.model import Message, Text, ToolCall, ToolResult
+from threads.store.checksummed_lines import read_line, scan
+from threads.store.context import ContextFile, line_adapter
 
 from .model import ModelDisk
 from .stories import ROOT, Step, demand, inline, kept_aside, reached, sound

@@ -1,4 +1,4 @@
-"""One thread's tools, made by `bot.workbench.open_workbench` by the settings, with a person who says no."""
+"""One thread's tools, made by `bot.wiring.tool_set.open_workbench` by the settings, with a person who says no."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from bot.config.settings import Settings
 from bot.guards.egress import Egress
-from bot.guards.secrets import Masker
-from bot.llm.wire import tool_call
-from bot.settings_model import Settings
-from bot.tools.base import Place
+from bot.guards.redaction import Masker
+from bot.llm.adapters.wire_form import tool_call
+from bot.ports.tool import Place
 from bot.tools.sandbox import Ran
-from bot.workbench import Means, Workbench, open_workbench
+from bot.wiring.tool_set import Means, Workbench, open_workbench
 from tests.world import ANN, T1, Clock
-from threads.disk import PosixDisk
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
-from threads.workspace import thread_folder
+from threads.store.data_folder import thread_folder
+from threads.store.disk import PosixDisk
 
 CANARY = "canary-5f1d9c0a77e2-canary"
 """The secret of this bot; its mask knows it, and nobody may ever read it."""
@@ -204,7 +204,7 @@ def secure(monkeypatch: pytest.MonkeyPatch, stage: Stage | None, net: Net) -> No
 
     if stage:
         monkeypatch.setattr("bot.tools.sandbox.open_sandbox", open_sandbox)
-    monkeypatch.setattr("bot.workbench.Egress", egress)
+    monkeypatch.setattr("bot.wiring.tool_set.Egress", egress)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The whole bot, served as `bot.app.serve` does, with a script for a model and a platform that anybody may write in."""
+"""The whole bot, served as `bot.wiring.app.serve` does, with a script for a model and a platform that anybody may write in."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 import pytest
 
-from bot.app import serve
-from bot.settings_model import Settings
+from bot.config.settings import Settings
+from bot.wiring.app import serve
 from tests.serving import Seat
 from tests.world import ANN, T1, Scripted, Step, calls, says
 from threads.model import Attachment, Author, Incoming, Message, Outgoing, Spoken, ThreadId, ToolResult
-from threads.workspace import thread_folder
-from transports.base import Capabilities
+from threads.store.data_folder import thread_folder
+from transports.base.transport import Capabilities
 
 from .bench import CANARY, Net, Stage, secure
 
@@ -97,7 +97,7 @@ class Bot:
         """Serve until the block ends; a second life has the same data and the same platform."""
         secure(monkeypatch, self.stage, self.net)
         self.model.script = deque(script)
-        monkeypatch.setattr("bot.app.Lineup", lambda *_args, **_more: self.model)
+        monkeypatch.setattr("bot.wiring.app.Lineup", lambda *_args, **_more: self.model)
         given = {"access": {"admins": [ADMIN.id]}, **given}
         settings = Settings.model_validate({"data": self.folder / "data", **given}, strict=False)
         hall = self.hall

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.bot import hostile_files as made
-from tests.tools.mcp.opened import plain
-from tests.tools.site import page, serving
+from tests.bot.documents import hostile_files as made
+from tests.bot.tools.mcp.opened import plain
+from tests.bot.tools.site import page, serving
 from tests.world import calls, says
 from threads.model import Author, Spoken
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bot.tools.sandbox import Ran
-from tests.tools.mcp.opened import plain
+from tests.bot.tools.mcp.opened import plain
 from threads.model import Answer, ToolCall
 
 from .bench import ANN, Row, judge, params, scene_of

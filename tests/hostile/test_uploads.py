@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.bot import hostile_files as made
-from tests.tools.mcp.opened import plain
+from tests.bot.documents import hostile_files as made
+from tests.bot.tools.mcp.opened import plain
 from tests.world import T1, calls, says
 from threads.model import Image
 

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.bot import hostile_files as made
-from tests.tools.site import page, redirect, serving
+from tests.bot.documents import hostile_files as made
+from tests.bot.tools.site import page, redirect, serving
 
 from .bench import CANARY, PUBLIC, Net, Row, judge, params
 

@@ -1,7 +1,7 @@
 """A disk in memory that refuses and forgets as real ones do.
 
 Every operation is a place where the process may die, half done if it is a write. `kill` keeps what the kernel shows,
-`power_cut` what is on the platter: see `inode`. The rules of `threads.disk.PosixDisk` hold here too.
+`power_cut` what is on the platter: see `inode`. The rules of `threads.store.disk.PosixDisk` hold here too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SimFile:
 
 
 class SimDisk:
-    """A `threads.disk.Disk`. It outlives the process; `kill` and `power_cut` say how the process ended."""
+    """A `threads.store.disk.Disk`. It outlives the process; `kill` and `power_cut` say how the process ended."""
 
     def __init__(self, fate: Fate, faults: Faults, home: Path) -> None:
         self.root = Folder()

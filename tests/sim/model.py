@@ -9,9 +9,9 @@ from __future__ import annotations
 import anyio
 from pydantic import JsonValue
 
-from bot.errors import BadRequest, ContentPolicy, ModelUnavailable, ProviderError, RateLimited
-from bot.llm.model import Completion, Request, Stop, Usage
-from bot.tools.base import Arguments, Place
+from bot.ports.errors import BadRequest, ContentPolicy, ModelUnavailable, ProviderError, RateLimited
+from bot.ports.model import Completion, Request, Stop, Usage
+from bot.ports.tool import Arguments, Place
 from tests.one_model import OneModel
 from threads.errors import BotError
 from threads.model import Message, OnEvent, Resumed, Text, TextDelta, ToolCall, Waiting

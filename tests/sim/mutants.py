@@ -13,20 +13,20 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import threads.journal
-from bot.accounts import Account, Opened
-from bot.budgets import Budgets, Call, OverLimit, Reserve
-from bot.llm.gate import Gate
-from bot.llm.model import Usage
+import threads.journal.journal
+from bot.budget.accounts import Account, Opened
+from bot.budget.budgets import Budgets, Call, OverLimit, Reserve
+from bot.llm.policies.gate import Gate
+from bot.ports.model import Usage
+from threads.actor.questions import Questions
+from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
-from threads.disk import Disk, File, temporary_of, write_all
 from threads.errors import StoreUnavailable
-from threads.journal import Journal
-from threads.lines import scan, scrub
+from threads.journal.journal import Journal
+from threads.journal.records import Intent, Ledger, Owed, Received, Record, record_adapter
 from threads.model import Answer, Incoming, ThreadId
-from threads.questions import Questions
-from threads.records import Intent, Ledger, Owed, Received, Record, record_adapter
-from threads.turn import ActorTurn
+from threads.store.checksummed_lines import scan, scrub
+from threads.store.disk import Disk, File, temporary_of, write_all
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
         disk.rename(temporary, path)
         disk.fsync_folder(path.parent)
 
-    return _instead(threads.journal, replace_file=hasty)
+    return _instead(threads.journal.journal, replace_file=hasty)
 
 
 def reservation_not_awaited() -> AbstractContextManager[None]:

@@ -22,7 +22,7 @@ from threads.errors import (
     TransportUnavailable,
 )
 from threads.model import Author, Deleted, Inbound, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
-from transports.base import Capabilities
+from transports.base.transport import Capabilities
 
 from .fate import Died, Fate
 from .plan import Plan
@@ -50,7 +50,7 @@ class Event:
 
 
 class Platform:
-    """A `transports.base.Transport`."""
+    """A `transports.base.transport.Transport`."""
 
     name = "sim"
     state = "connected"

@@ -15,18 +15,18 @@ from datetime import datetime
 
 import anyio
 
-from bot import errors
-from bot.accounts import Accounts
-from bot.chosen import ChosenModels
-from bot.errors import ContextOverflow, ModelTimeout, ProviderError
-from bot.ledger import Ledger
-from bot.lineup import Lineup
+from bot.agent.prompt.compaction import INSTRUCTION
+from bot.budget.accounts import Accounts
+from bot.budget.ledger import Ledger
+from bot.config.settings import Settings
 from bot.llm.catalog import Catalog
-from bot.llm.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
-from bot.llm.schema import Conforming
-from bot.observe.work import Observing
-from bot.prompt.compaction import INSTRUCTION
-from bot.settings_model import Settings
+from bot.llm.policies.structured_output import Conforming
+from bot.observe.turn_events import Observing
+from bot.ports import errors
+from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
+from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
+from bot.store.model_choice import ChosenModels
+from bot.wiring.model_chain import Lineup
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate

@@ -16,14 +16,14 @@ import anyio
 import anyio.lowlevel
 from anyio._core._eventloop import set_current_async_library
 
-import bot.ledger
-import threads.journal
-from bot.agent import Agent, Room
-from bot.app import Core, open_core
-from bot.chosen import ChosenModels
-from bot.errors import ProviderError
-from bot.ledger import Ledger
+import bot.budget.ledger
+import threads.journal.journal
+from bot.agent.loop import Agent, Room
+from bot.budget.ledger import Ledger
+from bot.ports.errors import ProviderError
+from bot.store.model_choice import ChosenModels
 from bot.tools.gate import Toolbox
+from bot.wiring.app import Core, open_core
 from threads.errors import BotError
 from threads.model import Outgoing
 
@@ -279,13 +279,13 @@ class World:
 
 @contextmanager
 def _settings(compact_above: int, stack: Stack | None) -> Iterator[None]:
-    before = threads.journal.COMPACT_ABOVE, bot.ledger.BEGIN_ANEW_ABOVE
-    threads.journal.COMPACT_ABOVE = compact_above
-    bot.ledger.BEGIN_ANEW_ABOVE = stack.new_file_above if stack else before[1]
+    before = threads.journal.journal.COMPACT_ABOVE, bot.budget.ledger.BEGIN_ANEW_ABOVE
+    threads.journal.journal.COMPACT_ABOVE = compact_above
+    bot.budget.ledger.BEGIN_ANEW_ABOVE = stack.new_file_above if stack else before[1]
     try:
         yield
     finally:
-        threads.journal.COMPACT_ABOVE, bot.ledger.BEGIN_ANEW_ABOVE = before
+        threads.journal.journal.COMPACT_ABOVE, bot.budget.ledger.BEGIN_ANEW_ABOVE = before
 
 
 class _Listener(logging.Handler):

@@ -1,7 +1,7 @@
 """`threadfast run` as it is, with a probe: ``python -m tests.soak.child PROBES run --settings …``.
 
 For each SIGUSR1 a line of JSON is added to the file PROBES: what the process holds, as it sees it itself, since nobody
-else may look into it (`bot.guards.process.seal`). Every tenth line counts all objects by type, which takes a while.
+else may look into it (`bot.guards.hardening.seal`). Every tenth line counts all objects by type, which takes a while.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> None:
     )  # a soak that is killed leaves no bot behind
     signal.signal(signal.SIGUSR1, Probe(Path(sys.argv[1])))
     sys.argv[1:2] = []
-    from bot.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it
+    from bot.admin.cli import main as threadfast  # noqa: PLC0415 - who asks too early must not end it
 
     threadfast()
 

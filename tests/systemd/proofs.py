@@ -292,7 +292,7 @@ async def stubborn(crowd: Crowd) -> str:
 async def upgraded(crowd: Crowd) -> str:
     """A version that works is taken, one that does not is taken back, and both keep all that was said."""
     better = changed("better", "bot/proof.py", '"""Another version."""\n')
-    worse = changed("worse", "bot/run.py", "raise SystemExit(3)\n")
+    worse = changed("worse", "bot/wiring/run.py", "raise SystemExit(3)\n")
     async with crowd.talking(4):
         done = await install("upgrade", source=better)
         demand(

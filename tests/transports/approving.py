@@ -14,19 +14,19 @@ from typing import ClassVar
 import anyio
 import anyio.to_thread
 
-from bot.agent import Agent
-from bot.app import open_core, utc_now
-from bot.approvals import Approvals
-from bot.audit import Audit
-from bot.documents import Documents
-from bot.guards.secrets import Masker
-from bot.guards.veiled import Veiled, suspicion
-from bot.tools.base import Arguments
-from bot.tools.files import ListFiles, ReadFile
+from bot.agent.loop import Agent
+from bot.documents.reader import Documents
+from bot.guards.policy import Policy
+from bot.guards.redaction import Masker
+from bot.guards.stream_redaction import Veiled, suspicion
+from bot.observe.audit import Audit
+from bot.ports.tool import Arguments
+from bot.tools.approvals import Approvals
+from bot.tools.files.quota import Quota
+from bot.tools.files.read import ListFiles, ReadFile
+from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
-from bot.tools.policy import Policy
-from bot.tools.quota import Quota
-from bot.tools.writing import WriteFile, Writer
+from bot.wiring.app import open_core, utc_now
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import PROXIES
@@ -34,8 +34,8 @@ from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.settling import outcomes
 from tests.transports.slack.bot import transport as slack_transport
 from tests.world import Scripted
-from threads.disk import PosixDisk
 from threads.model import Limits
+from threads.store.disk import PosixDisk
 
 SECRET = "canary-Zk4v9Qx7Lw2"
 ASKS = "May I use"

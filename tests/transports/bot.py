@@ -12,15 +12,15 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from bot.agent import Agent
-from bot.app import open_core, utc_now
-from bot.tools.attach import Attach
-from bot.tools.files import ListFiles, ReadFile
+from bot.agent.loop import Agent
+from bot.tools.files.attach import Attach
+from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
-from threads.disk import PosixDisk
+from bot.wiring.app import open_core, utc_now
 from threads.model import Limits
-from threads.workspace import recent_threads
-from transports.base import Transport
+from threads.store.data_folder import recent_threads
+from threads.store.disk import PosixDisk
+from transports.base.transport import Transport
 
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
 

@@ -8,16 +8,16 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from bot.guards.secrets import Masker
-from bot.llm.model import Completion, Usage
-from bot.tools.attach import Attach
-from bot.tools.base import Arguments, Returned
-from tests.bot.hostile_files import pdf, png
+from bot.guards.redaction import Masker
+from bot.ports.model import Completion, Usage
+from bot.ports.tool import Arguments, Returned
+from bot.tools.files.attach import Attach
+from tests.bot.documents.hostile_files import pdf, png
 from tests.transports.approving import SECRET, RunArguments, Scene, chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
-from threads.pictures import LONG_SIDE, look
-from transports.discord.wire.link import Link
+from threads.store.image_header import LONG_SIDE, look
+from transports.discord.api.gateway_link import Link
 
 pytestmark = pytest.mark.anyio
 

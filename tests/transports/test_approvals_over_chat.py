@@ -8,12 +8,12 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.approvals import MOST_SHOWN
+from bot.tools.approvals import MOST_SHOWN
 from tests.transports.approving import ASKS, Scene, chat_of
 from tests.world import calls, says
 from threads import wording
 from threads.model import Message, ToolCall
-from transports.discord.wire.link import Link
+from transports.discord.api.gateway_link import Link
 
 pytestmark = pytest.mark.anyio
 

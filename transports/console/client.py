@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
-from transports.base import Capabilities, LinkState
+from transports.base.transport import Capabilities, LinkState
 from transports.console import files
 from transports.console.parse import BOT_COMMANDS, Seat
 from transports.console.pipe import Pipe

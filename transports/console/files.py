@@ -14,8 +14,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from threads.attachments import unavailable
 from threads.model import Attachment
+from threads.store.attachments import unavailable
 
 CHUNK = 64 * 1024
 GONE = "it cannot be read any more. Attaching it again may help."

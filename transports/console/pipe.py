@@ -18,9 +18,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, Waiting
+from transports.base.text import without_controls
 from transports.console import parse
 from transports.console.view import waiting_words
-from transports.text import without_controls
 
 READ_SIZE = 65_536
 MOST_WAITS = 20

@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from threads.model import Choice, Outgoing
-from transports.text import without_controls
+from transports.base.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")

@@ -32,7 +32,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import files, parse, render, view
-from transports.console.enter import Enter
+from transports.console.line_entry import Enter
 
 REDRAW_S = 0.05
 TICK_S = 0.5

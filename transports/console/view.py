@@ -39,8 +39,8 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.running import doing
-from transports.text import without_controls
+from transports.base.text import without_controls
+from transports.shared.live.activity import doing
 
 TAIL = 16_384
 """Characters of a draft that are held; more than any screen shows."""

@@ -29,13 +29,13 @@ from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed
-from transports.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
+from transports.discord.api.gateway_link import FATAL, GATEWAY
+from transports.discord.api.probe_api import Api, BadToken, Told
+from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
-from transports.discord.hear.session import NEEDED
-from transports.discord.wire.link import FATAL, GATEWAY
-from transports.discord.wire.once import Api, BadToken, Told
-from transports.discord.wire.sdk import DISCORD
-from transports.proxy import proxy_for
+from transports.discord.events.gateway_session import NEEDED
+from transports.shared.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
+from transports.shared.link.proxy import proxy_for
 
 PORTAL = "At discord.com/developers/applications, your application, Bot:"
 NEW_TOKEN = f"{PORTAL} Reset Token, and set the new one."

@@ -20,7 +20,6 @@ import aiohttp
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.disk import Disk, Offload
 from threads.errors import TransportUnavailable
 from threads.model import (
     Attachment,
@@ -33,31 +32,32 @@ from threads.model import (
     TurnSettled,
     message_key,
 )
-from transports.base import Capabilities, LinkState
-from transports.catch_up import Recent
-from transports.discord.hear.downloads import open_download, open_session
-from transports.discord.hear.intake import Hearing, Intake
-from transports.discord.hear.marks import SNOWFLAKES
-from transports.discord.hear.message import spoken
-from transports.discord.hear.published import Published
-from transports.discord.hear.session import Session
+from threads.store.disk import Disk, Offload
+from transports.base.presses import UNDECIDED, decided
+from transports.base.transport import Capabilities, LinkState
+from transports.discord.api.channel_types import Channels
+from transports.discord.api.gateway_link import Link
+from transports.discord.api.rest import Rest, open_rest
+from transports.discord.api.snowflake import is_snowflake
+from transports.discord.api.values import DIRECT, Me
+from transports.discord.events.command_registration import Published
+from transports.discord.events.downloads import open_download, open_session
+from transports.discord.events.gateway_session import Session
+from transports.discord.events.intake import Hearing, Intake
+from transports.discord.events.parse_message import spoken
+from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
-from transports.discord.post.answers import Answers
-from transports.discord.post.keys import since_of
-from transports.discord.post.places import Places
+from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.nonces import since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import disarm
-from transports.discord.wire.channels import Channels
-from transports.discord.wire.link import Link
-from transports.discord.wire.rest import Rest, open_rest
-from transports.discord.wire.shapes import DIRECT, Me
-from transports.discord.wire.snowflake import is_snowflake
-from transports.jobs import insist
-from transports.marks import Marks
-from transports.presses import UNDECIDED, decided
-from transports.proxy import own_origin
-from transports.reach import Reach
-from transports.supervisor import Supervisor
+from transports.discord.post.thread_opening import Places
+from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.marks import Marks
+from transports.shared.delivery.reachability import Reach
+from transports.shared.link.proxy import own_origin
+from transports.shared.link.supervisor import Supervisor
+from transports.shared.live.background_calls import insist
 
 log = logging.getLogger(__name__)
 

@@ -26,13 +26,13 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
-from transports.proxy import proxy_for
+from transports.shared.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
+from transports.shared.link.proxy import proxy_for
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.json_fields import string
+from transports.slack.api.web_api import Web, explained, open_web
 from transports.slack.client import Options
 from transports.slack.manifest import scopes
-from transports.slack.wire.refusals import SlackRefused
-from transports.slack.wire.shapes import string
-from transports.slack.wire.web import Web, explained, open_web
 
 NEW_BOT_TOKEN = (
     "At api.slack.com/apps, your app, OAuth & Permissions: (re)install it and set the new xoxb- token."  # noqa: S105

@@ -14,7 +14,6 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.disk import Disk, Offload
 from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
@@ -27,26 +26,27 @@ from threads.model import (
     TurnSettled,
     message_key,
 )
-from transports.base import Capabilities, LinkState
-from transports.catch_up import Recent
-from transports.jobs import insist
-from transports.marks import Marks
-from transports.presses import UNDECIDED, decided
-from transports.proxy import own_origin
-from transports.reach import Reach
-from transports.slack.hear.downloads import open_download
-from transports.slack.hear.intake import Intake
-from transports.slack.hear.marks import STAMPS
-from transports.slack.hear.message import Me, spoken
+from threads.store.disk import Disk, Offload
+from transports.base.presses import UNDECIDED, decided
+from transports.base.transport import Capabilities, LinkState
+from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.marks import Marks
+from transports.shared.delivery.reachability import Reach
+from transports.shared.link.proxy import own_origin
+from transports.shared.link.supervisor import Supervisor
+from transports.shared.live.background_calls import insist
+from transports.slack.api import thread_history
+from transports.slack.api.json_fields import instant, is_stamp, stamp
+from transports.slack.api.socket_mode import Link
+from transports.slack.api.user_names import Names
+from transports.slack.api.web_api import Web, open_web
+from transports.slack.events.downloads import open_download
+from transports.slack.events.intake import Intake
+from transports.slack.events.parse_message import Me, spoken
+from transports.slack.events.timestamps import STAMPS
 from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
 from transports.slack.post.posting import Asked, Posting
-from transports.slack.wire import record
-from transports.slack.wire.link import Link
-from transports.slack.wire.names import Names
-from transports.slack.wire.shapes import instant, is_stamp, stamp
-from transports.slack.wire.web import Web, open_web
-from transports.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ class Slack:
         room = await self._enter()
         said = [
             message
-            for message in await record.read(room.web, thread.channel, thread.root, "")
+            for message in await thread_history.read(room.web, thread.channel, thread.root, "")
             if instant(stamp(message, "ts") or "0") < instant(before if is_stamp(before) else "9" * 10)
         ]
         await room.names.learn(said)

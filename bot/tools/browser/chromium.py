@@ -26,12 +26,12 @@ from playwright.async_api import (
     async_playwright,
 )
 
-from threads.disk import Offload
+from threads.store.disk import Offload
 
-from .installed import has_own, system_browser
-from .looking import HEIGHT, WIDTH, look_at
-from .pages import BrowserBroken, PageStuck, Seen, Wish
+from .detect import has_own, system_browser
+from .page_visit import HEIGHT, WIDTH, look_at
 from .processes import kill_child, kill_group, memory, parent
+from .protocol import BrowserBroken, PageStuck, Seen, Wish
 from .proxy import Visit
 from .session import Over
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from threads.disk import Offload
+from threads.store.disk import Offload
 
 from .session import Engine, Over
 

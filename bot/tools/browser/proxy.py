@@ -18,8 +18,8 @@ import anyio
 import h11
 from anyio.abc import ByteStream, SocketAttribute
 
-from bot.errors import ToolDenied, ToolError
 from bot.guards.egress import Egress
+from bot.ports.errors import ToolDenied, ToolError
 
 MAX_BYTES = 25_000_000
 """Bytes that one visit may move, both ways; then its connections end."""

@@ -23,7 +23,7 @@ import anyio
 from bot.guards.egress import Egress
 from threads.wording import first_cause
 
-from .pages import BrowserBroken, PageStuck, Seen, Wish
+from .protocol import BrowserBroken, PageStuck, Seen, Wish
 from .proxy import Proxy, Visit
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ It goes on with less where it must, and says so to the person and to the model e
 | what fails                  | what the call gives        | and then                                             |
 |-----------------------------|----------------------------|------------------------------------------------------|
 | it is not installed         | what `web_fetch` reads     | the same                                             |
-| the browser                 | what `web_fetch` reads     | it is off for a while, see `bot.tools.browser.switch` |
+| the browser                 | what `web_fetch` reads     | it is off for a while, see `bot.tools.browser.cooldown` |
 | one page in it              | what `web_fetch` reads     | the next page is tried as ever                       |
 | the picture                 | the text                   | pictures are off for a while                         |
 | a model that sees none      | the text, and a file       | the same                                             |
@@ -23,7 +23,8 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue
 
-from bot.errors import (
+from bot.guards.egress import Egress
+from bot.ports.errors import (
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -32,15 +33,14 @@ from bot.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.guards.egress import Egress
-from bot.tools.base import Arguments, ItemError, Place, Returned, Tool
-from bot.tools.beneath import TOOL_OUTPUT
-from bot.tools.web import ORIGIN, PageArguments
-from bot.tools.writing import Writer
+from bot.ports.tool import Arguments, ItemError, Place, Returned, Tool
+from bot.tools.files.resolve_beneath import TOOL_OUTPUT
+from bot.tools.files.write import Writer
+from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .pages import BrowserBroken, Pages, PageStuck, Seen, Wish
-from .switch import Ended, Switch
+from .cooldown import Ended, Switch
+from .protocol import BrowserBroken, Pages, PageStuck, Seen, Wish
 
 log = logging.getLogger(__name__)
 

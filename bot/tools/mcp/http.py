@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from bot.tools.mcp.lines import MAX_MESSAGE
+from bot.tools.mcp.framing import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams  # not for us to rely on: a type, and nothing else

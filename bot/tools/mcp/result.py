@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.errors import ToolError
-from bot.tools.base import ItemError, Returned
-from bot.tools.mcp.listing import cut
+from bot.ports.errors import ToolError
+from bot.ports.tool import ItemError, Returned
+from bot.tools.mcp.tool_list import cut
 from threads.model import Image
-from threads.pictures import HEAD, MAX_BYTES, look
+from threads.store.image_header import HEAD, MAX_BYTES, look
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from pydantic import ConfigDict, JsonValue, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from bot.tools.base import Arguments
+from bot.ports.tool import Arguments
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

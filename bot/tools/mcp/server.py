@@ -36,14 +36,14 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from pydantic import JsonValue
 
-from bot.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
-from bot.guards.secrets import Masker
-from bot.settings_model import McpServer
-from bot.tools.mcp.lines import Gone, Remarks
-from bot.tools.mcp.listing import Listing, RawTool, judged
-from bot.tools.mcp.lookup import digest_of, looked_up
-from threads.disk import Offload
+from bot.config.settings import McpServer
+from bot.guards.redaction import Masker
+from bot.ports.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
+from bot.tools.mcp.framing import Gone, Remarks
+from bot.tools.mcp.secrets_lookup import digest_of, looked_up
+from bot.tools.mcp.tool_list import Listing, RawTool, judged
 from threads.errors import retry_fields
+from threads.store.disk import Offload
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

@@ -17,15 +17,15 @@ from pathlib import Path
 import anyio
 from pydantic import Field
 
-from bot.kept import Kept, KeptFile
-from bot.settings_model import McpServer
-from bot.tools.base import Tool
-from bot.tools.mcp.listing import MAX_ALL, Listing, clean, counted, named
-from bot.tools.mcp.lookup import digest_of
+from bot.config.settings import McpServer
+from bot.ports.tool import Tool
+from bot.store.json_file import Kept, KeptFile
+from bot.tools.mcp.secrets_lookup import digest_of
 from bot.tools.mcp.server import USUAL, Server, Times
 from bot.tools.mcp.tool import Save, tool_of
-from threads.disk import Disk, Offload
+from bot.tools.mcp.tool_list import MAX_ALL, Listing, clean, counted, named
 from threads.errors import StoreUnavailable
+from threads.store.disk import Disk, Offload
 
 log = logging.getLogger(__name__)
 

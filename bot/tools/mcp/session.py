@@ -16,13 +16,13 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from bot.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
+from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
+from bot.tools.mcp.framing import Gone, Remarks
 from bot.tools.mcp.http import http
-from bot.tools.mcp.lenient import Reader, leniently
-from bot.tools.mcp.lines import Gone, Remarks
-from bot.tools.mcp.listing import RawTool, clean, cut
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.target import Address, Program
+from bot.tools.mcp.tool_list import RawTool, clean, cut
+from bot.tools.mcp.tool_list_filter import Reader, leniently
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

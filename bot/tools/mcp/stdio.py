@@ -28,7 +28,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from bot.tools.mcp.lines import Gone, Lines, Remarks
+from bot.tools.mcp.framing import Gone, Lines, Remarks
 
 CHUNK = 65_536
 END_S = 1.0

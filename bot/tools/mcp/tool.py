@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bot.errors import ToolError
-from bot.tools.base import Arguments, Place, Returned
-from bot.tools.beneath import TOOL_OUTPUT
-from bot.tools.mcp.listing import ListedTool
+from bot.ports.errors import ToolError
+from bot.ports.tool import Arguments, Place, Returned
+from bot.tools.files.resolve_beneath import TOOL_OUTPUT
 from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
 from bot.tools.mcp.schema import arguments_of
 from bot.tools.mcp.server import Server
+from bot.tools.mcp.tool_list import ListedTool
 from threads.model import Image
 
 if TYPE_CHECKING:

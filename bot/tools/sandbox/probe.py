@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from bot.errors import SandboxFailed
-from threads.disk import Offload
+from bot.ports.errors import SandboxFailed
+from threads.store.disk import Offload
 
 from .layers import Layer
 from .profile import Limits, environment

@@ -28,14 +28,14 @@ from typing import Literal
 import anyio
 from anyio.abc import Process
 
-from bot.errors import SandboxFailed
-from threads.disk import Offload
+from bot.ports.errors import SandboxFailed
+from threads.store.disk import Offload
 
-from .captured import Captured
 from .layers import Layer, Start
-from .meter import Meter
+from .output_capture import Captured
 from .profile import Limits
-from .watch import exceeds, room
+from .resource_watch import exceeds, room
+from .workspace_meter import Meter
 
 log = logging.getLogger(__name__)
 

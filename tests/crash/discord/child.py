@@ -15,21 +15,24 @@ from functools import partial
 
 import anyio.to_thread
 
-from bot.app import utc_now
+from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.discord import IN_PLACE
 from tests.crash.rows import Rows
 from tests.fakes.discord import TOKEN
-from threads.disk import Disk
 from threads.model import Limits
-from threads.workspace import recent_threads
-from transports import catch_up, downloads, marks, reach, supervisor
+from threads.store.data_folder import recent_threads
+from threads.store.disk import Disk
 from transports.discord import client
 from transports.discord.client import Discord, Options
-from transports.discord.live import draft, pace, reactions, script, typing_sign
+from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
-from transports.discord.post import files, rewrite
+from transports.discord.post import rewrite, uploads
 from transports.discord.post.posting import Posting
+from transports.shared import downloads
+from transports.shared.backfill import catch_up, marks
+from transports.shared.delivery import reachability
+from transports.shared.link import supervisor
 
 STREAMING: tuple[Streaming, ...] = ("edits", "edits", "progress", "off")
 
@@ -61,20 +64,20 @@ def discord(args: argparse.Namespace, disk: Disk) -> Discord:
 
 def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
-    pace.CHANNEL_S *= scale
-    pace.EVERY_S *= scale
+    pacing.CHANNEL_S *= scale
+    pacing.EVERY_S *= scale
     reactions.PAUSE_S *= scale
-    typing_sign.EVERY_S *= scale
-    script.FIRST_AFTER_S *= scale
+    typing_indicator.EVERY_S *= scale
+    draft_content.FIRST_AFTER_S *= scale
     draft.PAUSE_S *= scale
-    files.PAUSE_S *= scale
+    uploads.PAUSE_S *= scale
     downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
     client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))
-    reach.PROBE_EVERY_S *= scale
+    reachability.PROBE_EVERY_S *= scale
     supervisor.FIRST_PAUSE_S *= scale
 
 

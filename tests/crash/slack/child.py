@@ -13,23 +13,25 @@ from collections.abc import Callable, Mapping
 import anyio.to_thread
 from pydantic import JsonValue
 
-from bot.app import utc_now
+from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.rows import Rows
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
-from threads.disk import Disk
 from threads.model import Limits
-from threads.workspace import recent_threads
-from transports import catch_up, marks, reach, supervisor
+from threads.store.data_folder import recent_threads
+from threads.store.disk import Disk
+from transports.shared.backfill import catch_up, marks
+from transports.shared.delivery import reachability
+from transports.shared.link import supervisor
+from transports.slack.api import rate_limits
+from transports.slack.api.socket_mode import Kind
 from transports.slack.client import Options, Slack
-from transports.slack.hear import catch_up as history
-from transports.slack.hear.events import parse_event
-from transports.slack.hear.intake import Intake
-from transports.slack.live import edited
+from transports.slack.events import catch_up as history
+from transports.slack.events.intake import Intake
+from transports.slack.events.parse_event import parse_event
+from transports.slack.live import edited_post
 from transports.slack.post import posting
 from transports.slack.post.posting import Posting
-from transports.slack.wire import limits
-from transports.slack.wire.link import Kind
 
 
 def slack(args: argparse.Namespace, disk: Disk) -> Slack:
@@ -52,17 +54,17 @@ def slack(args: argparse.Namespace, disk: Disk) -> Slack:
 
 def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
-    faster: Callable[[limits.Rate], limits.Rate] = lambda rate: limits.Rate(  # noqa: E731
+    faster: Callable[[rate_limits.Rate], rate_limits.Rate] = lambda rate: rate_limits.Rate(  # noqa: E731
         int(rate.per_minute / scale), rate.burst
     )
-    limits.RATES = {method: faster(rate) for method, rate in limits.RATES.items()}
-    limits.TIER_4, limits.CHANNEL = faster(limits.TIER_4), faster(limits.CHANNEL)
-    limits.FLOORS_S = {method: floor * scale for method, floor in limits.FLOORS_S.items()}
-    limits.FLOOR_S *= scale
-    edited.FIRST_AFTER_S *= scale
+    rate_limits.RATES = {method: faster(rate) for method, rate in rate_limits.RATES.items()}
+    rate_limits.TIER_4, rate_limits.CHANNEL = faster(rate_limits.TIER_4), faster(rate_limits.CHANNEL)
+    rate_limits.FLOORS_S = {method: floor * scale for method, floor in rate_limits.FLOORS_S.items()}
+    rate_limits.FLOOR_S *= scale
+    edited_post.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
     marks.SAVE_EVERY_S *= scale
-    reach.PROBE_EVERY_S *= scale
+    reachability.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
     catch_up.OVERLAP_S = max(

@@ -2,7 +2,7 @@ from functools import partial
 
 import pytest
 
-from transports.discord.wire.link import Link
+from transports.discord.api.gateway_link import Link
 
 
 @pytest.fixture(autouse=True)

@@ -10,15 +10,15 @@ import anyio
 
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, FakeDiscord
 from threads.model import Outgoing, ThreadId
-from transports.base import Capabilities
-from transports.discord.post.answers import Answers
-from transports.discord.post.keys import nonce_of
-from transports.discord.post.places import Places
+from transports.base.transport import Capabilities
+from transports.discord.api.rest import open_rest
+from transports.discord.markdown.buttons import stop_button
+from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.nonces import nonce_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage
-from transports.discord.render.buttons import stop_button
-from transports.discord.wire.rest import open_rest
-from transports.outbox import Outbox
+from transports.discord.post.thread_opening import Places
+from transports.shared.delivery.outbox import Outbox
 
 LIMIT = 10 * 2**20
 

@@ -6,7 +6,7 @@ import warnings
 
 import discord
 
-from transports.discord.wire.shapes import Me, Place
+from transports.discord.api.values import Me, Place
 
 GUILD, TEXT, NEWS, VOICE, FORUM, THREAD, POST, DM = (str(700_000_000_000_000_000 + n) for n in range(8))
 BOT, ANN, BOB, OTHER_BOT, WEBHOOK = (str(600_000_000_000_000_000 + n) for n in range(5))

@@ -13,10 +13,10 @@ from tests.transports.discord.desk import Desk, discord_and_rest
 from tests.transports.discord.test_posting import long, patience
 from threads.errors import TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
-from transports.discord.post import answers as module
-from transports.discord.post.pages import CUT, MAX_PARTS
-from transports.discord.render.buttons import choice_buttons
-from transports.discord.wire.refusals import DiscordRefused
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.markdown.buttons import choice_buttons
+from transports.discord.post import ephemeral_answers as module
+from transports.discord.post.message_pages import CUT, MAX_PARTS
 
 pytestmark = pytest.mark.anyio
 

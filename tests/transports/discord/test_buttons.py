@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads.model import Choice
-from transports.discord.render.buttons import (
+from transports.discord.api.values import MAX_BUTTONS, Button
+from transports.discord.markdown.buttons import (
     MAX_ID,
     MAX_LABEL,
     choice_buttons,
@@ -14,8 +15,7 @@ from transports.discord.render.buttons import (
     unfinished,
     without_button,
 )
-from transports.discord.render.text import utf16_size
-from transports.discord.wire.shapes import MAX_BUTTONS, Button
+from transports.discord.markdown.render import utf16_size
 
 COMMANDS = st.from_regex(r"/(approve|deny|retry|new|model)( [a-z0-9./-]{1,30}){0,3}", fullmatch=True)
 CHOICES = st.lists(st.builds(Choice, st.text(max_size=120), COMMANDS | st.text(max_size=120)), max_size=40)

@@ -21,15 +21,15 @@ from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory, offload
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import ThreadId
-from transports import catch_up
-from transports.catch_up import CatchUp
-from transports.discord.hear import catch_up as reading
-from transports.discord.hear.catch_up import History
-from transports.discord.hear.marks import SNOWFLAKES, last_said, path
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import open_rest
-from transports.discord.wire.snowflake import at, before, instant
-from transports.marks import Marks
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import open_rest
+from transports.discord.api.snowflake import at, before, instant
+from transports.discord.events import catch_up as reading
+from transports.discord.events.catch_up import History
+from transports.discord.events.read_marks import SNOWFLAKES, last_said, path
+from transports.shared.backfill import catch_up
+from transports.shared.backfill.catch_up import CatchUp
+from transports.shared.backfill.marks import Marks
 
 FILE = Path("/data/discord-marks.json")
 HISTORY = "GET /channels/{}/messages"

@@ -23,10 +23,10 @@ from tests.transports.discord.payloads import (
     said,
 )
 from threads.errors import TransportRejected, TransportUnavailable
-from transports.discord.hear import chains
-from transports.discord.hear.chains import Chains
-from transports.discord.post import places
-from transports.discord.post.places import Places
+from transports.discord.events import reply_chains
+from transports.discord.events.reply_chains import Chains
+from transports.discord.post import thread_opening
+from transports.discord.post.thread_opening import Places
 
 pytestmark = pytest.mark.anyio
 
@@ -175,13 +175,13 @@ async def test_a_slow_look_up_ends_the_way_after_a_while(channel, found, monkeyp
     monkeypatch.setattr(channel, "message", lambda *_: anyio.sleep(3600))
     began = anyio.current_time()
     assert await found(reply) == question
-    assert anyio.current_time() - began == chains.LONGEST_WALK_S
+    assert anyio.current_time() - began == reply_chains.LONGEST_WALK_S
 
 
 async def test_a_chain_that_never_ends_is_left_in_time(channel, found):
     last = conversation(channel, 100)
     assert await found(channel.say(BOB, last))
-    assert len(channel.calls) <= chains.MOST_STEPS
+    assert len(channel.calls) <= reply_chains.MOST_STEPS
 
 
 async def test_two_messages_that_reply_to_each_other_end_the_way(channel, found):
@@ -207,7 +207,7 @@ async def test_threads_direct_messages_forwards_and_other_channels_are_no_chains
 
 
 async def test_only_so_many_answers_are_remembered(channel, monkeypatch):
-    monkeypatch.setattr(places, "MOST_ANSWERS", 3)
+    monkeypatch.setattr(thread_opening, "MOST_ANSWERS", 3)
     known = Places(channel)
     replies = Chains(channel, ME, known)
     said = []

@@ -22,8 +22,8 @@ from tests.transports.discord.payloads import (
     thread,
 )
 from threads.errors import TransportRejected, TransportUnavailable
-from transports.discord.wire.channels import Channels
-from transports.discord.wire.shapes import Place
+from transports.discord.api.channel_types import Channels
+from transports.discord.api.values import Place
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import transports.discord.api.probe_api as once
 import transports.discord.checks as module
-import transports.discord.wire.once as once
 from tests.fakes.discord import TOKEN, Cut, FakeDiscord, Garbage, RateLimited, Refused, Stall, Status
 from tests.fakes.discord.ids import BOT_ROLE, CHANNEL, EVERYONE, GUILD, PERMISSIONS
 from transports.discord.checks import check_discord

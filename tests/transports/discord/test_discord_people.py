@@ -7,8 +7,8 @@ import json
 import anyio
 import pytest
 
-from bot.errors import ModelUnavailable
-from bot.llm.model import Completion, Usage
+from bot.ports.errors import ModelUnavailable
+from bot.ports.model import Completion, Usage
 from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
 from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
@@ -19,7 +19,7 @@ from tests.world import Scripted, says
 from threads import wording
 from threads.errors import TransportRejected
 from threads.model import Option, Question, ThreadId
-from transports.bots import IN_A_ROW
+from transports.shared.bot_loop_guard import IN_A_ROW
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from bot.run import _discord
-from bot.settings import load
+from bot.config.load import load
+from bot.wiring.run import _discord
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.transports.bot import PROXIES, bot_over
 from tests.transports.discord.bot import answers

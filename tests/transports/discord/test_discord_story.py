@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from bot.errors import ModelUnavailable
-from bot.guards.access import allowed
-from bot.settings_model import Access
+from bot.config.settings import Access
+from bot.ports.errors import ModelUnavailable
+from bot.routing.access import allowed
 from tests.fakes.discord import (
     BOT,
     BOT_ROLE,
@@ -281,7 +281,7 @@ async def test_access_by_role_channel_and_guild(tmp_path):
 
 
 async def test_who_lost_their_role_is_not_served_by_what_an_earlier_session_knew(tmp_path, monkeypatch):
-    monkeypatch.setattr("transports.supervisor.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.02)
     monkeypatch.setattr(client, "Link", partial(client.Link, guilds_s=0.1))
     served, options = only_served(users=(), roles=(ROLE,)), {"roles": frozenset({ROLE})}
     async with (

@@ -7,8 +7,8 @@ import logging
 import anyio
 import pytest
 
-from bot.llm.model import Completion, Usage
-from bot.telling.story import stories
+from bot.admin.reports.message_story import stories
+from bot.ports.model import Completion, Usage
 from tests.fakes.discord import (
     BOT,
     CHANNEL,
@@ -400,8 +400,8 @@ async def test_an_answer_that_is_ready_while_nothing_gets_through_waits_for_the_
 async def test_an_answer_that_a_ban_keeps_back_is_told_by_why_and_mentioned_after_it(tmp_path, monkeypatch):
     """A stale answer is worse than none: one that cannot be out for ten minutes is given up, and that is on record."""
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
-        monkeypatch.setattr("transports.discord.wire.standing.FIRST_BAN_S", 1.5)
-        monkeypatch.setattr("transports.outbox.LONGEST_RETRY_AFTER_S", 1.0)
+        monkeypatch.setattr("transports.discord.api.invalid_requests.FIRST_BAN_S", 1.5)
+        monkeypatch.setattr("transports.shared.delivery.outbox.LONGEST_RETRY_AFTER_S", 1.0)
         discord.fail(SEND, RateLimited(600, via=False))
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
@@ -416,7 +416,7 @@ async def test_an_answer_that_a_ban_keeps_back_is_told_by_why_and_mentioned_afte
 
 
 async def test_the_status_tells_that_discord_has_almost_enough_of_the_bot(tmp_path, monkeypatch):
-    monkeypatch.setattr("transports.discord.wire.standing.CAREFUL_AT", 1)
+    monkeypatch.setattr("transports.discord.api.invalid_requests.CAREFUL_AT", 1)
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
         asked = await discord.slash(U1, CHANNEL, "status", {})
         await discord.until(lambda: asked.contents and asked.contents[0])
@@ -476,7 +476,7 @@ async def test_a_message_with_an_odd_field_is_answered_all_the_same(tmp_path, li
 
 
 async def test_a_page_of_history_that_is_none_is_asked_for_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("transports.catch_up.PAUSES_S", (0.2,))
+    monkeypatch.setattr("transports.shared.backfill.catch_up.PAUSES_S", (0.2,))
     async with FakeDiscord() as discord:
         async with bot_in(discord, tmp_path, Scripted()):
             await alive(discord)

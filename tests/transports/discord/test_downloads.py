@@ -14,10 +14,10 @@ from tests.fakes.http import Cut as CutMidway
 from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from threads.errors import FileUnavailable
 from threads.model import Attachment
-from transports import downloads
-from transports.discord.hear.downloads import open_download, open_session, trusted
-from transports.discord.wire.rest import open_rest
-from transports.proxy import own_origin
+from transports.discord.api.rest import open_rest
+from transports.discord.events.downloads import open_download, open_session, trusted
+from transports.shared import downloads
+from transports.shared.link.proxy import own_origin
 
 pytestmark = pytest.mark.anyio
 

@@ -36,13 +36,13 @@ from threads.model import (
     message_key,
 )
 from transports.discord.live.draft import Draft
-from transports.discord.live.pace import CHANNEL_S, EVERY_S, Pace
+from transports.discord.live.draft_content import MOST_MESSAGES, Script
+from transports.discord.live.pacing import CHANNEL_S, EVERY_S, Pace
 from transports.discord.live.presence import Presence
-from transports.discord.live.script import MOST_MESSAGES, Script
-from transports.discord.post.keys import nonce_of
-from transports.discord.post.places import Places
-from transports.discord.render.buttons import stop_mark
-from transports.discord.render.text import MAX_CONTENT, utf16_size
+from transports.discord.markdown.buttons import stop_mark
+from transports.discord.markdown.render import MAX_CONTENT, utf16_size
+from transports.discord.post.nonces import nonce_of
+from transports.discord.post.thread_opening import Places
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from transports.discord.hear.lanes import Lanes
+from transports.discord.events.channel_queue import Lanes
 
 
 @pytest.fixture

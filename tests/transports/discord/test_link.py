@@ -22,10 +22,10 @@ from tests.fakes.discord import (
     Status,
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
-from transports.discord.wire import gateway, link
-from transports.discord.wire.link import Link
-from transports.discord.wire.standing import Standing
-from transports.supervisor import LinkDown, Supervisor
+from transports.discord.api import gateway, gateway_link
+from transports.discord.api.gateway_link import Link
+from transports.discord.api.invalid_requests import Standing
+from transports.shared.link.supervisor import LinkDown, Supervisor
 
 pytestmark = pytest.mark.anyio
 
@@ -341,7 +341,7 @@ async def test_a_login_that_fails_is_tried_again(discord, status):
 
 
 async def test_a_login_that_hangs_is_given_up(discord, monkeypatch):
-    monkeypatch.setattr(link, "LOGIN_WITHIN_S", 0.2)
+    monkeypatch.setattr(gateway_link, "LOGIN_WITHIN_S", 0.2)
     discord.fail("GET /users/@me", Stall())
     assert getattr((await ended(discord)).end, "retryable", False)
 
@@ -378,7 +378,7 @@ async def test_a_close_that_no_retry_mends_is_fatal(discord, code):
         await discord.links[0].close(code)
         await discord.until(lambda: bot.end)
         assert isinstance(bot.end, TransportFatal)
-        assert str(bot.end) == link.FATAL[code]
+        assert str(bot.end) == gateway_link.FATAL[code]
 
 
 # good standing
@@ -398,7 +398,7 @@ async def test_a_ban_holds_the_gateway_back_too(discord):
 
 
 async def test_sessions_are_not_begun_faster_than_discord_allows_in_a_day(discord, monkeypatch):
-    monkeypatch.setattr(link, "SESSIONS_PER_HOUR", 2)
+    monkeypatch.setattr(gateway_link, "SESSIONS_PER_HOUR", 2)
     assert 24 * 40 < 1000
     bot = Bot(discord, {})
     for _ in range(2):
@@ -491,7 +491,7 @@ async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeyp
 
 
 async def test_a_supervisor_keeps_the_link_up_over_sessions(discord, monkeypatch):
-    monkeypatch.setattr("transports.supervisor.FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.05)
     bot, supervisor = Bot(discord, {}), Supervisor("discord")
 
     async def run(connected):

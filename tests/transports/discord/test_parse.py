@@ -37,7 +37,7 @@ from tests.transports.discord.payloads import (
     user,
 )
 from threads.model import Attachment, Author, Edited, Incoming, Spoken, ThreadId
-from transports.discord.hear.message import parse_edit, parse_message, spoken
+from transports.discord.events.parse_message import parse_edit, parse_message, spoken
 
 AT_BOT = f"<@{BOT}>"
 EARLIER = "1174000000000000000"

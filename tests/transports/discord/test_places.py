@@ -11,10 +11,10 @@ from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, U1, VOICE,
 from tests.transports.discord.desk import Desk, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
 from threads.model import ThreadId
-from transports.discord.post import places as module
-from transports.discord.post.keys import MAX_NONCE, nonce_of, question_of
-from transports.discord.post.places import BARRED_S, UNTITLED, Places, Spot, title_of
-from transports.discord.render.text import utf16_size
+from transports.discord.markdown.render import utf16_size
+from transports.discord.post import thread_opening as module
+from transports.discord.post.nonces import MAX_NONCE, nonce_of, question_of
+from transports.discord.post.thread_opening import BARRED_S, UNTITLED, Places, Spot, title_of
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from threads.model import (
 )
 from transports.discord.live import presence as presence_module
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
-from transports.discord.post.places import Places
+from transports.discord.post.thread_opening import Places
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ import pytest
 from tests.fakes.discord import BOT, CHANNEL, GUILD, ROLE, U1, U2, Cut, FakeDiscord, Message, Refused, Status
 from tests.fakes.discord.sdk import Seen, connected
 from threads.model import Author, Choice, ThreadId
-from transports.discord.hear.interactions import acknowledge, tell
-from transports.discord.hear.press import EXPIRED, Pressed, parse_press
-from transports.discord.render.buttons import choice_buttons, stop_button
-from transports.discord.wire.channels import place_of
+from transports.discord.api.channel_types import place_of
+from transports.discord.events.interactions import acknowledge, tell
+from transports.discord.events.parse_press import EXPIRED, Pressed, parse_press
+from transports.discord.markdown.buttons import choice_buttons, stop_button
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from threads import wording
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
-from transports.discord.wire.refusals import (
+from transports.discord.api.api_errors import (
     ADVICE,
     FRIENDLY,
     KINDS,

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from transports.discord.render.tables import WIDEST, width
-from transports.discord.render.text import (
+from transports.discord.markdown.render import (
     MAX_NOTE,
     TABLE_FOLLOWS,
     live_parts,
@@ -23,6 +22,7 @@ from transports.discord.render.text import (
     rendered,
     utf16_size,
 )
+from transports.discord.markdown.tables import WIDEST, width
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.md"))

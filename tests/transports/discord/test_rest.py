@@ -28,11 +28,11 @@ from tests.fakes.discord import (
     Status,
 )
 from threads.errors import TransportFatal, TransportRateLimited, TransportRejected, TransportUnavailable
-from transports.discord.wire import account, calls, sdk, standing
-from transports.discord.wire.refusals import Banned, DiscordRefused
-from transports.discord.wire.rest import open_rest
-from transports.discord.wire.sdk import read_message
-from transports.discord.wire.shapes import Button, Upload
+from transports.discord.api import account, invalid_requests, sdk, uncancelled_calls
+from transports.discord.api.api_errors import Banned, DiscordRefused
+from transports.discord.api.rest import open_rest
+from transports.discord.api.sdk import read_message
+from transports.discord.api.values import Button, Upload
 
 pytestmark = pytest.mark.anyio
 
@@ -394,7 +394,7 @@ async def quietly(call):
 
 
 async def test_more_cosmetic_calls_than_there_is_room_for_are_refused_and_posts_are_not(discord, monkeypatch):
-    monkeypatch.setattr(calls, "COSMETIC_AT_ONCE", 1)
+    monkeypatch.setattr(uncancelled_calls, "COSMETIC_AT_ONCE", 1)
     async with logged_in(discord) as rest:
         gate = discord.gate(TYPING)
         async with anyio.create_task_group() as tasks:
@@ -409,8 +409,8 @@ async def test_more_cosmetic_calls_than_there_is_room_for_are_refused_and_posts_
 
 async def test_threads_that_are_slow_to_open_hold_no_posts_up(discord, monkeypatch):
     """Discord's limit on them is tight: in a busy channel the library would sleep in all the places there are."""
-    monkeypatch.setattr(calls, "URGENT_AT_ONCE", 2)
-    monkeypatch.setattr(calls, "OPENINGS_AT_ONCE", 2)
+    monkeypatch.setattr(uncancelled_calls, "URGENT_AT_ONCE", 2)
+    monkeypatch.setattr(uncancelled_calls, "OPENINGS_AT_ONCE", 2)
     async with logged_in(discord) as rest:
         gate = discord.gate(OPEN)
         async with anyio.create_task_group() as tasks:
@@ -439,7 +439,7 @@ async def test_a_refusal_says_its_code_and_kind(discord, rest):
 
 
 async def test_too_many_refusals_hold_cosmetic_calls_back_and_posts_go_on(discord, rest, monkeypatch):
-    monkeypatch.setattr(standing, "CAREFUL_AT", 3)
+    monkeypatch.setattr(invalid_requests, "CAREFUL_AT", 3)
     discord.fail(TYPING, Refused(403, 50001), forever=True)
     for _ in range(3):
         with pytest.raises(DiscordRefused):

@@ -14,8 +14,8 @@ from tests.transports.discord.bot import answers, transport
 from tests.transports.discord.desk import Desk, discord_and_rest
 from tests.world import Scripted, calls, says
 from threads.model import Author, Incoming, ThreadId
-from threads.scheduled import scheduled_id
-from transports.discord.post.keys import question_of, since_of
+from threads.scheduled_messages import scheduled_id
+from transports.discord.post.nonces import question_of, since_of
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import anyio
 import discord
 import pytest
 
-from bot import commands
+from bot.routing import commands
 from tests.fakes.discord import (
     CHANNEL,
     GUILD,
@@ -26,14 +26,14 @@ from tests.fakes.discord import (
 )
 from tests.fakes.discord.sdk import Seen, connected
 from threads import wording
-from threads.disk import PosixDisk
 from threads.errors import StoreUnavailable
 from threads.model import Author, ThreadId
-from transports.discord.hear import interactions
-from transports.discord.hear.published import Published
-from transports.discord.hear.slash import ELSEWHERE, OUTDATED, Slash, matching
-from transports.discord.wire.channels import Channels
-from transports.discord.wire.rest import Rest
+from threads.store.disk import PosixDisk
+from transports.discord.api.channel_types import Channels
+from transports.discord.api.rest import Rest
+from transports.discord.events import interactions
+from transports.discord.events.command_registration import Published
+from transports.discord.events.slash_commands import ELSEWHERE, OUTDATED, Slash, matching
 
 pytestmark = pytest.mark.anyio
 
@@ -164,7 +164,7 @@ async def test_a_command_that_cannot_be_acknowledged_is_carried_out_all_the_same
 
 
 async def test_a_command_does_not_wait_for_a_discord_that_does_not_answer(monkeypatch):
-    monkeypatch.setattr("transports.discord.hear.interactions.ACKNOWLEDGE_WITHIN_S", 0.05)
+    monkeypatch.setattr("transports.discord.events.interactions.ACKNOWLEDGE_WITHIN_S", 0.05)
     async with talking() as (fake, talk):
         fake.fail(CALLBACK, Stall())
         fake.slash(U1, CHANNEL, "stop")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from transports.discord.render.text import MAX_CONTENT, live_parts, parts, rendered, utf16_size
+from transports.discord.markdown.render import MAX_CONTENT, live_parts, parts, rendered, utf16_size
 
 LINES = st.sampled_from(
     [

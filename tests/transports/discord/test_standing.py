@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.discord.wire import standing as module
-from transports.discord.wire.standing import CAREFUL_AT, SILENT_AT, WINDOW_S, Standing
+from transports.discord.api import invalid_requests as module
+from transports.discord.api.invalid_requests import CAREFUL_AT, SILENT_AT, WINDOW_S, Standing
 
 
 def with_bad(count, status=403, *, every=0.0, **more):

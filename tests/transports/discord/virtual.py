@@ -26,9 +26,9 @@ from tests.fakes.discord.rules import Refusal
 from tests.fakes.discord.web import ROUTES
 from tests.sim.loop import SimLoop
 from threads.errors import TransportRateLimited, TransportUnavailable
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import Rest
-from transports.discord.wire.shapes import Me
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.api.values import Me
 
 BACKEND = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from transports.bots import IN_A_ROW, BotCap
-from transports.slack.hear.message import Me, parse_message
+from transports.shared.bot_loop_guard import IN_A_ROW, BotCap
+from transports.slack.events.parse_message import Me, parse_message
 
 
 @pytest.mark.parametrize("listed", ["B2", "UB2"])

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory, offload
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
-from transports import catch_up
-from transports.catch_up import CatchUp
-from transports.marks import Marks
-from transports.slack.hear.catch_up import History
-from transports.slack.hear.marks import STAMPS
-from transports.slack.hear.message import Me
-from transports.slack.wire.refusals import SlackRefused
+from transports.shared.backfill import catch_up
+from transports.shared.backfill.catch_up import CatchUp
+from transports.shared.backfill.marks import Marks
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.events.catch_up import History
+from transports.slack.events.parse_message import Me
+from transports.slack.events.timestamps import STAMPS
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 START = 1000.0
@@ -339,7 +339,7 @@ async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(ca
 
 @pytest.mark.anyio
 async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
-    monkeypatch.setattr("transports.slack.hear.catch_up.MOST_PAGES", 3)
+    monkeypatch.setattr("transports.slack.events.catch_up.MOST_PAGES", 3)
     slack = Slack(limit=1)
     bot = await after_a_stop(slack)
     for _ in range(9):
@@ -682,7 +682,7 @@ async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is
 
 @pytest.mark.anyio
 async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
-    monkeypatch.setattr("transports.marks.MOST_CHANNELS", 2)
+    monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
     slack, bot = Slack(), Bot(Slack())
     for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
         bot.marks.move(channel, ts)

@@ -13,11 +13,11 @@ from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, beside, drained, virtual_slack
 from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
 from transports.slack.live.draft import Draft, Seats
-from transports.slack.live.native import ROTATE_BYTES
-from transports.slack.live.script import Script, cut
-from transports.slack.render.escape import safe
-from transports.slack.render.growing import TABLE_FOLLOWS, Fences, TableHold
-from transports.slack.render.hosts import Links
+from transports.slack.live.draft_content import Script, cut
+from transports.slack.live.native_stream import ROTATE_BYTES
+from transports.slack.markdown.escape import safe
+from transports.slack.markdown.links import Links
+from transports.slack.markdown.open_fences import TABLE_FOLLOWS, Fences, TableHold
 
 pytestmark = pytest.mark.anyio
 

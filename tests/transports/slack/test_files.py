@@ -15,10 +15,10 @@ from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
 from threads.errors import FileUnavailable
 from threads.model import Attachment
-from transports import downloads as files
-from transports.proxy import own_origin
-from transports.slack.hear.downloads import open_download
-from transports.slack.wire.http import HOSTS, open_session, trusted
+from transports.shared import downloads as files
+from transports.shared.link.proxy import own_origin
+from transports.slack.api.http_session import HOSTS, open_session, trusted
+from transports.slack.events.downloads import open_download
 
 pytestmark = pytest.mark.anyio
 

@@ -15,11 +15,11 @@ from tests.fakes.slack import Cut, RateLimited
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.test_catch_up import FILE, ME
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, virtual_slack
-from transports.catch_up import CatchUp
-from transports.marks import Marks
-from transports.slack.hear.catch_up import History
-from transports.slack.hear.marks import STAMPS
-from transports.slack.wire.limits import TIER_3
+from transports.shared.backfill.catch_up import CatchUp
+from transports.shared.backfill.marks import Marks
+from transports.slack.api.rate_limits import TIER_3
+from transports.slack.events.catch_up import History
+from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
 

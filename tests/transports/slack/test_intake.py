@@ -18,9 +18,9 @@ from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
-from transports.marks import Marks
-from transports.slack.hear.intake import Intake
-from transports.slack.hear.marks import STAMPS
+from transports.shared.backfill.marks import Marks
+from transports.slack.events.intake import Intake
+from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
-from transports.slack.wire.limits import (
+from transports.slack.api.rate_limits import (
     CHANNEL,
     NEARLY,
     RATES,

@@ -14,11 +14,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Gate, Html, RateLimited, Stall
 from tests.fakes.slack import Link as FakeLink
 from threads.errors import StoreUnavailable, TransportFatal
-from transports import supervisor
-from transports.slack.wire import link as link_module
-from transports.slack.wire import socket as socket_module
-from transports.slack.wire.link import Link
-from transports.supervisor import LinkDown, Supervisor
+from transports.shared.link import supervisor
+from transports.shared.link.supervisor import LinkDown, Supervisor
+from transports.slack.api import socket_mode as link_module
+from transports.slack.api import websocket as socket_module
+from transports.slack.api.socket_mode import Link
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threads.model import Attachment, Author, Deleted, Edited, Feedback, Incoming, Spoken, ThreadId
-from transports.slack.hear.events import HomeOpened, Joined, Left, Overload, Parsed, TitleChanged, parse_event
-from transports.slack.hear.message import Me, parse_message, spoken
-from transports.slack.hear.press import Judged, Pressed, parse_action, parse_command
+from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command
+from transports.slack.events.parse_event import (
+    HomeOpened,
+    Joined,
+    Left,
+    Overload,
+    Parsed,
+    TitleChanged,
+    parse_event,
+)
+from transports.slack.events.parse_message import Me, parse_message, spoken
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 ROOT, TS = "1700000000.000100", "1700000100.000200"

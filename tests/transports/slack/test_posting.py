@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimited
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
-from transports.base import Capabilities
-from transports.outbox import Outbox
+from transports.base.transport import Capabilities
+from transports.shared.delivery.outbox import Outbox
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.rate_limits import Limits
+from transports.slack.api.web_api import Identity, open_web
+from transports.slack.markdown.blocks import choice_block
+from transports.slack.markdown.links import Links
+from transports.slack.markdown.split import MAX_PART
 from transports.slack.post import uploads
-from transports.slack.post.pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
+from transports.slack.post.message_pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
+from transports.slack.post.post_tags import Sent, Tag, file_name, fold, orphans, tag_of
 from transports.slack.post.posting import Posting
 from transports.slack.post.rewrite import DraftMessage
-from transports.slack.post.tags import Sent, Tag, file_name, fold, orphans, tag_of
-from transports.slack.render.blocks import choice_block
-from transports.slack.render.hosts import Links
-from transports.slack.render.parts import MAX_PART
-from transports.slack.wire.limits import Limits
-from transports.slack.wire.refusals import SlackRefused
-from transports.slack.wire.web import Identity, open_web
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +143,7 @@ def together(texts):
 def quick(monkeypatch):
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("transports.outbox.PAUSES_S", (0.01, 0.01, 0.01))
+    monkeypatch.setattr("transports.shared.delivery.outbox.PAUSES_S", (0.01, 0.01, 0.01))
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ async def test_a_look_up_reads_every_page_since_the_question(desk, slack):
 
 
 async def test_a_look_up_without_end_says_that_it_does_not_know(desk, slack, monkeypatch):
-    monkeypatch.setattr("transports.slack.wire.record.PAGE", 1)
+    monkeypatch.setattr("transports.slack.api.thread_history.PAGE", 1)
     for _ in range(25):
         slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
     with pytest.raises(TransportUnavailable):

@@ -25,12 +25,12 @@ from threads.model import (
     Waiting,
     message_key,
 )
+from transports.slack.api.web_api import Identity, open_web
 from transports.slack.live import presence as presence_module
 from transports.slack.live import reactions
 from transports.slack.live.presence import OUTCOMES, Presence
-from transports.slack.live.status import LOADING, THINKING, title_of
+from transports.slack.live.thread_status import LOADING, THINKING, title_of
 from transports.slack.post.posting import Posting
-from transports.slack.wire.web import Identity, open_web
 
 pytestmark = pytest.mark.anyio
 

@@ -17,19 +17,19 @@ from markdown_it import MarkdownIt
 from slack_sdk.models.blocks import Block as SdkBlock
 
 from threads.model import Choice
-from transports.slack.hear.decode import decode
-from transports.slack.render.ahead import HELD
-from transports.slack.render.blocks import (
+from transports.slack.events.decode import decode
+from transports.slack.markdown.blocks import (
     choice_block,
     feedback_block,
     markdown_block,
     note_block,
     without_actions,
 )
-from transports.slack.render.escape import SafeStream, safe
-from transports.slack.render.hosts import Links, host_of, hosts_in
-from transports.slack.render.parts import parts, plain
-from transports.slack.render.rows import tables_in
+from transports.slack.markdown.escape import SafeStream, safe
+from transports.slack.markdown.links import Links, host_of, hosts_in
+from transports.slack.markdown.lookahead import HELD
+from transports.slack.markdown.split import parts, plain
+from transports.slack.markdown.tables import tables_in
 
 GOLDEN = Path(__file__).parent / "golden"
 DEAD = Links(frozenset({"good.com"}), live=False)

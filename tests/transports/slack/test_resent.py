@@ -15,12 +15,12 @@ import pytest
 from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory
 from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
-from threads.disk import PosixDisk
 from threads.errors import StoreUnavailable
-from threads.journal import Journal
-from transports.marks import Marks
-from transports.slack.hear.intake import Intake
-from transports.slack.hear.marks import STAMPS
+from threads.journal.journal import Journal
+from threads.store.disk import PosixDisk
+from transports.shared.backfill.marks import Marks
+from transports.slack.events.intake import Intake
+from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ from tests.transports.slack.bot import transport
 from tests.transports.slack.test_posting import ME, Desk, Unlimited
 from tests.world import Scripted, calls, says
 from threads.model import Author, Incoming, ThreadId
-from threads.scheduled import scheduled_id
+from threads.scheduled_messages import scheduled_id
+from transports.slack.api.web_api import open_web
+from transports.slack.post.post_tags import since_of
 from transports.slack.post.posting import Posting
-from transports.slack.post.tags import since_of
-from transports.slack.wire.web import open_web
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from bot.errors import ModelUnavailable
-from bot.guards.access import allowed
-from bot.settings_model import Access
-from bot.telling.folders import linked
+from bot.admin.reports.thread_folders import linked
+from bot.config.settings import Access
+from bot.ports.errors import ModelUnavailable
+from bot.routing.access import allowed
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in, transport
 from tests.world import Gate, Scripted, calls, says

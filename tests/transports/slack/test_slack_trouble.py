@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from bot.llm.model import Completion, Usage
+from bot.ports.model import Completion, Usage
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
 from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in, transport
@@ -17,7 +17,7 @@ from tests.world import Scripted, says
 from threads.errors import TransportFatal
 from threads.model import Limits, Option, Question, TextDelta
 from threads.wording import first_cause
-from transports import jobs
+from transports.shared.live import background_calls
 
 pytestmark = pytest.mark.anyio
 
@@ -328,7 +328,7 @@ async def test_a_live_answer_whose_end_slack_refuses_does_not_stay_as_if_it_went
 
 
 async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "AGAIN_S", (0.1, 0.1))
+    monkeypatch.setattr(background_calls, "AGAIN_S", (0.1, 0.1))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
         slack.fail("chat.postMessage", Cut(applied=True))
         slack.fail("conversations.replies", Html(503), Html(503))

@@ -27,10 +27,9 @@ from tests.fakes.slack import (
     Stall,
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
-from transports.proxy import proxy_for
-from transports.slack.wire import http as session_module
-from transports.slack.wire.limits import Limits, rate_of
-from transports.slack.wire.refusals import (
+from transports.shared.link.proxy import proxy_for
+from transports.slack.api import http_session as session_module
+from transports.slack.api.api_errors import (
     ADVICE,
     ASK_AGAIN_S,
     FRIENDLY,
@@ -42,7 +41,8 @@ from transports.slack.wire.refusals import (
     kind_of,
     refused_for_good,
 )
-from transports.slack.wire.web import MOST_TOLD, open_web
+from transports.slack.api.rate_limits import Limits, rate_of
+from transports.slack.api.web_api import MOST_TOLD, open_web
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from tests.fakes.slack.rules import Refusal
 from tests.fakes.slack.web import METHODS, Args
 from tests.sim.loop import SimLoop
 from threads.errors import TransportRateLimited, TransportUnavailable
-from transports.slack.wire.limits import Limits
-from transports.slack.wire.refusals import SlackRefused
-from transports.slack.wire.web import Web
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.rate_limits import Limits
+from transports.slack.api.web_api import Web
 
 BACKEND = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 

@@ -23,16 +23,16 @@ import anyio
 
 from threads.errors import PostFailed
 from threads.model import Outcome, ThreadId, TurnEvent, message_key
-from transports.discord.live.endings import leave
-from transports.discord.live.pace import Pace
-from transports.discord.live.script import Mode, Page, Script
-from transports.discord.post.keys import nonce_of
-from transports.discord.post.places import Places, Spot
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.live.draft_content import Mode, Page, Script
+from transports.discord.live.pacing import Pace
+from transports.discord.live.unfinished_draft import leave
+from transports.discord.markdown.buttons import stop_button
+from transports.discord.post.nonces import nonce_of
+from transports.discord.post.page_sender import refers
 from transports.discord.post.rewrite import DraftMessage
-from transports.discord.post.showing import refers
-from transports.discord.render.buttons import stop_button
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import Rest
+from transports.discord.post.thread_opening import Places, Spot
 
 log = logging.getLogger(__name__)
 

@@ -42,15 +42,15 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.discord.api.rest import Rest
+from transports.discord.api.snowflake import is_snowflake
+from transports.discord.api.values import DIRECT
 from transports.discord.live.draft import Draft
-from transports.discord.live.pace import Pace
+from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
-from transports.discord.live.typing_sign import Typing
-from transports.discord.post.places import Places
-from transports.discord.wire.rest import Rest
-from transports.discord.wire.shapes import DIRECT
-from transports.discord.wire.snowflake import is_snowflake
-from transports.jobs import Jobs
+from transports.discord.live.typing_indicator import Typing
+from transports.discord.post.thread_opening import Places
+from transports.shared.live.background_calls import Jobs
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from functools import partial
 import anyio
 
 from threads.errors import PostFailed
-from transports.discord.live.pace import Pace
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import Rest
-from transports.jobs import Soon
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.live.pacing import Pace
+from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
 

@@ -27,18 +27,18 @@ from typing import TypeVar
 
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
-from transports.base import progress
-from transports.discord.post import files
-from transports.discord.post.answers import Answers
-from transports.discord.post.keys import is_press, is_slash, nonce_of, question_of, since_of
-from transports.discord.post.pages import MAX_PARTS, Page, ended, pages, with_file
-from transports.discord.post.places import Places, Spot
-from transports.discord.post.record import Sent, read
+from transports.base.transport import progress
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.api.values import DIRECT, Upload
+from transports.discord.post import uploads
+from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
+from transports.discord.post.nonces import is_press, is_slash, nonce_of, question_of, since_of
+from transports.discord.post.page_sender import Showing, refers
+from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
-from transports.discord.post.showing import Showing, refers
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import Rest
-from transports.discord.wire.shapes import DIRECT, Upload
+from transports.discord.post.thread_opening import Places, Spot
 
 log = logging.getLogger(__name__)
 
@@ -132,10 +132,10 @@ class Posting:
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
-        upload = await files.of_file(file, name, self._upload_limit(thread.workspace))
+        upload = await uploads.of_file(file, name, self._upload_limit(thread.workspace))
         spot = await self._places.of(thread)
         question = refers(spot, thread, question_of(key), part=1)
-        await files.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
+        await uploads.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
 
     def asks(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""

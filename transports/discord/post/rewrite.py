@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import anyio
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.discord.post.pages import Page
-from transports.discord.wire.refusals import DiscordRefused
-from transports.discord.wire.rest import Rest
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.post.message_pages import Page
 
 log = logging.getLogger(__name__)
 

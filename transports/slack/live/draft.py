@@ -33,13 +33,13 @@ from threads.model import (
     TurnEvent,
     TurnStarted,
 )
-from transports.slack.live.calls import Wire
-from transports.slack.live.edited import UPDATE, EditedPost
-from transports.slack.live.endings import leave
-from transports.slack.live.native import APPEND, Live, NativeStream
+from transports.slack.api.web_api import Web
+from transports.slack.live.draft_calls import Wire
+from transports.slack.live.edited_post import UPDATE, EditedPost
+from transports.slack.live.native_stream import APPEND, Live, NativeStream
+from transports.slack.live.unfinished_draft import leave
+from transports.slack.markdown.links import Links
 from transports.slack.post.rewrite import DraftMessage
-from transports.slack.render.hosts import Links
-from transports.slack.wire.web import Web
 
 log = logging.getLogger(__name__)
 

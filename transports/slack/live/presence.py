@@ -41,12 +41,14 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.jobs import Jobs
-from transports.running import Running
-from transports.slack.live.board import Board
+from transports.shared.live.activity import Running
+from transports.shared.live.background_calls import Jobs
+from transports.slack.api.json_fields import is_direct, is_stamp
+from transports.slack.api.web_api import Web
 from transports.slack.live.draft import Draft, Seats
+from transports.slack.live.latest_wins import Board
 from transports.slack.live.reactions import Reactions
-from transports.slack.live.status import (
+from transports.slack.live.thread_status import (
     IDLE,
     SESSION,
     WORDS,
@@ -56,9 +58,7 @@ from transports.slack.live.status import (
     title_of,
     words_arguments,
 )
-from transports.slack.render.hosts import Links, hosts_in
-from transports.slack.wire.shapes import is_direct, is_stamp
-from transports.slack.wire.web import Web
+from transports.slack.markdown.links import Links, hosts_in
 
 log = logging.getLogger(__name__)
 

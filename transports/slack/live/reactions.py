@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from transports.slack.live.board import Arguments, Board
-from transports.slack.wire.shapes import is_stamp
-from transports.slack.wire.web import Web
+from transports.slack.api.json_fields import is_stamp
+from transports.slack.api.web_api import Web
+from transports.slack.live.latest_wins import Arguments, Board
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
 

@@ -30,17 +30,17 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
-from transports.base import progress
+from transports.base.transport import progress
+from transports.slack.api import thread_history
+from transports.slack.api.api_errors import SlackRefused, refused_for_good
+from transports.slack.api.json_fields import Shape, instant, is_direct, is_one_persons, parts, stamp, string
+from transports.slack.api.web_api import Identity, Web
+from transports.slack.markdown.blocks import without_actions
+from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
-from transports.slack.post.pages import MAX_PARTS, Page, beginning, pages
+from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
+from transports.slack.post.post_tags import Sent, Tag, file_name, fold, orphans, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
-from transports.slack.post.tags import Sent, Tag, file_name, fold, orphans, since_of
-from transports.slack.render.blocks import without_actions
-from transports.slack.render.hosts import Links
-from transports.slack.wire import record
-from transports.slack.wire.refusals import SlackRefused, refused_for_good
-from transports.slack.wire.shapes import Shape, instant, is_direct, is_one_persons, parts, stamp, string
-from transports.slack.wire.web import Identity, Web
 
 log = logging.getLogger(__name__)
 
@@ -105,10 +105,10 @@ class Posting:
         Raises `PostFailed`.
         """
         sent, since = _remembered(self._sent, key, Sent), since_of(key)
-        said = await record.read(self._web, thread.channel, thread.root, since)
+        said = await thread_history.read(self._web, thread.channel, thread.root, since)
         fold(said, key, sent)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
-            fold(await record.read(self._web, thread.channel, sent.first, sent.first), key, sent)
+            fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
         if thread.root and since and "?" not in key:
             for ts in orphans(said, self._ours, since, live)[:MOST_SWEPT]:
                 log.info(
@@ -140,7 +140,7 @@ class Posting:
             fields = {"thread_id": str(thread), **retry_fields(error.code, 2, pause)}
             log.warning("file.share_failed: %s", error, extra=fields)
             await anyio.sleep(pause)
-            said = await record.read(self._web, thread.channel, thread.root, since_of(key))
+            said = await thread_history.read(self._web, thread.channel, thread.root, since_of(key))
             if not any(
                 string(shown, "id") == file_id for message in said for shown in parts(message, "files")
             ):

@@ -14,10 +14,10 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.slack.post.pages import Page
-from transports.slack.render.rows import tables_in
-from transports.slack.wire.refusals import SlackRefused, refused_for_good
-from transports.slack.wire.web import Web
+from transports.slack.api.api_errors import SlackRefused, refused_for_good
+from transports.slack.api.web_api import Web
+from transports.slack.markdown.tables import tables_in
+from transports.slack.post.message_pages import Page
 
 log = logging.getLogger(__name__)
 

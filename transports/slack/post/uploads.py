@@ -16,9 +16,9 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import TransportRejected, TransportUnavailable, retry_fields
-from transports.proxy import proxy_for
-from transports.slack.wire.refusals import SlackRefused
-from transports.slack.wire.web import Web
+from transports.shared.link.proxy import proxy_for
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.web_api import Web
 
 log = logging.getLogger(__name__)
 

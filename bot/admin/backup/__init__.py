@@ -1,0 +1,1 @@
+"""A copy of the data folder, made while the bot runs."""

@@ -1,0 +1,57 @@
+"""The command line. A command imports what it needs when it runs, so that the first prompt comes fast."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from bot.admin.cli.backup import backup, restore
+from bot.admin.cli.completion import completion
+from bot.admin.cli.health import doctor, status
+from bot.admin.cli.reports import audit, dead_letters, usage, why
+from bot.admin.cli.serve import chat, run
+from bot.admin.cli.setup import check, init, manifest, schema
+from bot.admin.cli.threads import threads
+
+EX_INTERRUPTED = 130
+
+
+class InOrder(click.Group):
+    """Lists its commands in the order in which they are needed; Ctrl-C ends each without a word."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(EX_INTERRUPTED)
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="threadfast")
+def main() -> None:
+    """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
+
+
+for command in (
+    init,
+    chat,
+    run,
+    status,
+    check,
+    doctor,
+    threads,
+    why,
+    usage,
+    dead_letters,
+    audit,
+    backup,
+    restore,
+    manifest,
+    schema,
+    completion,
+):
+    main.add_command(command)

@@ -1,0 +1,214 @@
+"""Commands that keep the data folder: a copy of it while the bot runs, and back from one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bot.admin.cli.invocation import data_option, fail, json_option, load, refuse, settings_option
+
+if TYPE_CHECKING:
+    from bot.admin.backup.backup import Report
+    from bot.store.archive import Read
+
+PATTERN = "threadfast-backup-*.tar.gz"
+SHOWN = 10
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@settings_option
+@data_option
+@click.option("--verify", is_flag=True, help="Do not make one, but check FILE: every sum in it.")
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    help=f"Then delete the oldest {PATTERN} beside it, but for so many; none if it is not whole.",
+)
+@json_option
+def backup(
+    file: Path | None,
+    settings_file: Path | None,
+    data: Path | None,
+    verify: bool,
+    keep: int | None,
+    as_json: bool,
+) -> None:
+    """Copy the data folder into a tar.gz. The bot may run, and is not held up.
+
+    FILE may be a folder; without one it is made here, named by the time. The copy holds conversations in plain text:
+    only you can read it (mode 0600). It does not hold settings.json and credentials, which are not in the data
+    folder, and what earlier restores and upgrades have put aside (before-*).
+
+    Exit code 1: something could not be read and is not in it; the rest is.
+    """
+    if verify:
+        if file is None:
+            raise click.UsageError("--verify needs FILE")
+        _verify(file, as_json)
+        return
+    from bot.admin.backup.backup import as_json as document
+    from bot.admin.backup.backup import back_up, size_of
+    from threads.errors import BotError
+
+    folder = load(settings_file, data, only_looks=True).settings.data
+    if file is None or file.is_dir():
+        file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
+    try:
+        with _bar("Copying", size_of(folder), quiet=as_json) as on_bytes:
+            made = back_up(folder, file.absolute(), _now, on_bytes)
+    except BotError as error:
+        refuse(str(error))
+    except OSError as error:
+        _no_disk(file, error, "nothing was kept of it")
+    if keep is not None and not made.problems:  # a copy that lacks something replaces none that is whole
+        for old in sorted(file.parent.glob(PATTERN))[:-keep]:
+            old.unlink()
+    if as_json:
+        click.echo(document(made))
+    else:
+        _tell(made)
+    sys.exit(1 if made.problems else 0)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@settings_option
+@data_option
+@click.option("--force", is_flag=True, help="Put what is in the data folder aside first; nothing is deleted.")
+@json_option
+def restore(file: Path, settings_file: Path | None, data: Path | None, force: bool, as_json: bool) -> None:
+    """Bring the data folder back from a backup. The bot must not be running.
+
+    The data folder becomes what it was when FILE was made; what is in it now must be put aside first (--force).
+    settings.json and credentials/ are in no backup.
+
+    At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
+    back as recovery.max_age_s allows.
+    """
+    from bot.store.restore import restore as bring_back
+    from threads.errors import BotError
+    from threads.store.data_folder import FolderTaken
+
+    folder = load(settings_file, data).settings.data
+    try:
+        with _bar("Restoring", None, quiet=as_json) as on_bytes:
+            found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)
+    except FolderTaken as error:
+        refuse(
+            f"{error}. Stop it first, restore, and start it again: what is in its memory would go over the backup"
+        )
+    except BotError as error:
+        refuse(str(error))
+    except OSError as error:
+        _no_disk(folder, error, "the data folder is as it was, or the next start finishes it")
+    if as_json:
+        _json({"data": str(folder), **_facts(found), "aside": str(aside) if aside else None})
+        return
+    click.echo(
+        f"Restored {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)} to {folder}."
+    )
+    if aside:
+        click.echo(f"What was there is in {aside}; delete it when you do not need it any more.")
+    click.echo("settings.json and credentials/ are in no backup: copy them too, if this is another machine.")
+    click.echo("Then start the bot: it reads what was said since, and answers what is not answered yet.")
+
+
+def _verify(file: Path, as_json: bool) -> None:
+    from bot.store.archive import verify
+    from threads.errors import BotError
+
+    try:
+        found = verify(file)
+    except BotError as error:
+        refuse(str(error))
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
+    if as_json:
+        _json({"file": str(file), **_facts(found), "problems": found.contents.problems})
+        return
+    click.echo(
+        f"{file} is whole: {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)}, "
+        f"made by Threadfast {found.about.threadfast}."
+    )
+    for line in found.contents.problems[:SHOWN]:
+        click.echo(f"not in it, or not whole: {_plain(line)}")
+
+
+def _tell(made: Report) -> None:
+    click.echo(
+        f"{made.file}: {made.files:,} files, {_size(made.bytes)}, {_size(made.stored_bytes)} compressed. "
+        "Settings and credentials are not in it."
+    )
+    for lines, what in ((made.skipped, "left out"), (made.problems, "could not be read")):
+        for line in lines[:SHOWN]:
+            click.echo(f"{what}: {_plain(line)}", err=True)
+        if len(lines) > SHOWN:
+            click.echo(f"{what}: {len(lines) - SHOWN:,} more; --json lists them all", err=True)
+
+
+def _facts(found: Read) -> dict[str, object]:
+    about = found.about
+    return {
+        "files": len(found.contents.files),
+        "bytes": found.bytes,
+        "at": about.at.isoformat(),
+        "threadfast": about.threadfast,
+        "data_version": about.data_version,
+    }
+
+
+@contextmanager
+def _bar(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far it is, on a terminal only."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda size: progress.advance(task, size)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _when(found: Read) -> str:
+    return found.about.at.isoformat(timespec="seconds")
+
+
+def _json(document: dict[str, object]) -> None:
+    import json
+
+    click.echo(json.dumps(document, indent=2))
+
+
+def _plain(text: str) -> str:
+    from bot.admin.terminal.safe_text import flat
+
+    return flat(text)
+
+
+def _size(size: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(size)
+
+
+def _no_disk(where: Path, error: OSError, so: str) -> NoReturn:
+    import errno
+
+    place = error.filename or where
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        fail(f"{place}: the disk is full; {so}. Make room, or choose another place")
+    fail(f"{place}: {error.strerror or error}; {so}")

@@ -1,0 +1,87 @@
+"""Commands about the bot that runs, and about what it stands on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from bot.admin.cli.invocation import data_option, fail, json_option, load, meant, settings_option
+
+DATED = "<dated>"
+
+
+@click.command()
+@settings_option
+@data_option
+@json_option
+@click.option("--offline", is_flag=True, help="Look only at what is on this machine.")
+@click.option("--fix", is_flag=True, help="First mend what is safe to mend, and say what was done.")
+@click.option(
+    "--post-in",
+    metavar="PLACE",
+    default="",
+    help="A channel's id, of Slack or Discord: post a test message there and delete it.",
+)
+@click.option(
+    "--bundle",
+    is_flag=False,
+    flag_value=DATED,
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="[FILE]",
+    help="Write what a report needs to a file: no messages, names or secrets.",
+)
+def doctor(
+    settings_file: Path | None,
+    data: Path | None,
+    as_json: bool,
+    offline: bool,
+    fix: bool,
+    post_in: str,
+    bundle: Path | None,
+) -> None:
+    """Look over all that the bot stands on. Settings, disk, models, tools, platforms.
+
+    Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 something does,
+    78 the settings cannot be used.
+    """
+    import os
+    from datetime import datetime
+
+    from bot.admin.doctor.run import Wanted, run_doctor
+    from threads.wording import first_cause
+
+    if bundle and str(bundle) == DATED:
+        bundle = Path(f"threadfast-doctor-{datetime.now():%Y%m%d-%H%M%S}.txt")  # noqa: DTZ005 - for people
+    wanted = Wanted(meant(settings_file), data, offline, post_in, fix, as_json, bundle)
+    try:
+        sys.exit(run_doctor(wanted, os.environ))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BaseExceptionGroup as group:
+        if isinstance(cause := first_cause(group), BrokenPipeError):
+            raise cause from None  # whoever read our output has seen enough
+        raise
+
+
+@click.command()
+@settings_option
+@data_option
+@json_option
+@click.option("--quiet", is_flag=True, help="Print nothing; for the health check of a container.")
+@click.option("--watch", is_flag=True, help="On a terminal: show it anew every second, until Ctrl-C.")
+def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: bool, watch: bool) -> None:
+    """Ask the running bot how it is.
+
+    Exit code: 0 ready, 3 it runs and is not ready, 4 it does not run or does not answer, 78 the settings cannot be
+    used.
+    """
+    from bot.admin.status.command import run_status
+
+    loaded = load(settings_file, data, only_looks=True)
+    try:
+        sys.exit(run_status(loaded, json=as_json, quiet=quiet, watch=watch))
+    except PermissionError as error:
+        where = error.filename or loaded.settings.data
+        fail(f"{where}: {error.strerror}; look as the user that the bot runs as, or as root.")

@@ -1,0 +1,78 @@
+"""What every command is given, and how it ends: the settings, the data folder, the masks, the exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bot.ports.errors import EX_CONFIG, ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.config.load import Loaded
+    from bot.guards.redaction import Masker
+
+settings_option = click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="settings.json; by default the one here, or the installed service's.",
+)
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder; overrides the settings."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def meant(settings_file: Path | None) -> Path | None:
+    """Return the settings that a command is about: those named, else settings.json here, else the service's.
+
+    `deploy/install.sh` leaves a link to those in the environment that it makes for the program.
+    """
+    here, service = Path("settings.json"), Path(sys.prefix, "settings.json")
+    if settings_file or here.exists():
+        return settings_file or here
+    return service.resolve() if service.is_symlink() else None
+
+
+def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bool = False) -> Loaded:
+    """Read the settings, and let --data override the folder.
+
+    A command that *only_looks* needs no more than that folder: with --data it goes on whatever is wrong with them.
+    """
+    from bot.config.load import load as read
+
+    try:
+        loaded = read(meant(settings_file), environ=os.environ)
+    except ConfigInvalid as error:
+        if data is None or not only_looks:
+            refuse(str(error))
+        click.echo(f"settings: {error}", err=True)
+        click.echo("Going on with --data and defaults; only what looks like a secret is masked.", err=True)
+        loaded = read(None, environ=os.environ)
+    if data is None:
+        return loaded
+    return replace(loaded, settings=loaded.settings.model_copy(update={"data": data.absolute()}))
+
+
+def masker(loaded: Loaded) -> Masker:
+    """Return what hides the secrets of these settings, and what looks like one, from a screen."""
+    from bot.config.load import secrets_of
+    from bot.guards.redaction import Masker
+
+    return Masker(secrets_of(loaded.settings, loaded.environ))
+
+
+def refuse(text: str) -> NoReturn:
+    """End because a person has to act: nothing restarts this."""
+    click.echo(text, err=True)
+    sys.exit(EX_CONFIG)
+
+
+def fail(text: str) -> NoReturn:
+    click.echo(text, err=True)
+    sys.exit(1)

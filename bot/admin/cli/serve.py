@@ -1,0 +1,86 @@
+"""Commands that serve: a chat here, or the platforms that the settings name."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
+from bot.admin.cli.terminal_repair import mend_terminal
+from bot.ports.errors import ConfigInvalid
+from threads.errors import NewerSchema
+from threads.store.data_folder import FolderTaken, ForeignFolder
+from threads.wording import first_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bot.config.load import Loaded
+    from bot.config.settings import Settings
+
+
+IN_USE = (
+    "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
+)
+
+
+@click.command()
+@settings_option
+@data_option
+def chat(settings_file: Path | None, data: Path | None) -> None:
+    """Talk to the bot here; piped lines are answered in turn."""
+    mend_terminal()
+    from bot.wiring.chat import run_chat
+
+    _serve(run_chat, load(settings_file, data))
+
+
+@click.command()
+@settings_option
+@data_option
+def run(settings_file: Path | None, data: Path | None) -> None:
+    """Serve the chat platforms that the settings name. It runs until Ctrl-C, or a SIGTERM."""
+    # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    from bot.wiring.run import run_transports
+
+    _serve(run_transports, load(settings_file, data))
+
+
+def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:
+    import anyio
+
+    from bot.guards.hardening import seal
+
+    seal()
+    try:
+        sys.exit(anyio.run(work, loaded.settings, loaded.environ))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
+        match first_cause(error):
+            case FolderTaken() as cause if not isinstance(cause, ForeignFolder):
+                refuse(f"{cause}. {IN_USE}")
+            case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
+                refuse(masker(loaded)(str(cause)))
+            case OSError() as cause:
+                where = cause.filename or loaded.settings.data
+                refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")
+            case _:
+                _crashed(error, loaded)
+
+
+def _crashed(error: BaseException, loaded: Loaded) -> NoReturn:
+    """End with what went wrong in the log: the interpreter would print it with whatever secret is in it."""
+    import logging
+    import traceback
+
+    if logging.root.handlers:
+        logging.getLogger(__name__).critical("crashed", exc_info=error)
+    else:
+        click.echo(masker(loaded)("".join(traceback.format_exception(error))), err=True)
+    sys.exit(1)

@@ -1,0 +1,191 @@
+"""Commands before the first start: the setup, settings, and what platforms must know."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.admin.cli.invocation import data_option, json_option, load, meant, refuse, settings_option
+from bot.admin.cli.terminal_repair import mend_terminal
+from bot.ports.errors import EX_CONFIG, ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.admin.setup.options import Given
+
+NO_PLATFORM = "No chat platform is named; `threadfast chat` works, and `threadfast init slack` adds one."
+SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
+"""Fields of each platform, with the flag `--FIELD-file`."""
+PLATFORM_FLAGS = {
+    **{f"{field}_file": (platform,) for platform, fields in SECRET_FILES.items() for field in fields},
+    **dict.fromkeys(("users", "admins", "api_base_url"), ("discord", "slack")),
+    "gateway_url": ("discord",),
+}
+"""Flags that are about a platform, and about which."""
+
+_file = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("platform", type=click.Choice(["slack", "discord"]), required=False)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take what is found, or say what is missing.")
+@click.option("--model", default="", help="provider/model that answers.")
+@click.option("--base-url", default="", help="Address of its provider, OpenAI-compatible; ends in /v1.")
+@click.option("--key-file", type=_file, help="File that holds its key.")
+@click.option("--bot-token-file", type=_file, help="Slack: file that holds the xoxb token.")
+@click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
+@click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
+@click.option(
+    "--user", "users", multiple=True, help="Member id that may use it; again for more. Else everyone."
+)
+@click.option("--admin", "admins", multiple=True, help="Member id that lifts its limits; again for more.")
+@click.option("--name", default="", help="What the bot is called.")
+@settings_option
+@data_option
+@click.option("--no-verify", is_flag=True, help="Try neither the model nor the platform.")
+@click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
+@click.option("--api-base-url", default="", help="Address of a gateway in the platform's place.")
+@click.option("--gateway-url", default="", help="Discord: the same, for its socket (wss://).")
+@json_option
+@click.pass_context
+def init(
+    context: click.Context,
+    /,
+    platform: str | None,
+    settings_file: Path | None,
+    *,
+    no_start: bool,
+    as_json: bool,
+    **flags: object,
+) -> None:
+    """Set the bot up: a model, and a chat platform if you like. With a platform it then starts there.
+
+    Secrets are asked for unseen, or taken from the environment, from files, or piped in with --yes, a line each. They
+    are kept in credentials/ beside the settings. Nothing is written before everything was tried.
+    """
+    import json
+
+    from bot.admin.setup.dialog import Screen
+    from bot.admin.setup.wizard import set_up
+    from bot.guards.hardening import seal
+
+    seal()
+    mend_terminal()
+    given = _given(platform or "", settings_file, flags, as_json=as_json)
+    interactive = not given.yes and on_terminal()
+    screen = Screen(interactive=interactive, quiet=as_json)
+    try:
+        done = set_up(given, os.environ, screen)
+    except ConfigInvalid as error:
+        refuse(screen.mask(str(error)))
+    except OSError as error:
+        refuse(f"{error.filename or given.settings}: {error.strerror}. The settings are as they were.")
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\nStopped; nothing was changed.", err=True)
+        sys.exit(130)
+    if as_json:
+        click.echo(json.dumps(done.document(), indent=2))
+        return
+    starts = bool(platform) and not no_start and done.startable
+    screen.closing(done.then, done.hello, starts=starts)
+    if starts:
+        from bot.admin.cli.serve import run
+
+        context.invoke(run, settings_file=given.settings, data=None)
+
+
+def on_terminal() -> bool:
+    """Say whether somebody sits there who can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _given(platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool) -> Given:
+    """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
+    from bot.admin.setup.options import Given
+
+    source = click.get_current_context().get_parameter_source
+    for name, value in flags.items():
+        if value == "" and source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{_flag(name)} is empty")
+        owners = PLATFORM_FLAGS.get(name)
+        if value and owners and platform not in owners:
+            raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
+        if value and name in {"base_url", "key_file"} and not flags["model"]:
+            raise click.UsageError(f"{_flag(name)} goes with --model: it is about that one's provider")
+    given = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
+    files = {name: path for name, path in given.items() if isinstance(path, Path)}
+    verify = not flags.pop("no_verify")
+    yes = bool(flags.pop("yes")) or as_json
+    path = settings_file or Path("settings.json")
+    return Given(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
+
+
+def _flag(name: str) -> str:
+    return "--" + {"users": "user", "admins": "admin"}.get(name, name).replace("_", "-")
+
+
+@click.group()
+def manifest() -> None:
+    """Print what a chat platform has to know about the bot."""
+
+
+@manifest.command("slack")
+@settings_option
+def manifest_slack(settings_file: Path | None) -> None:
+    """Print the manifest of the Slack app. Paste it when you create the app."""
+    import json
+
+    from bot.wiring.run import slack_manifest
+
+    made, reasons = slack_manifest(load(settings_file, None).settings)
+    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    click.echo("Why it asks for these scopes:", err=True)
+    for reason in reasons:
+        click.echo(f"  {reason}", err=True)
+
+
+@click.command()
+@settings_option
+@json_option
+def check(settings_file: Path | None, as_json: bool) -> None:
+    """Check the settings and the secrets they refer to. Nothing is started and nobody is asked."""
+    import json
+
+    from bot.config.load import check_start
+    from bot.config.load import load as read
+    from bot.wiring.app import unpriced
+
+    warnings: list[str] = []
+    try:
+        loaded = read(meant(settings_file), environ=os.environ)
+        faults = check_start(loaded.settings, loaded.environ, transports=True)
+        warnings = [*unpriced(loaded.settings)]
+    except ConfigInvalid as error:
+        if not as_json:
+            refuse(str(error))
+        faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
+    if as_json:
+        click.echo(json.dumps({"ok": not faults, "faults": faults, "warnings": warnings}, indent=2))
+        sys.exit(EX_CONFIG if faults else 0)
+    for warning in warnings:
+        click.echo(f"settings: {warning}", err=True)
+    if faults:
+        refuse("\n".join(faults))
+    file = settings_file or Path("settings.json")
+    where = f"{file} is fine." if file.exists() else f"There is no {file}: everything has its default."
+    serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
+    click.echo(where)
+    click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of settings.json."""
+    import json
+
+    from bot.config.load import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))

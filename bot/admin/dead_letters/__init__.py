@@ -1,0 +1,1 @@
+"""Messages that were given up: how to list them and how to send one again."""

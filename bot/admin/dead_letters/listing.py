@@ -1,0 +1,60 @@
+"""Dead letters: messages that were put aside, and what became of those that were put back in line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.admin.reports.line_reader import Damage
+from bot.admin.reports.thread import entries, in_json, journal
+from bot.admin.reports.thread_folders import Folder, folders
+from threads.journal.records import Received
+
+_ENDED = b'"outcome":"dead_letter"'
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that ended as a dead letter, with what its person wrote.
+
+    ``again`` is what became of it since: blank, ``in line``, or the outcome of its last resubmission.
+    """
+
+    at: str
+    thread_id: str
+    message_id: str
+    author: str
+    text: str
+    again: str = ""
+
+
+def dead_letters(data: Path, over: Callable[[Sequence[Folder]], Iterable[Folder]] = iter) -> list[DeadLetter]:
+    """Return the messages put aside, oldest first; *over* goes through all threads (it may show progress).
+
+    Raises `threads.errors.NewerSchema` and OSError.
+    """
+    in_line = {(r.thread_id, r.message_id) for r in journal(data, Damage()) if isinstance(r, Received)}
+    found = [letter for folder in over(folders(data)) for letter in _of_thread(folder, in_line)]
+    return sorted(found, key=lambda letter: letter.at)
+
+
+def _of_thread(folder: Folder, in_line: set[tuple[str, str]]) -> list[DeadLetter]:
+    ends = {e.message_id: e.at for e in entries(folder, Damage(), having=[_ENDED]) if e.kind == "settled"}
+    if not ends:
+        return []
+    told = [*entries(folder, Damage(), having=[*map(in_json, ends)])]
+    again = {_first(each): "in line" for thread, each in in_line if thread == folder.name}
+    again |= {_first(e.message_id): e.outcome for e in told if e.kind == "settled" and "~" in e.message_id}
+    return [
+        DeadLetter(
+            ends[e.message_id], folder.name, e.message_id, e.author, e.text, again.get(e.message_id, "")
+        )
+        for e in told
+        if e.kind == "message" and e.message_id in ends
+    ]
+
+
+def _first(message_id: str) -> str:
+    """Return the id of the message that this one is a resubmission of, blank if it is none."""
+    return message_id.rpartition("~")[0]

@@ -1,0 +1,46 @@
+"""A dead letter goes back in line: received anew, under an id of its own, for the next start."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from bot.admin.dead_letters.listing import DeadLetter
+from bot.store.migrations import prepare
+from threads.journal.journal import Journal
+from threads.model import Author, Incoming, ThreadId
+from threads.store.data_folder import sole_owner
+from threads.store.disk import PosixDisk
+
+
+async def resubmit(data: Path, letter: DeadLetter) -> str:
+    """Make the message pending again, and return its new id.
+
+    Raises `FolderTaken` while a bot runs, and `StoreUnavailable`.
+    """
+    with sole_owner(data):
+        prepare(data, partial(datetime.now, UTC))
+        journal = Journal(
+            PosixDisk(),
+            data / "journal.jsonl",
+            offload=anyio.to_thread.run_sync,
+            now=partial(datetime.now, UTC),
+        )
+        journal.open()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(journal.run, lambda _: None)
+            tries = (_again(letter, number) for number in count(1))
+            found = next(again for again in tries if not journal.ledger.knows(again.key))
+            await journal.receive(found)
+            tasks.cancel_scope.cancel()
+    return found.id
+
+
+def _again(letter: DeadLetter, number: int) -> Incoming:
+    thread = ThreadId.parse(letter.thread_id)
+    return Incoming(f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text)

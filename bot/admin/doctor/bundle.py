@@ -1,0 +1,233 @@
+"""`doctor --bundle`: one text to attach to a report, with what a maintainer needs and nothing of anybody.
+
+| in it                                                  | not in it                                            |
+|--------------------------------------------------------|------------------------------------------------------|
+| versions: program, Python, system, libraries           | where it runs: names of the machine, users, home     |
+| settings: numbers, switches, names of models, secrets  | texts, addresses, names; ids, but for a mark by      |
+| as the references that they are                        | which they are told apart in this one bundle         |
+| all findings                                           | the names in them, and what other programs said      |
+| what the running bot tells of itself                   | where its data is                                    |
+| how many messages ended how, failures with references  | messages: no word of them, nor who wrote them        |
+| the last lines of the log: when, level, event          | what the lines say                                   |
+
+What is kept is listed; all else is left out. Whatever a secret may have got into is masked at the end all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import secrets
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from bot.admin.doctor.examination import Look
+from bot.admin.doctor.records import told_by_journal
+from bot.admin.doctor.screen import plain_lines
+from bot.admin.status.client import Silent
+from bot.config.settings import REFERENCE
+from threads.errors import NewerSchema
+from transports.shared.checks import Finding
+
+LIBRARIES = (
+    "anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich", "slack-bolt",
+    "slack-sdk", "aiohttp", "httpx", "playwright", "uvloop",
+)  # fmt: skip
+LOG_LINES = 200
+LOG_BYTES = 1_000_000
+REFERENCES = 5
+"""Of each code of an error, how many of the last ones."""
+
+PLAIN_KEYS = frozenset({
+    "model", "fallback_models", "model_map", "mode", "kind", "backoff", "acknowledge", "busy", "sandbox", "streaming",
+    "log_level", "log_format", "enabled", "after_outside_text", "policy",
+    "bot_token", "app_token", "token", "api_key",
+})  # fmt: skip
+"""Keys of the settings whose words are ours, a model's name, or a reference."""
+
+NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
+"""Maps whose keys are names of models, providers and tools."""
+
+MARKED = frozenset({"mcp_servers", "env", "headers"})
+"""Maps whose keys are anything."""
+
+OMITTED = frozenset({"$schema", "data"})
+LOCAL = re.compile(
+    r"(?:http|ws)s?://(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?(?:/(?:v1|api/?(?:v10)?)?)?/?$"
+)
+"""Addresses that are the same on every machine."""
+
+IDS = frozenset({"users", "roles", "channels", "admins", "bots", "in_place", "channel"})
+EVENT = re.compile(r"([a-z_]+(?:\.[a-z_]+)+|library)(?::|$)")
+PATTERN = re.compile(r"\(.*", re.DOTALL)
+
+
+class Marks:
+    """Marks what must not be told: equal ones alike, in one bundle; nobody can find out what they were."""
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_bytes(16)
+
+    def __call__(self, text: str) -> str:
+        return f"<{hashlib.blake2s(text.encode('utf-8', 'replace'), key=self._salt).hexdigest()[:6]}>"
+
+
+def bundle(look: Look, findings: Sequence[Finding], *, at: datetime) -> str:
+    """Return the text. Blocking; raises nothing but for bugs."""
+    marks = Marks()
+    parts = (
+        ("Versions", _versions()),
+        ("Checks", _checks(findings, look, marks)),
+        ("Settings that are not the default", _settings(look, marks)),
+        ("Running bot", _status(look)),
+        ("Journal", _journal(look.settings.data)),
+        ("Log", _log(look.settings.data / "threadfast.log")),
+    )
+    lines = [
+        f"# Threadfast doctor, {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
+        "",
+        "No messages, names, ids, addresses or secrets are in here; please look through it before you pass it on.",
+    ]
+    for title, body in parts:
+        lines += ["", f"## {title}", "", *(body or ["nothing"])]
+    return look.mask("\n".join(lines)) + "\n"
+
+
+def _versions() -> list[str]:
+    libraries = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    python = f"Python {platform.python_version()} ({sys.implementation.name})"
+    return [
+        f"threadfast {_version('threadfast')}, {python}, {system}",
+        ", ".join(libraries),
+    ]
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _checks(findings: Sequence[Finding], look: Look, marks: Marks) -> list[str]:
+    places = {str(look.settings.data): "<data>", str(Path.home()): "~", str(Path.cwd()): "<here>"}
+    if look.settings_file:
+        places[str(look.settings_file.absolute().parent)] = "<settings>"
+
+    def told(line: str, finding: Finding) -> str:
+        servers = look.settings.mcp_servers if finding.name.startswith("mcp_servers.") else ()
+        for name in sorted((*finding.names, *servers), key=len, reverse=True):
+            line = line.replace(" ".join(name.split()), marks(name)) if name.strip() else line
+        for place, short in sorted(places.items(), key=lambda pair: -len(pair[0])):
+            line = line.replace(place, short) if len(place) > 1 else line
+        return line
+
+    return [told(line, finding) for finding in findings for line in plain_lines(finding)]
+
+
+def _settings(look: Look, marks: Marks) -> list[str]:
+    given: JsonValue = look.settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    told = told_settings(given, "", marks)
+    return json.dumps(told, indent=1, ensure_ascii=False).splitlines() if told else []
+
+
+def told_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
+    """Return settings without what is somebody's own; *key* is that of the settings which holds the value."""
+    match value:
+        case dict() if key in NAMED or key in MARKED:
+            # A map: its keys are names, and what they hold is a section of its own, or the map's.
+            tell = marks if key in MARKED else _without_pattern
+            return {
+                tell(name): told_settings(held, "" if isinstance(held, dict) else key, marks)
+                for name, held in value.items()
+            }
+        case dict():
+            return {
+                name: told_settings(held, name, marks) for name, held in value.items() if name not in OMITTED
+            }
+        case list():
+            return [told_settings(held, key, marks) for held in value]
+        case str() if (
+            value in ("", "*") or key in PLAIN_KEYS or REFERENCE.fullmatch(value) or LOCAL.match(value)
+        ):
+            return value
+        case str():
+            return marks(value) if key in IDS else f"[{len(value)} characters]"
+        case _:
+            return value
+
+
+def _without_pattern(name: str) -> str:
+    """Return the name of a tool whose rule is about some of its calls."""
+    return PATTERN.sub("(…)", name)
+
+
+def _status(look: Look) -> list[str]:
+    status = look.beside
+    if isinstance(status, Silent):
+        return [] if status.state == "absent" else [status.state]
+    told = asdict(status) | {"data": "<data>"}
+    told["troubles"] = len(status.troubles)
+    told["transports"] = [
+        {"name": edge.name, "state": edge.state, "silent_s": edge.silent_s} for edge in status.transports
+    ]
+    told["circuits"] = [
+        {"model": one.model, "state": one.state, "waiting": one.waiting} for one in status.circuits
+    ]
+    return [f"{name}: {json.dumps(value)}" for name, value in told.items()]
+
+
+def _journal(data: Path) -> list[str]:
+    try:
+        told = told_by_journal(data)
+    except (NewerSchema, OSError) as error:
+        return [f"not read: {type(error).__name__}"]
+    ends = [f"{outcome}: {count}" for outcome, count in sorted(told.outcomes.items())]
+    failures = [
+        f"{code}: {len(references)}, the last ones {', '.join(filter(None, references[-REFERENCES:])) or 'unknown'}"
+        for code, references in sorted(told.failures.items())
+    ]
+    return [f"records: {told.records}, damaged: {told.damaged}, waiting: {told.waiting}", *ends, *failures]
+
+
+def _log(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            text = file.read(LOG_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return list(deque(_events(text.splitlines()), LOG_LINES))
+
+
+def _events(lines: Sequence[str]) -> Iterator[str]:
+    """Return when, how grave and which event each JSON line is about: never what it says."""
+    for line in lines:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(told, Mapping):
+            event = EVENT.match(str(told.get("event", "")))
+            at, level = str(told.get("at", ""))[:23], str(told.get("level", ""))[:8]
+            reference = re.fullmatch(r"[0-9a-zA-Z-]{1,40}", str(told.get("correlation_id", "")))
+            logger = re.fullmatch(r"(?:bot|threads|transports)[a-z_.]*", str(told.get("logger", "")))
+            words = (
+                at,
+                level,
+                logger[0] if logger else "",
+                event[1] if event else "",
+                reference[0] if reference else "",
+            )
+            if re.fullmatch(r"[0-9T:.-]*", at) and level.isalpha():
+                yield " ".join(filter(None, words))

@@ -1,0 +1,192 @@
+"""The data folder: whether it is there, ours, closed to others, on a disk that keeps what it is told, with room."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from bot.admin.doctor.examination import Findings, Look
+from bot.store.layout import Step, found
+from transports.shared.checks import Finding
+
+OPEN = stat.S_IRWXG | stat.S_IRWXO
+FULL_BYTES, LOW_BYTES = 100_000_000, 1_000_000_000
+FEW_FILES = 1_000
+SLOW_FSYNC_S = 0.2
+MOST_FILES = 50_000
+"""Files whose modes are looked at; the folder's own decides anyway."""
+
+FORGETFUL = frozenset({"tmpfs", "ramfs"})
+FAR = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
+LAYERED = frozenset({"overlay", "aufs"})
+KEEP = "Name a folder on a local disk in `data`."
+CLOSED = "`threadfast doctor --fix`, or chmod -R go-rwx {}"
+
+
+async def look_at_folder(look: Look) -> Findings:
+    data = look.settings.data
+    if not await look.offload(is_open, data):
+        yield await look.offload(_absent, data)
+        return
+    for check in (_owned, _writable, _closed, _room, _kept):
+        yield await look.offload(check, data)
+
+
+def is_open(data: Path) -> bool:
+    """Return whether it is a folder that this user may look into. Blocking; raises nothing."""
+    return os.access(data, os.R_OK | os.X_OK) and data.is_dir()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # what it lies in may not be looked into
+        return False
+
+
+def _absent(data: Path) -> Finding:
+    name = "data.folder"
+    if not os.access(data, os.R_OK | os.X_OK) and _is_folder(data):
+        return Finding(
+            name,
+            "fail",
+            f"{data} may not be opened by this user ({os.geteuid()})",
+            "The bot cannot start as this user.",
+            "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
+        )
+    if os.path.lexists(data):
+        return Finding(name, "fail", f"{data} is no folder", "The bot cannot start.", "Move it away.")
+    above = next((folder for folder in data.parents if _is_folder(folder)), data.parents[-1])
+    if os.access(above, os.W_OK | os.X_OK):
+        return Finding(
+            name, "ok", f"{data} is made at the first start", fix="`threadfast doctor --fix` makes it now."
+        )
+    return Finding(
+        name,
+        "fail",
+        f"{data} is not there and cannot be made: {above} is not writable",
+        "The bot cannot start.",
+        f"mkdir {data}, and give it to the bot's user; or name another folder in `data`.",
+    )
+
+
+def _owned(data: Path) -> Finding:
+    owner, mine = data.stat().st_uid, os.geteuid()
+    if owner == mine:
+        return Finding("data.folder", "ok", f"{data}")
+    return Finding(
+        "data.folder",
+        "warn",
+        f"{data} belongs to user {owner}, and this is user {mine}",
+        "What this user writes there the bot may not be able to read, and the other way round.",
+        "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
+    )
+
+
+def _writable(data: Path) -> Finding:
+    name = "data.writable"
+    began = time.monotonic()
+    try:
+        with tempfile.NamedTemporaryFile(dir=data, prefix="doctor-", suffix=".tmp") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return Finding(
+            name,
+            "fail",
+            f"a file cannot be written there ({error.strerror})",
+            "No message can be taken: none could be promised.",
+            "Make room, mount it read-write, or give it to the bot's user.",
+        )
+    took = time.monotonic() - began
+    said = f"written and fsynced in {took * 1000:.0f} ms"
+    if took < SLOW_FSYNC_S:
+        return Finding(name, "ok", said)
+    return Finding(name, "warn", said, "Each message waits that long before it is acknowledged.", KEEP)
+
+
+def too_open(data: Path) -> Iterator[Path]:
+    """Return our own files and folders there that others may look into or write. Raises OSError."""
+    if data.stat().st_mode & OPEN:
+        yield data
+    steps = (step for step in Step if step not in (Step.NEVER, Step.FILES))
+    ours = (data / path for step in steps for path in found(data, step) if path.parts[0] != "skills")
+    for path in islice(ours, MOST_FILES):
+        if not path.is_symlink() and path.stat().st_mode & OPEN:
+            yield path
+
+
+def _closed(data: Path) -> Finding:
+    name = "data.modes"
+    try:
+        ajar = list(too_open(data))
+    except OSError as error:
+        return Finding(name, "fail", f"cannot be read ({error.strerror}: {error.filename})", "The bot cannot start.",
+                       "Give the folder to the bot's user: chown -R.")  # fmt: skip
+    if not ajar:
+        return Finding(name, "ok", "closed to others")
+    more = f" and {len(ajar) - 1} more" if len(ajar) > 1 else ""
+    meaning = "Conversations can be read by others on this machine."
+    return Finding(name, "warn", f"open to others: {ajar[0]}{more}", meaning, CLOSED.format(data))
+
+
+def _room(data: Path) -> Finding:
+    name = "data.space"
+    there = os.statvfs(data)
+    free = there.f_bavail * there.f_frsize
+    found_ = f"{free / 1e9:.1f} GB free" if free >= LOW_BYTES else f"{free / 1e6:.0f} MB free"
+    full = "A full disk stops everything: no message can be taken then."
+    if there.f_files and there.f_favail < FEW_FILES:
+        return Finding(
+            name, "fail", f"room for {there.f_favail} more files", full, "Delete what is not needed."
+        )
+    if free >= LOW_BYTES:
+        return Finding(name, "ok", found_)
+    return Finding(name, "fail" if free < FULL_BYTES else "warn", found_, full, "Make room, or move `data`.")
+
+
+def _kept(data: Path) -> Finding:
+    name = "data.filesystem"
+    kind = filesystem(data, _mounts())
+    if kind in FORGETFUL:
+        return Finding(name, "warn", f"{kind}: memory, not a disk", "All is gone with the next reboot.", KEEP)
+    if kind in FAR:
+        return Finding(
+            name, "warn", f"{kind}: over the network", "Locks and fsync may not hold what is promised.", KEEP
+        )
+    if kind in LAYERED:
+        return Finding(
+            name,
+            "warn",
+            f"{kind}: a container's own layer",
+            "All is gone with the container.",
+            "Mount a volume there.",
+        )
+    return Finding(name, "ok", kind or "not known on this system")
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def filesystem(data: Path, mounts: str) -> str:
+    """Return the kind of file system of a folder, by what /proc/self/mountinfo says; empty when it does not."""
+    best, kind = Path(), ""
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        words = fields.split()
+        if len(words) < 5 or not rest:
+            continue
+        point = Path(words[4].encode().decode("unicode_escape"))
+        if data.resolve().is_relative_to(point) and len(point.parts) >= len(best.parts):
+            best, kind = point, rest.split()[0]
+    return kind

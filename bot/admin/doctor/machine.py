@@ -1,0 +1,109 @@
+"""The machine: Python, who runs it, how many files may be open, and systemd."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from bot.admin.doctor.examination import Findings, Look
+from transports.shared.checks import Finding
+
+OLDEST = (3, 11)
+FEW_FILES = 1_024
+UNIT = "threadfast.service"
+UNITS = tuple(
+    Path(place) / UNIT for place in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+)
+SYSTEMCTL_WITHIN_S = 3.0
+
+
+async def look_at_machine(look: Look) -> Findings:
+    yield _python()
+    yield _user()
+    yield _files()
+    if found := await look.offload(_unit):
+        yield found
+
+
+def _python() -> Finding:
+    said = f"threadfast {version('threadfast')}, Python {platform.python_version()}, {_system()}"
+    if sys.version_info >= OLDEST:
+        return Finding("version", "ok", said)
+    return Finding("version", "fail", said, "It needs Python 3.11 or newer.", "Install a newer Python.")
+
+
+def _system() -> str:
+    try:
+        named = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        named = ""
+    return f"{named or platform.system()} ({platform.machine()}, kernel {platform.release()})"
+
+
+def _user() -> Finding:
+    if os.geteuid() != 0:
+        return Finding("user", "ok", f"user {os.geteuid()}")
+    return Finding(
+        "user",
+        "warn",
+        "this is root",
+        "As root there is no shell and no browser: their walls do not hold for it.",
+        "Run it as a user of its own; deploy/ has a unit and a container that do.",
+    )
+
+
+def _files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    endless = resource.RLIM_INFINITY
+    said = "no limit" if soft == endless else f"{soft:,} may be open"
+    if soft == endless or soft >= FEW_FILES:
+        return Finding("open_files", "ok", said)
+    return Finding(
+        "open_files",
+        "warn",
+        said,
+        "With many threads at once, files and connections fail to open.",
+        f"ulimit -n {hard if hard != endless else 65_536}, or LimitNOFILE=65536 in the unit.",
+    )
+
+
+def _unit() -> Finding | None:
+    """Say how systemd's unit is, if there is one; nothing is missed without."""
+    if not any(unit.exists() for unit in UNITS):
+        return None
+    told = _shown() if shutil.which("systemctl") and Path("/run/systemd/system").is_dir() else {}
+    state = told.get("ActiveState", "")
+    if not state:
+        return Finding("systemd", "ok", f"{UNIT} is installed; systemd does not run here")
+    restarts = told.get("NRestarts", "0")
+    said = f"{UNIT}: {state}, restarted {restarts} times"
+    if state == "failed":
+        why = (
+            f"exit code {told.get('ExecMainStatus')}"
+            if told.get("Result") == "exit-code"
+            else told.get("Result")
+        )
+        return Finding("systemd", "fail", f"{said} ({why})", "It is not started again by itself.",
+                       "journalctl -u threadfast -n 50; mend that, then systemctl restart threadfast.")  # fmt: skip
+    return Finding("systemd", "ok", said)
+
+
+def _shown() -> dict[str, str]:
+    wanted = "ActiveState,Result,NRestarts,ExecMainStatus"
+    try:
+        done = subprocess.run(  # noqa: S603  fixed words
+            ["systemctl", "show", UNIT, "--property", wanted],  # noqa: S607  the system's own
+            capture_output=True,
+            text=True,
+            timeout=SYSTEMCTL_WITHIN_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return dict(line.partition("=")[::2] for line in done.stdout.splitlines() if "=" in line)

@@ -1,0 +1,149 @@
+"""What the data folder holds: which version wrote it, what was damaged, what waits, what was put aside."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from bot.admin.doctor.data_folder import is_open
+from bot.admin.doctor.examination import Findings, Look
+from bot.admin.reports.line_reader import Damage
+from bot.admin.reports.thread import journal
+from bot.store.layout import DATA_VERSION, SIDECAR
+from bot.store.migrations import version_of
+from threads.errors import NewerSchema
+from threads.journal.records import Intent, Received, Settled, Started
+from transports.shared.checks import Finding
+
+MOST_THREADS = 20_000
+
+UPDATE = "Update Threadfast, or choose another data folder."
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the journal says. ``failures`` are codes with the references of their last ones, newest last."""
+
+    records: int = 0
+    damaged: int = 0
+    torn: bool = False
+    waiting: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, list[str]] = field(default_factory=dict)
+
+
+async def look_at_records(look: Look) -> Findings:
+    data = look.settings.data
+    if not await look.offload(is_open, data):
+        return
+    yield await look.offload(_version, data)
+    try:
+        told = await look.offload(told_by_journal, data)
+    except (NewerSchema, OSError) as error:
+        yield Finding("data.journal", "fail", str(error), "The bot does not start with it.", UPDATE)
+        return
+    yield _journal(told, running=look.running)
+    yield await look.offload(_sidecars, data)
+    if aside := told.outcomes["dead_letter"]:
+        yield Finding(
+            "data.dead_letters",
+            "warn",
+            f"{aside} message{'s' if aside > 1 else ''} put aside, after serving them failed again and again",
+            "They were not answered; their people were told.",
+            "`threadfast dead-letters list`, then `dead-letters resubmit`.",
+        )
+
+
+def told_by_journal(data: Path) -> Told:
+    """Read the journal, which may be written meanwhile. Raises `NewerSchema`, OSError."""
+    outcomes, failures = Counter[str](), dict[str, list[str]]()
+    open_ones: set[tuple[str, str]] = set()
+    references: dict[tuple[str, str], str] = {}
+    count, damage = 0, Damage()
+    for record in journal(data, damage):
+        count += 1
+        key = record.thread_id, record.message_id
+        match record:
+            case Received():
+                open_ones.add(key)
+            case Started():
+                references[key] = record.correlation_id
+            case Intent() if record.code:
+                failures.setdefault(str(record.code), []).append(references.get(key, ""))
+            case Settled():
+                open_ones.discard(key)
+                outcomes[record.outcome] += 1
+            case _:
+                pass
+    return Told(count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures)
+
+
+def _torn(path: Path) -> bool:
+    """Say whether the file ends within a line."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
+
+
+def _version(data: Path) -> Finding:
+    name = "data.version"
+    try:
+        version = version_of(data)
+    except (NewerSchema, OSError) as error:
+        return Finding(name, "fail", str(error), "The bot does not start with it.", UPDATE)
+    if version > DATA_VERSION:
+        return Finding(
+            name,
+            "fail",
+            f"written by a newer Threadfast: version {version}, this one knows {DATA_VERSION}",
+            "The bot does not start with it, and changes nothing there.",
+            UPDATE,
+        )
+    older = f"{version}; the next start makes {DATA_VERSION} of it, and keeps the old files"
+    return Finding(name, "ok", str(version) if version == DATA_VERSION else older)
+
+
+def _journal(told: Told, *, running: bool) -> Finding:
+    name = "data.journal"
+    waiting = f"{told.waiting} wait{'s' if told.waiting == 1 else ''}"
+    said = f"{told.records:,} records; {'nothing waits' if not told.waiting else waiting}"
+    if told.damaged:
+        return Finding(
+            name,
+            "warn",
+            f"{said}; {told.damaged} damaged line{'s' if told.damaged > 1 else ''}",
+            "What they said is lost; the rest is good, and they are put aside at the next start.",
+            "Look after the disk: dmesg, smartctl. Restore a backup if much is gone.",
+        )
+    if told.torn and not running:
+        return Finding(
+            name, "ok", f"{said}; its last line was cut off by a crash, and is put aside at the start"
+        )
+    return Finding(name, "ok", f"{said}{'' if running or not told.waiting else ' for the next start'}")
+
+
+def _sidecars(data: Path) -> Finding:
+    there = list(_broken(data))
+    if not there:
+        return Finding("data.damage", "ok", "no damaged line was ever put aside")
+    more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+    return Finding(
+        "data.damage",
+        "warn",
+        f"damaged lines were put aside: {there[0].relative_to(data)}{more}",
+        "Something wrote less than it was told to: the disk, or a crash with its power.",
+        "Read them; delete them when they are not wanted any more.",
+    )
+
+
+def _broken(data: Path) -> Iterator[Path]:
+    folders = (data, data / "usage", data / "audit")
+    yield from (path for folder in folders for path in sorted(folder.glob(f"*{SIDECAR}")))
+    for folder in islice(data.glob("threads/*/*/"), MOST_THREADS):
+        yield from sorted(folder.glob(f"*{SIDECAR}"))

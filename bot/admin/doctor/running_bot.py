@@ -1,0 +1,74 @@
+"""A bot that runs on the same data folder: who holds it, and what it tells."""
+
+from __future__ import annotations
+
+from bot.admin.doctor.examination import Findings, Look
+from bot.admin.status.client import Silent
+from bot.admin.status.screen import span
+from bot.ports.status import Status
+from transports.shared.checks import Finding
+
+SLOW_LOOP_S = 1.0
+
+
+async def look_beside(look: Look) -> Findings:
+    status = look.beside
+    if isinstance(status, Silent):
+        yield _silent(status)
+        return
+    yield _running(status)
+    for edge in status.transports:
+        if edge.state != "connected":
+            yield Finding(
+                f"bot.{edge.name}",
+                "fail" if edge.state == "stopped" else "warn",
+                f"{edge.state}{f': {edge.trouble}' if edge.trouble else ''}",
+                "Nobody is answered there meanwhile; what is said is read when it is back.",
+                "See what is found about it below.",
+            )
+
+
+def _silent(beside: Silent) -> Finding:
+    who = f"process {beside.pid}" if beside.pid else "some process"
+    match beside.state:
+        case "absent":
+            return Finding("bot", "ok", "none runs on this data folder")
+        case "mute":
+            return Finding(
+                "bot",
+                "warn",
+                f"{who} has the data folder, and does not say how it is",
+                "It is just starting or ending, or it is a `threadfast chat`.",
+                "If it stays so, look into its log: journalctl -u threadfast.",
+            )
+        case "stuck":
+            return Finding(
+                "bot",
+                "fail",
+                f"{who} has the data folder, and does not answer: it is stuck",
+                "Nobody is answered. systemd's watchdog ends it and starts another one.",
+                "Without systemd: kill -9 it and start it again; nothing is lost.",
+            )
+
+
+def _running(status: Status) -> Finding:
+    edges = ", ".join(f"{edge.name} {edge.state}" for edge in status.transports)
+    said = f"runs as process {status.pid}, version {status.version}, for {span(status.uptime_s)}"
+    said += f"; {edges}" if edges else ""
+    if status.worst_lag_s > SLOW_LOOP_S:
+        return Finding(
+            "bot",
+            "warn",
+            f"{said}; its event loop was stuck for {status.worst_lag_s:.1f} s in the last minute",
+            "Everybody waited for that long.",
+            "Its log names what blocked it.",
+        )
+    if status.troubles:
+        return Finding(
+            "bot",
+            "warn",
+            f"{said}; {'; '.join(status.troubles)}",
+            "Some of it does not work now.",
+            "See below.",
+        )
+    return Finding("bot", "ok", said)

@@ -1,0 +1,105 @@
+"""The settings, and the secrets that they refer to."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from bot.admin.doctor.examination import AS_ROOT, Findings, Look
+from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
+from transports.shared.checks import Finding
+
+WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+OPEN = stat.S_IRWXG | stat.S_IRWXO
+SHOWN = 5
+
+
+async def look_at_settings(look: Look) -> Findings:
+    yield await look.offload(_settings, look)
+    for finding in await look.offload(_secrets, look):
+        yield finding
+
+
+def unreadable(faults: str) -> Finding:
+    """Return the finding of settings that cannot be used; *faults* are told one a line."""
+    return Finding(
+        "settings",
+        "fail",
+        "; ".join(line.strip() for line in faults.splitlines()[:-1] or faults.splitlines()),
+        "The bot does not start (exit code 78). What follows was looked at with the defaults.",
+        "Correct it; `threadfast schema` prints every key and what it may be.",
+    )
+
+
+def _settings(look: Look) -> Finding:
+    file = look.settings_file
+    if file is None:
+        return Finding("settings", "ok", "no settings.json here: everything has its default")
+    if missing := unknown_skills(look.settings):
+        return Finding(
+            "settings",
+            "fail",
+            "; ".join(missing[:SHOWN]),
+            "The bot does not start (exit code 78).",
+            "Correct these names, or take them out.",
+        )
+    if file.stat().st_mode & WRITABLE:
+        return Finding(
+            "settings",
+            "warn",
+            f"{file} can be written by others",
+            "Whoever can write it decides what the bot runs.",
+            f"chmod go-w {file}",
+        )
+    return Finding("settings", "ok", f"{file}, without a fault")
+
+
+def _secrets(look: Look) -> list[Finding]:
+    faults = check_used(look.settings, look.environ, transports=True)
+    found = [_unread(fault, look) for fault in faults]
+    open_ones = [place for place in secret_places(look) if _mode(place) & OPEN]
+    if open_ones:
+        names = ", ".join(sorted(str(file) for file in open_ones)[:SHOWN])
+        found.append(
+            Finding(
+                "secrets.modes",
+                "warn",
+                f"others on this machine may look into {names}",
+                "Whoever has a token is the bot.",
+                "`threadfast doctor --fix`, or chmod 600 (a folder: 700).",
+            )
+        )
+    if not found:
+        found.append(Finding("secrets", "ok", "those in use can be read, by nobody else"))
+    return found
+
+
+def _unread(fault: str, look: Look) -> Finding:
+    """Judge a secret that cannot be read by who looks: a running bot may have more rights, or another environment."""
+    if look.vouched:
+        return Finding(
+            "secrets",
+            "warn",
+            fault,
+            "This user cannot read it. The running bot could when it began.",
+            AS_ROOT,
+        )
+    fix = "Set it, or run `threadfast init` to be asked for it."
+    if ": file:" in fault:
+        fix += " Under systemd only the service and root see it: `systemctl status threadfast` says whether it runs."
+    return Finding("secrets", "fail", fault, "What needs it cannot be used, and the bot does not start.", fix)
+
+
+def secret_places(look: Look) -> set[Path]:
+    """Return the files with secrets, and their folders, that are ours: systemd keeps its own closed."""
+    own = Path(look.environ.get("CREDENTIALS_DIRECTORY", ""))
+    files = {own / ref.removeprefix("file:") for ref in references(look.settings) if ref.startswith("file:")}
+    folders = {file.parent for file in files if file.parent.name == CREDENTIALS}
+    return {place for place in files | folders if not place.is_relative_to("/run/credentials")}
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0

@@ -1,0 +1,252 @@
+"""What was spent, told from the ledger's files; reads only, and so works beside a running bot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, TextIO
+
+from bot.admin.reports.line_reader import Damage, records
+from bot.admin.terminal import table
+from bot.admin.terminal.safe_text import plain
+from bot.admin.terminal.table import Column
+from bot.budget.accounts import WHOSE, usd
+from bot.budget.budgets import Commit, Reserve, dollars, micros, record_adapter
+from bot.budget.ledger import names_in, parts
+from bot.ports.status import Spend
+
+By = Literal["day", "user", "thread", "model"]
+DAYS = 30
+SOME = 5
+"""Files of the ledger, of some 2 MB each, that are read before anybody misses a progress bar."""
+
+BAR = 12
+"""Columns of the longest bar."""
+
+
+@dataclass(slots=True)
+class Line:
+    """What was spent under one name. ``unpriced`` calls have no known cost; ``open`` ones count at their most."""
+
+    name: str
+    calls: int = 0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    micros: int = 0
+    unpriced: int = 0
+    open: int = 0
+
+    def add(self, record: Reserve | Commit) -> None:
+        self.calls += 1
+        self.micros += record.micros or 0
+        match record:
+            case Commit():
+                self.prompt += record.usage.prompt
+                self.cached += record.usage.cache_read
+                self.output += record.usage.output
+                self.unpriced += record.micros is None
+            case Reserve():
+                self.open += 1
+
+    @property
+    def cached_share(self) -> float:
+        return self.cached / self.prompt if self.prompt else 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """The lines of a period, with their sum. ``damaged`` lines of the ledger could not be read."""
+
+    by: By
+    since: str
+    until: str | None
+    lines: list[Line] = field(default_factory=list)
+    total: Line = field(default_factory=lambda: Line("total"))
+    damaged: int = 0
+    files: int = 0
+    limits: list[Spend] = field(default_factory=list)
+    """What is spent now under the limits of the settings, whatever the period."""
+
+
+Days = tuple[str, str | None]
+"""The first day and the last one, UTC, ISO 8601; None is open."""
+
+
+def period(since: str | None, month: datetime | None, now: datetime) -> Days:
+    """Return a month's days, or all from one on (ISO 8601), by default the one 30 days ago."""
+    if month is not None:
+        return f"{month:%Y-%m-01}", f"{month:%Y-%m-31}"
+    return since[:10] if since else f"{now - timedelta(days=DAYS):%Y-%m-%d}", None
+
+
+def report(data: Path, by: By, days: Days) -> Report:
+    """Return what was spent on these days.
+
+    Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the ledger.
+    """
+    since, until = days
+    made = Report(by, since, until)
+    lines: dict[str, Line] = {}
+    for record in _ended(_records(data / "usage", since[:7], made)):
+        if since <= record.call.day and (until is None or record.call.day <= until):
+            name = _name(record, by)
+            lines.setdefault(name, Line(name)).add(record)
+            made.total.add(record)
+    made.lines = sorted(
+        lines.values(), key=lambda line: line.name if by == "day" else (-line.micros, line.name)
+    )
+    return made
+
+
+def _records(folder: Path, month: str, made: Report) -> Iterator[Reserve | Commit]:
+    """Return each call's records once; a call never stands in a file older than its month."""
+    seen: set[tuple[int, str]] = set()
+    found, damage = parts(names_in(folder)), Damage()
+    made.files = len(found)
+    wanted = [part for part in found if part.month >= month]
+    for part in table.progress(wanted, "Reading the ledger", few=SOME):
+        for record in records(folder / part.name, record_adapter(), damage):
+            if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
+                seen.add((record.seq, record.at))
+                yield record
+    made.damaged = damage.lines
+
+
+def _ended(records: Iterable[Reserve | Commit]) -> Iterator[Reserve | Commit]:
+    """Return every commit, and the reservations that have none."""
+    open_: dict[int, Reserve] = {}
+    for record in records:
+        match record:
+            case Reserve():
+                open_[record.seq] = record
+            case Commit():
+                open_.pop(record.reserve, None)
+                yield record
+    yield from open_.values()
+
+
+def _name(record: Reserve | Commit, by: By) -> str:
+    match by:
+        case "day":
+            return record.call.day
+        case "user":
+            return record.call.user
+        case "thread":
+            return record.call.thread_id
+        case "model":
+            return record.call.model
+
+
+def as_json(made: Report) -> str:
+    lines = [{made.by: line.name, **_numbers(line)} for line in made.lines]
+    whole = {
+        "by": made.by,
+        "since": made.since,
+        "until": made.until,
+        "lines": lines,
+        "total": _numbers(made.total),
+        "damaged_lines": made.damaged,
+        "limits": [asdict(one) for one in made.limits],
+    }
+    return json.dumps(whole, indent=2)
+
+
+def _numbers(line: Line) -> dict[str, int | float]:
+    return {
+        "calls": line.calls,
+        "prompt_tokens": line.prompt,
+        "cached_tokens": line.cached,
+        "cached_share": round(line.cached_share, 4),
+        "output_tokens": line.output,
+        "usd": dollars(line.micros),
+        "calls_without_price": line.unpriced,
+        "calls_not_ended": line.open,
+    }
+
+
+def show(made: Report, out: TextIO) -> None:
+    """Print the report: with a bar chart and colours to a terminal, in plain columns to anything else."""
+    if not made.lines:
+        out.write(f"{_nothing(made)}\n")
+    else:
+        table.show(*_rows(made), out=out)
+    out.writelines(f"{remark}\n" for remark in _remarks(made))
+    if made.limits:
+        out.write("\n")
+        table.show(*_limits(made.limits), out=out)
+
+
+def _nothing(made: Report) -> str:
+    if not made.files:
+        return "Nothing has been spent yet."
+    return f"Nothing was spent from {made.since} to {made.until or 'now'}."
+
+
+def _rows(made: Report) -> tuple[list[Column], list[list[str]]]:
+    total = made.total
+    first = Column(made.by.capitalize(), "whole", style="bold", foot="Total")
+    counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
+    columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
+    bars = made.by != "thread" or table.width() >= table.WIDE  # the names leave no room for them
+    columns.append(Column("", style="cyan", on_terminal=True))
+    most = max(line.micros for line in made.lines) if bars else 0
+    return columns, [
+        [plain(line.name) or "-", *_counts(line), _bar(line.micros, most)] for line in made.lines
+    ]
+
+
+def _limits(used: Sequence[Spend]) -> tuple[list[Column], list[list[str]]]:
+    columns = [
+        Column("Now", "whole", style="bold"),
+        *(Column(title, "whole", right=True) for title in ("Spent", "Set aside", "Limit", "")),
+        Column("", style="cyan", on_terminal=True),
+    ]
+    rows = []
+    for one in used:
+        spent, most = micros(one.spent + one.reserved), None if one.limit is None else micros(one.limit)
+        share = f"{spent / most:.0%}" if most else ""
+        bar = _bar(min(spent, most), most) if most else ""
+        rows.append(
+            [
+                WHOSE[one.scope],
+                usd(micros(one.spent)),
+                usd(micros(one.reserved)) if one.reserved else "-",
+                "none" if most is None else usd(most),
+                share,
+                bar,
+            ]
+        )
+    return columns, rows
+
+
+def _counts(line: Line) -> tuple[str, str, str, str, str]:
+    cached = f"{line.cached_share:.0%}" if line.cached else "-"  # many a model has no cache at all
+    return f"{line.calls:,}", _short(line.prompt), cached, _short(line.output), usd(line.micros)
+
+
+def _short(count: int) -> str:
+    if count < 10_000:
+        return f"{count:,}"
+    return f"{count / 1000:,.0f}k" if count < 10_000_000 else f"{count / 1_000_000:,.1f}M"
+
+
+def _bar(value: int, most: int) -> str:
+    return "█" * max(round(BAR * value / most), 1) if value and most else ""
+
+
+def _remarks(made: Report) -> Iterator[str]:
+    total = made.total
+    if total.open:
+        yield f"{_count(total.open, 'call')} not ended: the most that can cost is counted."
+    if total.unpriced:
+        yield f"{_count(total.unpriced, 'call')} with no known price: not in the cost."
+    if made.damaged:
+        yield f"{_count(made.damaged, 'line')} of the ledger damaged: not counted."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,124 @@
+"""The key of a model's provider: found where it is, or pasted, and then kept as a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bot.admin.setup import tokens
+from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.draft import Draft
+from bot.admin.setup.model_failures import key_page
+from bot.config.load import resolve_secret
+from bot.config.settings import Provider, Settings
+from bot.llm.build import is_local
+from bot.ports.errors import ConfigInvalid
+from bot.wiring.remedy import title
+
+PENDING = "THREADFAST_SETUP_KEY"
+"""Stands for a key that is on no disk yet while it is tried."""
+
+OWN_FORM = {"anthropic": tokens.ANTHROPIC, "openai": tokens.OPENAI}
+NEVER_A_KEY = {tokens.BOT, tokens.APP, tokens.USER, tokens.ADDRESS}
+
+
+def file_of(provider: str) -> str:
+    return f"{provider}_api_key"
+
+
+def variable_of(provider: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in provider.upper()) + "_API_KEY"
+
+
+def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
+    """Let *draft* refer to the key of the provider *name*; *anew* asks for another one.
+
+    Raises `ConfigInvalid` when it has to be asked for and nobody can be.
+    """
+    provider = draft.loaded().settings.providers[name]
+    open_here = provider.api_key is None and is_local(provider)
+    if OWN_FORM.get(name, "") in screen.pasted:
+        _ask(draft, name, provider, screen)
+    elif key_file and not anew:
+        _keep(draft, name, tokens.read_secret(key_file, "--key-file"))
+    elif not anew and (_found(draft, name, provider) or open_here):
+        return
+    elif (
+        provider.api_key or screen.interactive
+    ):  # else an open server elsewhere; if it is not, it will say so
+        _ask(draft, name, provider, screen)
+
+
+def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
+    """Return settings and an environment in which the key of *name* can be used before it is on a disk."""
+    loaded = draft.loaded()
+    provider = loaded.settings.providers.get(name)
+    kind, _, file = (provider.api_key or "").partition(":") if provider else ("", "", "")
+    if provider is None or kind != "file" or file not in draft.secrets:
+        return loaded.settings, loaded.environ
+    tried = provider.model_copy(update={"api_key": f"env:{PENDING}"})
+    settings = loaded.settings.model_copy(update={"providers": {**loaded.settings.providers, name: tried}})
+    return settings, {**loaded.environ, PENDING: draft.secrets[file]}
+
+
+def _found(draft: Draft, name: str, provider: Provider) -> bool:
+    """Say whether the key is where the settings say, or else in the environment or kept from before."""
+    variable = variable_of(name)
+    if provider.api_key:
+        try:
+            resolve_secret(provider.api_key, draft.loaded().environ)
+        except ConfigInvalid:
+            pass  # it may be kept all the same, or is asked for
+        else:
+            return True
+    elif draft.environ.get(variable, "").strip():
+        draft.put(f"env:{variable}", "providers", name, "api_key")
+        return True
+    if draft.kept(file_of(name)):
+        draft.put(f"file:{file_of(name)}", "providers", name, "api_key")
+        return True
+    return False
+
+
+def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
+    kind, _, variable = (provider.api_key or "").partition(":")
+    variable = variable if kind == "env" else variable_of(name)
+    otherwise = f"{title(name)} needs a key: set {variable}, or name a file that holds it with --key-file"
+    optional = provider.api_key is None
+    if page := key_page(name):
+        screen.say(f"{title(name)} keys are made at {page}", state="fix")
+    for _ in range(TRIES):
+        if pasted := screen.pasted.pop(OWN_FORM.get(name, ""), ""):
+            _keep(draft, name, pasted)
+            return
+        empty = ", Enter for none" if optional else ""
+        given = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
+        if not given.strip() and optional:
+            return
+        if not (fault := _fault(name, given, provider)):
+            _keep(draft, name, tokens.words(given)[0])
+            return
+        other = [word for word in tokens.words(given) if tokens.kind(word) in screen.wanted]
+        for word in other:
+            screen.set_aside(word)
+        if not other:
+            screen.say(fault, state="warn")
+    raise ConfigInvalid(f"No key for {title(name)} was given; nothing was changed")
+
+
+def _fault(name: str, given: str, provider: Provider) -> str:
+    """Say why this cannot be the key, or return ``""``."""
+    words = tokens.words(given)
+    if not words:
+        return "Nothing came; paste it again."
+    if len(words) > 1 or not tokens.usable(words[0]):
+        return "No key looks like that; paste the key alone."
+    kind = tokens.kind(words[0])
+    never = {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
+    if provider.kind == "openai-compatible" or provider.base_url:
+        never = NEVER_A_KEY
+    return f"That is {kind}, not {title(name)}'s key." if kind in never else ""
+
+
+def _keep(draft: Draft, name: str, secret: str) -> None:
+    draft.put(draft.keep(file_of(name), secret), "providers", name, "api_key")

@@ -1,0 +1,238 @@
+"""Which model answers: what is there already is proposed, a key can be pasted, and one word is really asked for.
+
+| found                            | without a question                               |
+|----------------------------------|--------------------------------------------------|
+| `--model`                        | that                                             |
+| a model in settings.json         | that; `init` alone proposes it first             |
+| a key, in the environment, kept  | with `--yes`                                     |
+| a model server on this machine   | with `--yes`, after keys                         |
+| nothing                          | `offline/demo`, which settings.json does not pin |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
+from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.draft import Draft
+from bot.admin.setup.model_failures import explained
+from bot.admin.setup.options import Given
+from bot.config.load import OFFLINE, secrets_of
+from bot.config.settings import MODEL_NAME, built_in_providers
+from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
+from bot.llm.verify import Verified, verify
+from bot.ports.errors import ConfigInvalid, ProviderError
+from bot.wiring.remedy import title
+from threads.wording import PASSING
+
+PROBE_S = 1.0
+"""Seconds for all local servers together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A model that could answer. ``base_url`` is said of a provider that is not known without.
+
+    ``free`` is said of a server that was recognised, and so costs nothing. An offer that is not ``pinned`` is only
+    what is left: a key that is set later is used at the next start.
+    """
+
+    model: str
+    reason: str
+    base_url: str = ""
+    pinned: bool = True
+    given: bool = False
+    free: bool = False
+
+    @property
+    def provider(self) -> str:
+        return self.model.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """``draft`` has what is to be written; ``verified`` is None when nothing was asked."""
+
+    draft: Draft
+    model: str
+    verified: Verified | None
+
+
+class Choosing:
+    """Finds a model that answers, with as few questions as there can be."""
+
+    def __init__(self, draft: Draft, given: Given, screen: Screen) -> None:
+        self._draft, self._given, self._screen = draft, given, screen
+
+    def run(self) -> Chosen:
+        """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
+        offer, anew = self._decided() or self._picked(), False
+        for _ in range(TRIES):
+            draft = self._draft.copy()
+            try:
+                self._enter(draft, offer, anew=anew)
+            except ConfigInvalid as error:
+                if not self._screen.interactive:
+                    raise
+                self._screen.say(str(error).partition("\n")[0], state="fail")
+                offer = self._picked()
+                continue
+            verified = self._verified(draft, offer)
+            if verified is None or verified.ok:
+                return Chosen(draft, offer.model, verified)
+            match self._what_now(offer, verified):
+                case "k":
+                    return Chosen(draft, offer.model, verified)
+                case "o":
+                    offer, anew = self._picked(), False
+                case answer:
+                    anew = answer == "n"
+        raise ConfigInvalid(f"{offer.model} did not answer; nothing was changed")
+
+    def _decided(self) -> Offer | None:
+        """Return what nobody has to be asked about."""
+        if model := self._given.model:
+            if not MODEL_NAME.fullmatch(model):
+                raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
+            return Offer(model, "as you said", self._given.base_url, given=True)
+        named = next(self._named(), None)
+        return named if self._given.platform or not self._screen.interactive else None
+
+    def _found(self) -> list[Offer]:
+        """Return what is there, the best first, each model once."""
+        found: dict[str, Offer] = {}
+        for offer in (*self._named(), *self._keyed(), *self._local()):
+            found.setdefault(offer.model, offer)
+        return list(found.values())
+
+    def _named(self) -> Iterator[Offer]:
+        named = self._draft.get("model")
+        if isinstance(named, str):
+            yield Offer(named, "as settings.json says")
+
+    def _keyed(self) -> Iterator[Offer]:
+        for variable, model in KEYS:
+            if self._draft.environ.get(variable, "").strip():
+                yield Offer(model, f"{variable} is set")
+            elif self._draft.kept(file_of(model.partition("/")[0])):
+                yield Offer(model, f"its key is in {self._draft.credentials.name}/")
+
+    def _pasted(self) -> Iterator[Offer]:
+        for _, model in KEYS:
+            if OWN_FORM[model.partition("/")[0]] in self._screen.pasted:
+                yield Offer(model, "its key was pasted")
+
+    def _local(self) -> Iterator[Offer]:
+        with self._screen.working("Looking for model servers on this machine …"):
+            found = anyio.run(lambda: find_local(LOCAL_SERVERS, within_s=PROBE_S))
+        for choice in found:
+            yield Offer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
+
+    def _picked(self) -> Offer:
+        """Return the choice of a person, or the best where nobody is asked."""
+        found = self._found()
+        left = Offer(OFFLINE, "neither a key nor a local model server was found", pinned=False)
+        best = found[0] if found else left
+        if self._given.yes:
+            self._screen.say(f"Model: {best.model}", state="ok" if found else "warn", detail=best.reason)
+            return best
+        if not self._screen.interactive:
+            raise ConfigInvalid(
+                f"Nobody can be asked here: add --yes to take {best.model} ({best.reason}), or name one with --model"
+            )
+        known = {offer.provider for offer in found}
+        more = [Offer(model, "paste a key") for _, model in KEYS if model.partition("/")[0] not in known]
+        shown = [*found, *more]
+        if OFFLINE not in {offer.model for offer in shown}:
+            rules = "no model: a few built-in rules, to try the rest"
+            shown.append(Offer(OFFLINE, rules, pinned=bool(found)))
+        if not found:
+            self._screen.say("No key and no local model server was found.", state="warn")
+        self._screen.options([(offer.model, offer.reason) for offer in shown])
+        return self._chosen(shown, default=1 if found else len(shown))
+
+    def _chosen(self, shown: Sequence[Offer], default: int) -> Offer:
+        for _ in range(TRIES):
+            answer = self._screen.ask("Number, or any provider/model", str(default), otherwise="--model")
+            if answer.isdecimal() and 1 <= int(answer) <= len(shown):
+                return shown[int(answer) - 1]
+            if MODEL_NAME.fullmatch(answer):
+                return Offer(answer, "as you said")
+            if pasted := next(self._pasted(), None):
+                return pasted
+            if not answer:
+                continue  # a secret, about which all is said
+            self._screen.say(f"That is neither 1 to {len(shown)} nor provider/model.", state="warn")
+        raise ConfigInvalid("No model was chosen; nothing was changed")
+
+    def _enter(self, draft: Draft, offer: Offer, *, anew: bool) -> None:
+        """Put the model, where its provider is, and its key into the *draft*."""
+        if offer.model == OFFLINE:
+            if offer.pinned or draft.get("model") is not None:
+                draft.put(OFFLINE, "model")
+            return
+        self._place(draft, offer)
+        draft.put(offer.model, "model", option="--model" if offer.given else "")
+        draft.loaded()  # raises for a name that is none
+        enter_key(draft, offer.provider, self._screen, self._given.key_file, anew=anew)
+
+    def _place(self, draft: Draft, offer: Offer) -> None:
+        """Say where the provider is, if that is not known."""
+        name, url = offer.provider, offer.base_url
+        built_in = built_in_providers().get(name)
+        if (
+            not url
+            and not built_in
+            and draft.get("providers", name) is None
+            and name != OFFLINE.partition("/")[0]
+        ):
+            said = "--model" if offer.given else "model"
+            url = self._screen.ask(
+                f"Address of {name} (OpenAI-compatible, ends in /v1)",
+                "",
+                otherwise=f"{said}: {name} is no known provider; name its address with --base-url",
+            )
+        if url and not (built_in and built_in.base_url == url):
+            option = "--base-url" if offer.base_url and offer.given else ""
+            draft.put(url, "providers", name, "base_url", option=option)
+            if offer.free:
+                draft.put(True, "providers", name, "free")
+
+    def _verified(self, draft: Draft, offer: Offer) -> Verified | None:
+        if offer.model == OFFLINE or not self._given.verify:
+            return None
+        settings, environ = pending(draft, offer.provider)
+        self._screen.hide(secrets_of(settings, environ))
+        with self._screen.working(f"Asking {offer.model} for one word …"):
+            verified = anyio.run(lambda: verify(offer.model, settings, environ))
+        if verified.ok:
+            self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")
+        return verified
+
+    def _what_now(self, offer: Offer, verified: Verified) -> str:
+        """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
+        error = verified.error or ProviderError()
+        what, fix = explained(offer.model, error)
+        which = f"--model {offer.model}: " if offer.given else ""
+        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify takes it without a try."
+        if not self._screen.interactive:
+            raise ConfigInvalid(otherwise)
+        self._screen.say(what, state="fail")
+        self._screen.say(fix, state="fix")
+        waits = error.code in PASSING or error.code == "payment"
+        default = "r" if waits else "o" if error.code == "model_not_found" else "n"
+        for _ in range(TRIES):
+            answer = self._screen.ask(
+                f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway",
+                default,
+                otherwise="",
+            )
+            if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
+                return letter
+            if OWN_FORM.get(offer.provider) in self._screen.pasted:
+                return "n"
+        raise ConfigInvalid("Nothing was changed")

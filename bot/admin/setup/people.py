@@ -1,0 +1,97 @@
+"""Who may use the bot, and who is its admin: asked once for each platform, or given as options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.draft import Draft
+from bot.admin.setup.options import Given
+from bot.admin.setup.platforms import Platform
+from bot.config.settings import Budget
+from bot.ports.errors import ConfigInvalid
+
+EVERYONE = "*"
+NOBODY_LIFTS = "Nobody is admin: once a spending limit is met, nobody can lift it in the chat."
+ADD_ONE = (
+    'Add an id to settings.json, "access": {{"admins": ["{example}"]}}; it counts at once. Yours: {where}.'
+)
+
+
+class Admitting:
+    """Puts people of *platform* into ``access`` of the draft."""
+
+    def __init__(self, platform: Platform, draft: Draft, given: Given, screen: Screen) -> None:
+        self._platform, self._given, self._screen = platform, given, screen
+        self._draft = draft.copy()
+
+    def run(self) -> Draft:
+        """Return the draft with them in it. Raises `ConfigInvalid` for an option that names nobody."""
+        members = self._platform.people
+        users = self._listed("users")
+        if given := self._given.users:
+            self._put("users", self._ids(given, "--user"))
+        elif self._asks("users", new=self._draft.get("access", "users") is None):
+            rest = members.everyone if EVERYONE in users else "nobody more"
+            self._put("users", self._asked(f"Who may use it? Member ids, or Enter for {rest}"))
+        if given := self._given.admins:
+            self._put("admins", self._ids(given, "--admin"))
+        elif self._asks("admins"):
+            self._screen.say(f"An admin lifts spending limits. Your own id: {members.where}.", state="fix")
+            self._put("admins", self._asked("Who is admin? Member ids, or Enter for nobody"))
+        self._tell()
+        return self._draft
+
+    def _listed(self, key: str) -> Sequence[str]:
+        access = self._draft.loaded().settings.access
+        return access.users if key == "users" else access.admins
+
+    def _known(self, key: str) -> bool:
+        """Say whether somebody of this platform is listed by name."""
+        return any(self._platform.people.form.fullmatch(each) for each in self._listed(key))
+
+    def _asks(self, key: str, *, new: bool = False) -> bool:
+        """Say whether a person is asked: what was decided before is not asked again."""
+        decided = self._known(key) or EVERYONE in self._listed(key)
+        return self._screen.interactive and (new or not decided)
+
+    def _asked(self, question: str) -> list[str]:
+        for _ in range(TRIES):
+            answer = self._screen.ask(question, "", otherwise="")
+            try:
+                return self._ids(answer.replace(",", " ").split(), "")
+            except ConfigInvalid as error:
+                self._screen.say(str(error), state="warn")
+        raise ConfigInvalid("Nobody was named; nothing was changed")
+
+    def _ids(self, given: Sequence[str], option: str) -> list[str]:
+        """Return the ids, out of their mentions. Raises `ConfigInvalid`, naming the *option*."""
+        ids = [each.strip("<@!>") for each in given]
+        for each, bare in zip(given, ids, strict=True):
+            if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
+                wanted = f"is no member id of {self._platform.title}; one looks like {self._platform.people.example}"
+                raise ConfigInvalid(f"{option} {each!r} {wanted}".strip())
+        return ids
+
+    def _put(self, key: str, ids: Sequence[str]) -> None:
+        """Add *ids* to who is listed; whoever is named takes the place of everyone."""
+        if ids:
+            others = () if EVERYONE in ids else [each for each in self._listed(key) if each != EVERYONE]
+            self._draft.put(list(dict.fromkeys([*others, *ids])), "access", key)
+
+    def _tell(self) -> None:
+        settings = self._draft.loaded().settings
+        lifted = (
+            self._known("admins") or EVERYONE in settings.access.admins or settings.budget.asker_may_grant
+        )
+        if not lifted and _stops(settings.budget):
+            self._screen.say(NOBODY_LIFTS, state="warn")
+            members = self._platform.people
+            self._screen.say(ADD_ONE.format(example=members.example, where=members.where), state="fix")
+
+
+def _stops(budget: Budget) -> bool:
+    """Say whether a limit can stop the bot."""
+    return budget.mode == "hard" and any(
+        limit is not None for limit in budget.limit_usd.model_dump().values()
+    )

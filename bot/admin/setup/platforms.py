@@ -1,0 +1,307 @@
+"""A chat platform joins: its secrets are found or asked for, looked at live, and put into the draft.
+
+| a secret is taken from                      | and kept                        |
+|---------------------------------------------|---------------------------------|
+| a file that a flag names                    | in ``credentials/``             |
+| a paste at an earlier question              | in ``credentials/``             |
+| the environment                             | in ``credentials/``             |
+| where the settings say, if it can be read   | where it is                     |
+| ``credentials/``, from an earlier run       | where it is                     |
+| lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
+
+A variable that the settings themselves name is where the settings say. Any other is newer than what was stored, so it
+is tried first; where the platform does not accept it, what was stored is tried as well.
+
+What it is decides where it goes, not in which field it was given: two tokens cannot be swapped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from bot.admin.setup import tokens
+from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.draft import Draft
+from bot.admin.setup.options import Given
+from bot.admin.setup.tokens import read_piped, read_secret
+from bot.config.load import resolve_secret
+from bot.config.settings import Settings
+from bot.ports.errors import ConfigInvalid
+from transports.shared.checks import Finding
+
+TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})
+PATIENCE = 20
+"""How often a person may mend something on the platform's pages and look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One secret of a platform; ``kind`` is what it is by its form (`bot.admin.setup.tokens`)."""
+
+    name: str
+    kind: str
+    title: str
+    variable: str
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """How a platform names its people. ``where`` is where they find their own id."""
+
+    form: re.Pattern[str]
+    example: str
+    where: str
+    everyone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What is special about a platform.
+
+    ``files`` are written beside the settings, ``guide`` says where to click, and ``hello`` is what a person does to
+    hear from the bot. ``check`` looks as the settings say; true is given when a bot is connected already.
+    """
+
+    name: str
+    title: str
+    fields: Sequence[Field]
+    files: Callable[[Settings], dict[str, bytes]]
+    guide: Callable[[Screen, Settings], None]
+    check: Callable[[Settings, Mapping[str, str], bool], AsyncGenerator[Finding]]
+    people: Members
+    hello: Callable[[Settings], str]
+
+
+class Joining:
+    """Takes a platform into the draft."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        draft: Draft,
+        given: Given,
+        screen: Screen,
+        *,
+        running: bool = False,
+    ) -> None:
+        self._platform, self._given, self._screen, self._running = platform, given, screen, running
+        self._draft = draft.copy()
+        self._secrets: dict[str, str] = {}
+        self._before = self._draft
+        self._newer: list[str] = []
+        """Variables that are tried in the place of what was stored."""
+        self.findings: list[Finding] = []
+
+    def run(self) -> Draft:
+        """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
+        self._place()
+        self._draft.files.update(self._platform.files(self._settings))
+        self._before = self._draft.copy()
+        self._find()
+        if self._missing():
+            self._get()
+        for _ in range(PATIENCE):
+            if not self._given.verify:
+                break
+            self.findings = anyio.run(self._look)
+            if not any(finding.state == "fail" for finding in self.findings):
+                break
+            if self._newer and self._refused():
+                self._go_back()
+            elif self._what_now() == "t":
+                self._secrets.clear()
+                self._get()
+        else:
+            raise ConfigInvalid("Nothing was changed")
+        return self._draft
+
+    @property
+    def _settings(self) -> Settings:
+        return self._draft.loaded().settings
+
+    def _at(self, key: str) -> tuple[str, str, str]:
+        return "transports", self._platform.name, key
+
+    def _place(self) -> None:
+        draft, here = self._draft, ("transports", self._platform.name)
+        if not isinstance(draft.get(*here), dict):
+            draft.put({}, *here)
+        for key in ("api_base_url", "gateway_url"):
+            if url := getattr(self._given, key):
+                draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
+
+    # secrets that are there
+
+    def _find(self) -> None:
+        for field in self._platform.fields:
+            if file := self._given.files.get(field.name):
+                self._take(read_secret(file, field.flag), field.flag, keep=True)
+        self._find_pasted()
+        newer = {field.name: self._from_environment(field) for field in self._missing()}
+        for field in self._missing():
+            stored = self._from_store(field)
+            if (given := newer[field.name]) and given != stored:
+                self._take(given, field.variable, keep=True)
+                if stored:
+                    self._newer.append(field.variable)
+            elif stored:
+                self._take_stored(field, stored)
+        if self._newer:
+            names = " and ".join(self._newer)
+            self._screen.say(f"{names}: tried in the place of what is stored", state="ok")
+
+    def _find_pasted(self) -> None:
+        for field in self._missing():
+            if pasted := self._screen.pasted.pop(field.kind, ""):
+                self._take(pasted, "", keep=True)
+
+    def _find_again(self) -> None:
+        """Take what was pasted in the place of what there is."""
+        for field in self._platform.fields:
+            if field.kind in self._screen.pasted:
+                del self._secrets[field.name]
+        self._find_pasted()
+
+    def _from_environment(self, field: Field) -> str:
+        """Return what the environment gives, unless that is where the settings look anyway."""
+        if str(self._draft.get(*self._at(field.name))).startswith("env:") and self._from_store(field):
+            return ""
+        return next(iter(tokens.words(self._draft.environ.get(field.variable, ""))), "")
+
+    def _from_store(self, field: Field) -> str:
+        reference = self._draft.get(*self._at(field.name))
+        there = self._resolved(reference) if isinstance(reference, str) else ""
+        return there or self._draft.kept(self._file(field))
+
+    def _take_stored(self, field: Field, stored: str) -> None:
+        reference = self._draft.get(*self._at(field.name))
+        if isinstance(reference, str) and self._resolved(reference):
+            self._take(stored, f"transports.{self._platform.name}.{field.name}", keep=False, into=field)
+        else:
+            self._take(stored, self._file(field), keep=True)
+
+    def _refused(self) -> bool:
+        """Say whether the last look failed for a token, not for what the platform's pages say about the app."""
+        failed = {finding.name.rpartition(".")[2] for finding in self.findings if finding.state == "fail"}
+        return not failed.isdisjoint(TOKEN_FINDINGS)
+
+    def _go_back(self) -> None:
+        """Take what was stored in the place of what the environment gave."""
+        self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying what is stored", state="warn")
+        for field in self._platform.fields:
+            if field.variable in self._newer:
+                del self._secrets[field.name]
+                self._draft.secrets.pop(self._file(field), None)
+                self._draft.put(self._before.get(*self._at(field.name)), *self._at(field.name))
+                self._take_stored(field, self._from_store(field))
+        self._newer.clear()
+
+    def _resolved(self, reference: str) -> str:
+        try:
+            return resolve_secret(reference, self._draft.loaded().environ)
+        except ConfigInvalid:
+            return ""  # it will be looked for elsewhere, and asked for at last
+
+    def _missing(self) -> list[Field]:
+        return [field for field in self._platform.fields if field.name not in self._secrets]
+
+    # secrets that are not
+
+    def _get(self) -> None:
+        if self._screen.interactive:
+            self._platform.guide(self._screen, self._settings)
+            self._ask()
+        elif self._given.yes:
+            for word in tokens.words(read_piped(len(self._missing()))):
+                self._take(word, "standard input", keep=True)
+        if missing := self._missing():
+            names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)
+            hint = "" if self._given.yes else "; or add --yes and pipe it in, a line each"
+            raise ConfigInvalid(f"{self._platform.title} needs the {names}{hint}. Nothing was changed.")
+
+    def _ask(self) -> None:
+        for _ in range(TRIES * len(self._platform.fields)):
+            self._find_pasted()
+            if not (missing := self._missing()):
+                return
+            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
+            if not (words := tokens.words(pasted)):
+                self._screen.say("Nothing came; paste it again.", state="warn")
+            for word in words:
+                try:
+                    self._take(word, "", keep=True)
+                except ConfigInvalid as error:
+                    self._screen.say(str(error), state="warn")
+
+    def _take(self, secret: str, origin: str, *, keep: bool, into: Field | None = None) -> None:
+        """Put a secret where it belongs by its form. Raises `ConfigInvalid` for what is none of ours."""
+        kind = tokens.kind(secret)
+        field = next((each for each in self._platform.fields if each.kind == kind), None)
+        if field is None and not kind and self._elsewhere():
+            field = into or next(iter(self._missing()), None)  # a gateway may have tokens of its own form
+        if field is None or not tokens.usable(secret):
+            wanted = " or ".join(each.title for each in self._missing() or self._platform.fields)
+            seems = f"That is {kind}" if kind else "That looks like no token"
+            raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
+        self._secrets[field.name] = secret
+        if keep or field is not into:
+            reference = self._draft.keep(self._file(field), secret)
+            self._draft.put(reference, *self._at(field.name))
+        if not origin:
+            self._screen.say(f"{field.title.capitalize()}: {len(secret)} characters", state="ok")
+
+    def _elsewhere(self) -> bool:
+        return self._draft.get(*self._at("api_base_url")) is not None
+
+    def _file(self, field: Field) -> str:
+        return f"{self._platform.name}_{field.name}"
+
+    # a look
+
+    async def _look(self) -> list[Finding]:
+        """Look with secrets that may be on no disk yet: the settings refer to them in an environment of their own."""
+        findings = []
+        self._screen.hide(self._secrets.values())
+        names = {name: f"THREADFAST_SETUP_{name.upper()}" for name in self._secrets}
+        environ = {**self._draft.environ, **{names[name]: secret for name, secret in self._secrets.items()}}
+        tried = self._draft.copy()
+        for name, variable in names.items():
+            tried.put(f"env:{variable}", *self._at(name))
+        with self._screen.working(f"Looking at {self._platform.title} …"):
+            looks = self._platform.check(tried.loaded().settings, environ, self._running)
+            async with aclosing(looks):
+                async for finding in looks:
+                    findings.append(finding)
+                    self._tell(finding)
+        return findings
+
+    def _tell(self, finding: Finding) -> None:
+        about = finding.name.rpartition(".")[2].replace("_", " ")
+        self._screen.say(f"{about}: {finding.found}", state=finding.state)
+        if finding.state != "ok":
+            for text, state in ((finding.meaning, ""), (finding.fix, "fix")):
+                if text:
+                    self._screen.say(text, state=state)
+
+    def _what_now(self) -> str:
+        """Return c or t. Raises `ConfigInvalid` when that is the end."""
+        failed = ", ".join(finding.name for finding in self.findings if finding.state == "fail")
+        end = f"{self._platform.title} is not ready ({failed}). Nothing was changed; mend that and run this again."
+        if not self._screen.interactive:
+            raise ConfigInvalid(end)
+        for _ in range(TRIES):
+            answer = self._screen.ask("[c]heck again, [t]okens anew, [q]uit", "c", otherwise="").lower()[:1]
+            if answer in {"c", "t"}:
+                return answer
+            if any(field.kind in self._screen.pasted for field in self._platform.fields):
+                self._find_again()
+                return "c"
+            if answer == "q":
+                break
+        raise ConfigInvalid(end)

@@ -1,0 +1,97 @@
+"""Slack: an app made from a link, two tokens, and a look at both."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from urllib.parse import quote
+
+import click
+
+from bot.admin.setup import tokens
+from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.platforms import Field, Members, Platform
+from bot.config.settings import Settings, Slack
+from bot.wiring.run import slack_manifest, slack_options
+from transports.shared.checks import Finding
+
+NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
+"""Slack's page that creates an app, with a manifest filled in."""
+
+MANIFEST = "slack-manifest.json"
+LONGEST_LINK = 2000
+"""Characters: terminals ignore an address behind a text that is longer."""
+
+
+def link(settings: Settings) -> str:
+    """Return the address of Slack's page with our manifest filled in."""
+    made, _ = slack_manifest(settings)
+    return NEW_APP + quote(json.dumps(made, separators=(",", ":"), ensure_ascii=False), safe=",:/")
+
+
+def _files(settings: Settings) -> dict[str, bytes]:
+    made, _ = slack_manifest(settings)
+    return {MANIFEST: json.dumps(made, indent=2, ensure_ascii=False).encode() + b"\n"}
+
+
+def _guide(screen: Screen, settings: Settings) -> None:
+    url = link(settings)
+    screen.title("Slack", "two tokens, from a browser")
+    generate = "App-Level Tokens > Generate Token and Scopes > Add Scope: connections:write > Generate"
+    screen.steps(
+        [
+            ("Open this link: the app, filled in", url if len(url) <= LONGEST_LINK else ""),
+            ("Choose your workspace, Next, Create.", ""),
+            (f"{generate}. Copy it: xapp-…", ""),
+            ("Install App, on the left > Install > Allow. Copy the Bot User OAuth Token: xoxb-…", ""),
+        ]
+    )
+    _open(screen, url)
+
+
+def _open(screen: Screen, url: str) -> None:
+    """Open the page here, or show its address: that is too long to stand in everybody's way."""
+    here = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    question = f"{'[o]pen that page, ' if here else ''}[p]rint its address, or Enter to go on"
+    for _ in range(TRIES):
+        answer = screen.ask(question, "o" if here else "", otherwise="").lower()[:1]
+        if answer == "p":
+            screen.address(url)
+            continue
+        if answer == "o" and here:
+            click.launch(url)
+        return
+
+
+def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
+    from transports.slack.checks import check_slack  # noqa: PLC0415 - the SDK is slow to load
+
+    options = slack_options(settings, settings.transports.slack or Slack(), environ)
+    return check_slack(options, running=running)
+
+
+def _hello(settings: Settings) -> str:
+    return f"In Slack: /invite @{settings.name} in a channel, then @{settings.name} hello"
+
+
+SLACK = Platform(
+    name="slack",
+    title="Slack",
+    fields=(
+        Field("app_token", tokens.APP, "app token, xapp-…", "SLACK_APP_TOKEN", "--app-token-file"),
+        Field("bot_token", tokens.BOT, "bot token, xoxb-…", "SLACK_BOT_TOKEN", "--bot-token-file"),
+    ),
+    files=_files,
+    guide=_guide,
+    check=_check,
+    people=Members(
+        re.compile(r"[UW][A-Z0-9]+"),
+        "U0123ABCDEF",
+        "in Slack, your picture > Profile > ⋮ > Copy member ID",
+        "everyone in the workspace",
+    ),
+    hello=_hello,
+)

@@ -1,0 +1,107 @@
+"""Secrets as people hand them in, pasted, in a file or through a pipe: cleaned of what comes along, known by form."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import sys
+import time
+from pathlib import Path
+
+from bot.config.load import MAX_SECRET_BYTES
+from bot.guards.redaction import mask
+from bot.ports.errors import ConfigInvalid
+
+PIPED_WITHIN_S = 5.0
+"""A pipe that nobody writes to does not hold the setup up."""
+
+_AROUND = "\"'`<>,;\u200b\u200e\u200f\u2060\ufeff"
+_NAMED = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\s*[=:]|bearer\s|bot\s)\s*", re.IGNORECASE)
+_SECRET = re.compile(r"[!-~]{1,4096}")
+
+BOT, APP, DISCORD = "a Slack bot token", "a Slack app token", "a Discord bot token"
+USER, ADDRESS = "a Slack user token", "a web address"
+ANTHROPIC, OPENAI = "an Anthropic key", "an OpenAI key"
+
+FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (BOT, re.compile(r"xoxb-[A-Za-z0-9-]+")),
+    (APP, re.compile(r"xapp-[A-Za-z0-9-]+")),
+    (USER, re.compile(r"xoxp-[A-Za-z0-9-]+")),
+    ("a Slack token of another kind", re.compile(r"xox[a-z][.-].+|xwfp-.+")),
+    (ANTHROPIC, re.compile(r"sk-ant-.+")),
+    (OPENAI, re.compile(r"sk-(proj|svcacct|admin)-.+")),
+    (DISCORD, re.compile(r"[\w-]+\.[\w-]+\.[\w-]{8,}")),
+    ("an id", re.compile(r"\d{15,21}|[A-Z][A-Z0-9]{8,12}")),
+    ("a signing secret, public key or client secret", re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}|[\w-]{32}")),
+    (ADDRESS, re.compile(r"https?://.*")),
+)
+"""In this order; what fits none may be the key of any other provider."""
+
+_BEGINS = re.compile(
+    r"(?:xox[a-z][.-]|xapp-|xwfp-|sk-|gsk_|xai-|gh[a-z]_|github_pat_|AIza|eyJ)", re.IGNORECASE
+)
+_LONG = re.compile(r"(?=[A-Za-z_]*\d)(?=[\d_]*[A-Za-z])[A-Za-z0-9_]{20,}")
+"""A run of letters and digits that no name of a model has."""
+
+
+def words(pasted: str) -> list[str]:
+    """Return what may be secrets in a pasted text: without quotes, ``NAME=``, ``Bearer``, and unseen characters."""
+    found = []
+    for line in pasted.splitlines():
+        bare = re.sub(r"^\s*export\s+", "", line).strip().strip(_AROUND)
+        while (start := _NAMED.match(bare)) and start.end() < len(bare):
+            bare = bare[start.end() :].strip().strip(_AROUND)
+        found += [word for part in bare.split() if (word := part.strip(_AROUND))]
+    return found
+
+
+def kind(secret: str) -> str:
+    """Return what a secret is by its form, or ``""``."""
+    return next((name for name, form in FORMS if form.fullmatch(secret)), "")
+
+
+def looks_secret(text: str) -> bool:
+    """Say whether something in *text* looks like a secret, or like the beginning of one that is still being typed."""
+    return any(
+        _BEGINS.match(word) or mask(word) != word or ("/" not in word and _LONG.search(word))
+        for word in words(text)
+    )
+
+
+def usable(secret: str) -> bool:
+    """Say whether it can be sent in a header at all."""
+    return _SECRET.fullmatch(secret) is not None
+
+
+def read_secret(path: Path, flag: str) -> str:
+    """Return the one secret that a file holds. Raises `ConfigInvalid`, which repeats nothing of it."""
+    try:
+        with path.open("rb") as file:
+            found = words(file.read(MAX_SECRET_BYTES).decode())
+    except OSError as error:
+        raise ConfigInvalid(f"{flag} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"{flag} {path}: is not UTF-8 text") from error
+    if len(found) != 1 or not usable(found[0]):
+        raise ConfigInvalid(f"{flag} {path}: must hold one secret and nothing else")
+    return found[0]
+
+
+def read_piped(lines: int, *, within_s: float = PIPED_WITHIN_S) -> str:
+    """Return what is piped in: *lines* lines, or until it ends or *within_s* seconds are over."""
+    if sys.stdin is None or sys.stdin.closed:
+        return ""
+    try:
+        source = sys.stdin.fileno()
+    except (OSError, io.UnsupportedOperation):
+        return sys.stdin.read(MAX_SECRET_BYTES)  # no file at all: there is nothing to wait for
+    data, until = b"", time.monotonic() + within_s
+    while len(data) < MAX_SECRET_BYTES and data.count(b"\n") < lines:
+        if not select.select([source], [], [], max(0.0, until - time.monotonic()))[0]:
+            break
+        if not (more := os.read(source, 4096)):
+            break
+        data += more
+    return data.decode("utf-8", "replace")

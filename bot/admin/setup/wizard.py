@@ -1,0 +1,138 @@
+"""One setup from its first question to its last line: model, platform, and only then the disk."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from pydantic import JsonValue
+
+from bot.admin.setup import tokens
+from bot.admin.setup.dialog import Screen
+from bot.admin.setup.draft import Draft, foreign
+from bot.admin.setup.models import Choosing, Chosen
+from bot.admin.setup.options import Given
+from bot.admin.setup.people import Admitting
+from bot.admin.setup.platforms import Joining, Platform
+from bot.admin.status.client import ABSENT, who_runs
+from bot.config.load import OFFLINE
+from bot.ports.errors import ConfigInvalid
+from bot.wiring.app import unpriced
+from transports.shared.checks import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was set up. ``written`` are the files that changed; ``then`` is the next command, and what to do next."""
+
+    chosen: Chosen
+    findings: Sequence[Finding]
+    written: Sequence[Path]
+    settings: Path
+    then: str
+    hello: str = ""
+    startable: bool = True
+    """False beside a running bot, and for root in somebody else's folder: what it made would not be theirs."""
+
+    def document(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        verified = self.chosen.verified
+        return {
+            "settings": str(self.settings),
+            "model": self.chosen.model,
+            "model_answers": verified.ok if verified else None,
+            "model_took_s": round(verified.took_s, 3) if verified else None,
+            "checks": [finding.document() for finding in self.findings],
+            "written": [str(path) for path in self.written],
+            "next": self.then,
+        }
+
+
+def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
+    """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
+    draft = Draft.open(given.settings, environ)
+    if hindrance := draft.hindrance():
+        raise ConfigInvalid(hindrance)
+    _general(draft, given)
+    screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
+    platform = _platform(given.platform)
+    fields = platform.fields if platform else ()
+    screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
+    chosen = Choosing(draft, given, screen).run()
+    final = chosen.draft
+    findings: Sequence[Finding] = ()
+    beside = anyio.run(who_runs, final.loaded().settings.data)
+    runs = beside != ABSENT
+    if platform:
+        joining = Joining(platform, final, given, screen, running=runs)
+        final, findings = joining.run(), joining.findings
+        final = Admitting(platform, final, given, screen).run()
+    written = final.write()
+    _tell(screen, final, written, chosen)
+    if runs:
+        said = f"A bot runs here (process {beside.pid}); what changed counts when it starts again."
+        screen.say(said, state="warn")
+    startable = not (runs or foreign(final.path.parent) or _others(final.loaded().settings.data))
+    hello = platform.hello(final.loaded().settings) if platform else ""
+    return Done(chosen, findings, written, final.path, _next(final, given), hello, startable)
+
+
+def _general(draft: Draft, given: Given) -> None:
+    """Put the name and the data folder, where they are not what they would be anyway."""
+    if given.name and given.name != draft.loaded().settings.name:
+        draft.put(given.name, "name", option="--name")
+    if given.data and given.data.absolute() != draft.loaded().settings.data:
+        draft.put(str(given.data.absolute()), "data", option="--data")
+    draft.loaded()
+
+
+def _platform(name: str) -> Platform | None:
+    match name:
+        case "slack":
+            from bot.admin.setup.slack import SLACK  # noqa: PLC0415 - loaded only when asked for
+
+            return SLACK
+        case "discord":
+            from bot.admin.setup.discord import DISCORD  # noqa: PLC0415 - the same
+
+            return DISCORD
+        case _:
+            return None
+
+
+def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen) -> None:
+    if chosen.model == OFFLINE:
+        how = (
+            "`threadfast init` changes that"
+            if draft.get("model")
+            else "set a key, and the next start uses it"
+        )
+        screen.say(f"offline/demo answers: built-in rules, no language model; {how}.", state="warn")
+    else:
+        for warning in unpriced(draft.loaded().settings):
+            screen.say(warning, state="warn")
+    if not written:
+        screen.say(f"{draft.path.name} is as it should be; nothing was changed", state="ok")
+        return
+    names = ", ".join(path.name for path in written if path.parent == draft.path.parent)
+    secrets = sum(path.parent == draft.credentials for path in written)
+    kept = f"; {secrets} secret{'s' * (secrets > 1)} in {draft.credentials.name}/" if secrets else ""
+    screen.say(f"Written: {names or draft.credentials.name}{kept}", state="ok")
+
+
+def _others(data: Path) -> bool:
+    return data.exists() and foreign(data)
+
+
+def _next(draft: Draft, given: Given) -> str:
+    """Return the next command, as it has to be typed here."""
+    where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
+    if foreign(draft.path.parent) or _others(draft.loaded().settings.data):
+        credentials = Path(sys.prefix, "share/threadfast/deploy/install.sh")
+        return (
+            f"{f'{credentials} credentials && ' if credentials.exists() else ''}systemctl restart threadfast"
+        )
+    return f"threadfast {'run' if given.platform else 'chat'}{where}"

@@ -1,0 +1,105 @@
+"""Asking the bot that serves a data folder how it is, from outside.
+
+| the lock of the folder | its socket                 | what that is                                                |
+|------------------------|----------------------------|-------------------------------------------------------------|
+| (not looked at)        | answers                    | `Status`                                                    |
+| nobody holds it        | absent, or refuses         | ``absent``: no bot runs here                                |
+| held                   | absent, or refuses         | ``mute``: starting, stopping, or a chat, which needs none   |
+| held                   | takes the call, but is silent | ``stuck``: its event loop does not turn                  |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import h11
+from pydantic import TypeAdapter
+
+from bot.observe.http_server import reachable
+from bot.ports.status import Status
+
+WITHIN_S = 3.0
+MOST_BYTES = 1_000_000
+_REQUEST = h11.Request(
+    method="GET", target="/status", headers=[("Host", "localhost"), ("Connection", "close")]
+)
+
+_NO_ANSWER = (
+    FileNotFoundError,
+    ConnectionError,
+    anyio.BrokenResourceError,
+    anyio.EndOfStream,
+    h11.ProtocolError,
+    ValueError,  # another version, which says it in another way
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """No status was to be had; ``pid`` is whoever holds the data folder, 0 when nobody does or it cannot be told."""
+
+    state: Literal["absent", "mute", "stuck"]
+    pid: int = 0
+
+
+ABSENT = Silent("absent")
+
+
+async def who_runs(data: Path) -> Status | Silent:
+    """Return what has the folder, for who goes on either way: one that may not be asked is not ours."""
+    try:
+        return await ask(data)
+    except OSError:
+        return ABSENT
+
+
+async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
+    """Return what the bot over *data* says of itself, in that time. Raises OSError when it may not be asked."""
+    try:
+        with anyio.fail_after(within_s), reachable(data) as path:
+            return TypeAdapter(Status).validate_json(await _get(path))
+    except TimeoutError:
+        return Silent("stuck", holder(data) or 0)
+    except _NO_ANSWER:
+        pid = holder(data)
+        return ABSENT if pid is None else Silent("mute", pid)
+
+
+async def _get(path: str) -> bytes:
+    """Return the body of the page. Raises `anyio.EndOfStream` when there is no whole one."""
+    peer, body = h11.Connection(h11.CLIENT), bytearray()
+    async with await anyio.connect_unix(path) as stream:
+        await stream.send((peer.send(_REQUEST) or b"") + (peer.send(h11.EndOfMessage()) or b""))
+        while True:
+            match peer.next_event():
+                case h11.NEED_DATA if len(body) < MOST_BYTES:
+                    peer.receive_data(await stream.receive())
+                case h11.Response(status_code=200):
+                    pass
+                case h11.Data(data=data):
+                    body += data
+                case h11.EndOfMessage():
+                    return bytes(body)
+                case _:
+                    raise anyio.EndOfStream
+
+
+def holder(data: Path) -> int | None:
+    """Return the pid of the process that holds the data folder, 0 if it cannot be told, None when none does.
+
+    The kernel is asked for its list of locks. To try the lock would take it for a moment, and a bot that starts in
+    just that moment would be turned away.
+    """
+    try:
+        lock = (data / "lock").stat()
+        locks = Path("/proc/locks").read_text("ascii", "replace").splitlines()
+    except FileNotFoundError:
+        return None
+    for line in locks:  # such as "1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF"
+        words = line.split()
+        if "FLOCK" in words and words[-3].rpartition(":")[2] == str(lock.st_ino):
+            return max(0, int(words[-4]))
+    return None

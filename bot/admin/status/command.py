@@ -1,0 +1,77 @@
+"""`threadfast status`: how the bot over a data folder is, once or again and again.
+
+In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.Silent`; the rest is `Status`.
+"""
+
+from __future__ import annotations
+
+import json as json_text
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+
+import anyio
+import click
+
+from bot.admin.status.client import Silent, ask
+from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe
+from bot.admin.terminal.table import console, is_terminal
+from bot.config.load import Loaded, secrets_of
+from bot.guards.redaction import Masker
+from bot.ports.status import Status
+
+READY, NOT_READY, NOT_RUNNING = 0, 3, 4
+EVERY_S = 1.0
+
+
+def run_status(loaded: Loaded, *, json: bool, quiet: bool, watch: bool) -> int:
+    """Show it and return the exit code."""
+    data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
+
+    def look() -> Status | Silent:
+        return anyio.run(ask, data)
+
+    found = look()
+    if watch and is_terminal() and not (quiet or json):
+        found = _watch(look, found, mask)
+    elif json:
+        click.echo(json_text.dumps({"state": state_of(found), **asdict(found)}, indent=2))
+    elif not quiet and is_terminal():
+        console().print(on_terminal(_described(found, mask)))
+    elif not quiet:
+        click.echo(through_pipe(_described(found, mask)))
+    return code_of(found)
+
+
+def state_of(found: Status | Silent) -> str:
+    match found:
+        case Silent():
+            return found.state
+        case Status(stopping=True):
+            return "stopping"
+        case _:
+            return "ready" if found.ready else "not_ready"
+
+
+def code_of(found: Status | Silent) -> int:
+    if isinstance(found, Silent):
+        return NOT_RUNNING
+    return READY if found.ready else NOT_READY
+
+
+def _described(found: Status | Silent, mask: Callable[[str], str]) -> list[Line]:
+    return [silence(found)] if isinstance(found, Silent) else lines(found, mask)
+
+
+def _watch(
+    look: Callable[[], Status | Silent], found: Status | Silent, mask: Callable[[str], str]
+) -> Status | Silent:
+    from rich.live import Live  # noqa: PLC0415 - for who watches
+
+    with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
+        while True:
+            live.update(on_terminal(_described(found, mask)), refresh=True)
+            time.sleep(EVERY_S)
+            found = look()
+    return found

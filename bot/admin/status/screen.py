@@ -1,0 +1,172 @@
+"""The status of the running bot for people: a few lines that are read at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from bot.admin.status.client import Silent
+from bot.admin.terminal.safe_text import flat
+from bot.budget.accounts import usd
+from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
+
+State = Literal["ok", "warn", "fail", ""]
+
+MARKS: dict[State, tuple[str, str]] = {
+    "ok": ("●", "green"),
+    "warn": ("●", "yellow"),
+    "fail": ("●", "red"),
+    "": (" ", ""),
+}
+SLOW_S = 0.25
+QUIET_S = 60.0
+BAR = 12
+SCOPES = {"day": "today", "month": "this month", "schedule_day": "schedules today"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``label`` is blank on further lines of the same; ``bar`` is the share of a limit, None for no limit."""
+
+    label: str
+    text: str
+    state: State = ""
+    bar: float | None = None
+
+
+def headline(status: Status) -> Line:
+    if status.stopping:
+        return Line("threadfast", "stopping: running turns are ended, nothing new is begun", "warn")
+    if not status.ready:
+        return Line("threadfast", "not ready: no transport is connected", "fail")
+    if status.troubles:
+        return Line("threadfast", "ready, with trouble", "warn")
+    return Line("threadfast", "ready", "ok")
+
+
+def lines(status: Status, mask: Callable[[str], str] = str) -> list[Line]:
+    """Return everything, first what matters first."""
+    return [Line(line.label, flat(mask(line.text)), line.state, line.bar) for line in _lines(status)]
+
+
+def _lines(status: Status) -> Iterator[Line]:
+    yield headline(status)
+    began = f"{datetime.fromisoformat(status.started_at):%Y-%m-%d %H:%M} UTC"
+    yield Line("up", f"{span(status.uptime_s)}, since {began}; pid {status.pid}, version {status.version}")
+    yield Line("model", status.model)
+    yield Line("data", status.data)
+    yield from _group("transports", map(_transport, status.transports))
+    yield from _group("circuits", map(_circuit, status.circuits))
+    yield from _group("messages", _messages(status))
+    yield from _group("spent", map(_spend, status.spend))
+    lag = f"{_ms(status.lag_s)} late, {_ms(status.worst_lag_s)} at worst in the last minute"
+    yield Line("event loop", lag, "warn" if status.worst_lag_s >= SLOW_S else "ok")
+    held = f"{status.threads} thread{'' if status.threads == 1 else 's'} at hand"
+    memory = f"{status.rss_bytes / 1e6:.0f} MB, {status.open_files} open files, " if status.rss_bytes else ""
+    yield Line("memory", memory + held)
+    yield Line("sandbox", status.sandbox)
+    yield from _group("trouble", (Line("", trouble, "warn") for trouble in status.troubles))
+
+
+def _group(label: str, found: Iterator[Line]) -> Iterator[Line]:
+    for at, line in enumerate(found):
+        yield Line("" if at else label, line.text, line.state, line.bar)
+
+
+def _transport(one: TransportStatus) -> Line:
+    silent_s = one.silent_s
+    heard = (
+        ""
+        if silent_s is None
+        else f", last sign {span(silent_s)} ago"
+        if silent_s >= 1
+        else ", last sign just now"
+    )
+    said = f"{one.name} {one.state}{heard}{f'; {one.trouble}' if one.trouble else ''}"
+    if one.state != "connected":
+        return Line("", said, "fail" if one.state in ("disconnected", "stopped") else "warn")
+    return Line("", said, "warn" if one.trouble or (silent_s or 0) > QUIET_S else "ok")
+
+
+def _circuit(one: CircuitStatus) -> Line:
+    waiting = f"; {one.waiting} calls wait" if one.waiting else ""
+    said = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
+    return Line("", said, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
+
+
+def _messages(status: Status) -> Iterator[Line]:
+    if not (status.pending or status.running):
+        yield Line("", "none at work, all have their outcome")
+        return
+    yield Line(
+        "", f"{status.running} running, {status.queued} wait for a slot, {status.waiting} behind those"
+    )
+    yield Line("", f"{status.pending} without an outcome yet, the oldest for {span(status.oldest_pending_s)}")
+
+
+def _spend(one: Spend) -> Line:
+    held = f" and {_usd(one.reserved)} held for calls" if one.reserved else ""
+    name = SCOPES.get(one.scope, one.scope)
+    if not one.limit:
+        return Line("", f"{_usd(one.spent)} {name}{held}, no limit")
+    share = (one.spent + one.reserved) / one.limit
+    state: State = "fail" if share >= 1 else "warn" if share >= 0.8 else ""
+    return Line("", f"{_usd(one.spent)} {name}{held}, of {_usd(one.limit)}", state, min(1.0, share))
+
+
+def silence(found: Silent) -> Line:
+    who = f"pid {found.pid}" if found.pid else "the process that holds the folder"
+    match found.state:
+        case "absent":
+            return Line("threadfast", "not running: nothing serves this data folder", "fail")
+        case "mute":
+            said = f"{who} holds the data folder and answers no questions: it starts, stops, or is a chat"
+            return Line("threadfast", said, "fail")
+        case "stuck":
+            said = (
+                f"{who} is stuck: it takes the question and does not answer; end it with: kill -9 {found.pid}"
+            )
+            return Line("threadfast", said if found.pid else said.partition(";")[0], "fail")
+
+
+def on_terminal(found: list[Line]) -> RenderableType:
+    """Return the lines as a picture of any width."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for line in found:
+        mark, colour = MARKS[line.state]
+        text = Text(line.text, colour if line.state in ("warn", "fail") else "")
+        if line.bar is not None:
+            full = round(line.bar * BAR)
+            text.append(f"  {'█' * full}{'░' * (BAR - full)} {line.bar:.0%}", colour or "dim")
+        grid.add_row(line.label, Text(mark, colour), text)
+    return Group("", grid, "")
+
+
+def through_pipe(found: list[Line]) -> str:
+    width = max(len(line.label) for line in found)
+    return "\n".join(f"{line.label:{width}}  {line.text}".rstrip() for line in found)
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // smaller)} {below}"
+    return f"{seconds:.0f} s"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
+
+
+def _usd(amount: float) -> str:
+    return usd(round(amount * 1_000_000))

@@ -1,0 +1,81 @@
+"""The model calls of one turn: each history repaired, made to fit the model's window, and its answer counted.
+
+| when                                                | then                                                  |
+|-----------------------------------------------------|-------------------------------------------------------|
+| the conversation nears the window                   | compacted first                                       |
+| the provider says that it is too long               | compacted, and asked once more                        |
+| the provider refuses its own reasoning, sent back   | asked once more without any                           |
+| the provider counts far fewer tokens than were sent | said in the thread: some local servers cut in silence |
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from bot.agent.prompt.compaction import Compaction, overflow, strip_thinking, too_large
+from bot.agent.prompt.repair import repair
+from bot.agent.prompt.token_estimate import request_size, size_of
+from bot.ports.errors import ContextOverflow, ThinkingRejected
+from bot.ports.model import Completion, Request, TurnModel
+from threads import wording
+from threads.errors import retry_fields
+from threads.model import OnEvent, Turn
+
+log = logging.getLogger(__name__)
+
+CUT_BY = 2000
+"""Tokens by which a provider may count fewer than half of what the messages alone have: estimates err."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """``empty`` is the request without its messages; ``threshold`` the share of the window that may be used.
+
+    ``tell`` listens to what goes on.
+    """
+
+    turn: Turn
+    model: TurnModel
+    compaction: Compaction
+    empty: Request
+    threshold: float
+    tell: OnEvent
+
+    async def ask(self, tool_choice: Literal["auto", "none"] = "auto") -> Completion:
+        """Return the model's answer to the conversation. Raises `threads.errors.BotError`s."""
+        request, window = self._request(tool_choice), self.model.info.context_window
+        if too_large(request_size(request), window, self.threshold, request.max_tokens):
+            await self.compact()
+        try:
+            return await self._complete(self._request(tool_choice))
+        except ContextOverflow as error:
+            if not await self.compact():
+                raise overflow(request_size(request), window) from error
+            log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
+        except ThinkingRejected as error:
+            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
+            self.turn.mend(strip_thinking(self.turn.messages))
+        return await self._complete(self._request(tool_choice))
+
+    async def compact(self) -> bool:
+        """Make the conversation shorter, and say so with the answer; False when nothing could be done."""
+        window = self.model.info.context_window
+        word = await self.compaction.run(self.turn, self._request("auto"), self.model, window=window)
+        if word:
+            self.turn.note(word)
+        return bool(word)
+
+    def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
+        if (mended := repair(self.turn.messages)) is not self.turn.messages:
+            self.turn.mend(mended)
+        return replace(self.empty, messages=tuple(self.turn.messages), tool_choice=tool_choice)
+
+    async def _complete(self, request: Request) -> Completion:
+        completion = await self.model.complete(request, self.tell)
+        usage = completion.usage
+        if usage.prompt and (size := size_of("", request.messages, ())) > 2 * usage.prompt + CUT_BY:
+            self.turn.note(wording.cut_by_the_model(usage.prompt, size))
+        message = replace(completion.message, tokens=usage.prompt and usage.prompt + usage.output)
+        return replace(completion, message=message)

@@ -1,0 +1,336 @@
+"""Making a long conversation short: the model summarises its older part, or old tool output moves into files.
+
+| what is tried                         | when                                           | it counts if |
+| a summary of all before a turn border | enough lies before the recent tail             | 30 % shorter |
+| the same once more, without tools     | the answer was empty, too long or a tool call  | 30 % shorter |
+| old results to files, then arguments  | no summary could be had, or two were asked for | 10 % shorter |
+| nothing: the conversation stays whole | all else                                       |              |
+
+The request for a summary is the conversation's own prefix with one instruction appended, so that it reads the
+provider's cache. Nothing is lost: `Turn.compact` keeps the whole conversation aside before it is replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pydantic import JsonValue
+
+from bot.agent.prompt.token_estimate import request_size, size_of
+from bot.ports.errors import ContextOverflow, ProviderError
+from bot.ports.model import Request, TurnModel
+from bot.ports.outside_text import tainted
+from threads.errors import StoreUnavailable, retry_fields
+from threads.model import (
+    Block,
+    Image,
+    Message,
+    Text,
+    TextDelta,
+    TextReset,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnEvent,
+)
+
+log = logging.getLogger(__name__)
+
+Spill = Callable[[str, str], Awaitable[str]]
+"""Writes a text under a file name, durably, and returns the path to show; raises `StoreUnavailable`."""
+
+ATTEMPTS = 2
+"""Summaries that may be asked for in one turn."""
+
+PARTS = 8
+"""Calls that one summary may take, when what it is of does not fit the window at once."""
+
+SHORT_ENOUGH = 0.7
+"""A summary must leave at most this share of the size."""
+
+WORTH_IT = 0.9
+"""Moving output to files must leave at most this share; it stops as soon as `SHORT_ENOUGH` is reached."""
+
+SPILL_OVER = 2_000
+"""Characters of a result or an argument that stay where they are."""
+
+OPENING = (
+    "Summary of our conversation up to here. It stands in place of the messages, which are kept on file."
+)
+
+INSTRUCTION = Message(
+    "user",
+    (
+        Text(
+            "Our conversation is becoming too long for you to read, so write a summary that will stand in its place. "
+            "You will go on from it without seeing anything above. Keep: who the people are (names and ids) and what "
+            "each of them wants; what was decided and why; tasks that are open and what was promised; files, paths, "
+            "links and commands; figures, dates, names and quoted words exactly as they are; what was tried and "
+            "failed; and all that an earlier summary says and still holds. Leave out greetings and what is settled "
+            "and of no further use. Write plain text in the language of the conversation, at most about 1,000 words. "
+            "Do not call tools, do not answer the last message, write nothing but the summary."
+        ),
+    ),
+)
+
+
+def too_large(size: int, window: int | None, threshold: float, max_tokens: int) -> bool:
+    """Say whether a prompt of *size* tokens should be made shorter before it is sent.
+
+    It may fill the *threshold* share of the model's *window*, and must leave room for *max_tokens* of an answer, but
+    no more than half the window: small local models are often asked for more than they have.
+    """
+    if window is None:
+        return False
+    return size > min(window * threshold, window - min(max_tokens, window // 2))
+
+
+def overflow(size: int, window: int | None) -> ContextOverflow:
+    """Return what to raise when a conversation could not be made short enough; counts in tokens."""
+    error = ContextOverflow(f"the conversation has about {size} tokens, the model takes {window or 'fewer'}")
+    error.fields["current_tokens"] = size
+    if window is not None:
+        error.fields["max_tokens"] = window
+    return error
+
+
+def strip_thinking(messages: Sequence[Message]) -> list[Message]:
+    """Return the conversation without reasoning, which is bound to what came before it, and without counts."""
+    return [stripped for message in messages if (stripped := _stripped(message)).blocks]
+
+
+def _stripped(message: Message) -> Message:
+    blocks = tuple(block for block in message.blocks if not isinstance(block, Thinking))
+    if len(blocks) == len(message.blocks) and not message.tokens:
+        return message
+    return replace(message, blocks=blocks, tokens=0)
+
+
+def where_to_cut(messages: Sequence[Message], current: str, keep: float) -> int:
+    """Return the place of the first message to keep: the oldest turn border with at most *keep* tokens behind it.
+
+    The turn that the message *current* began is always kept whole; 0 is when nothing came before it.
+    """
+    cut = start = _start(messages, current)
+    kept = 0
+    for place in range(len(messages) - 1, 0, -1):
+        kept += _size(_stripped(messages[place]))
+        if kept > keep:
+            break
+        if place < start and _is_border(messages, place):
+            cut = place
+    return cut
+
+
+def _is_border(messages: Sequence[Message], place: int) -> bool:
+    message = messages[place]
+    return message.role == "user" and bool(message.source) and not messages[place - 1].calls
+
+
+def _start(messages: Sequence[Message], current: str) -> int:
+    """Return where the turn of *current* begins: the end when it has not begun."""
+    for place, message in enumerate(messages):
+        if message.role == "user" and message.source == current:
+            return place
+    return len(messages)
+
+
+def _size(message: Message) -> int:
+    return size_of("", (message,), ())
+
+
+@dataclass(slots=True)
+class Compaction:
+    """Compaction within one turn: it counts its attempts. Not ``enabled``, it only moves tool output to files."""
+
+    keep_recent_tokens: int
+    spill: Spill
+    enabled: bool = True
+    _attempts: int = field(default=0, init=False)
+
+    async def run(self, turn: Turn, request: Request, model: TurnModel, *, window: int | None) -> str | None:
+        """Make the turn's conversation shorter and return the word for the thread; None when that cannot be done.
+
+        *request* is the one that was, or would have been, too large: its messages are the turn's, one by one.
+        Failing providers and disks leave the conversation whole; other `BotError`s, as of budgets, are raised.
+        """
+        size, before = request_size(request), _length(request, strip_thinking(turn.messages))
+        try:
+            shorter = await self._summarised(turn, request, model, window)
+            word = "I summarised the earlier part of our conversation"
+            if shorter is None:
+                shorter = await self._spilled(turn, request)
+                word = "I moved older tool output to files"
+            if shorter is None:
+                return None
+            await turn.compact(shorter)
+        except StoreUnavailable:
+            log.warning("compaction.not_saved: the disk refuses", exc_info=True, extra=_ids(turn))
+            return None
+        after = round(size * _length(request, shorter) / before)
+        return f"{word} to make room ({size:,} to {after:,} tokens); the full text is kept."
+
+    async def _summarised(
+        self, turn: Turn, request: Request, model: TurnModel, window: int | None
+    ) -> list[Message] | None:
+        whole = strip_thinking(turn.messages)
+        before = _length(request, whole)
+        messages = request.messages
+        keep = min(self.keep_recent_tokens, size_of("", whole, ()) / 3)
+        cut = where_to_cut(turn.messages, turn.incoming.id, keep)
+        tail = strip_thinking(turn.messages[cut:])
+        if not cut or not self.enabled or _length(request, tail) > before * SHORT_ENOUGH:
+            return None
+        writer = _Writer(turn, request, model, window)
+        while self._attempts < ATTEMPTS:
+            self._attempts += 1
+            try:
+                summary = await writer.summary(messages[:cut])
+            except ProviderError as error:
+                fields = {**_ids(turn), "code": error.code}
+                log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
+                return None
+            shorter = [_entry(summary, messages[:cut]), *tail]
+            if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
+                return shorter
+            again = retry_fields("output_invalid", self._attempts + 1, 0) if self._attempts < ATTEMPTS else {}
+            log.warning(
+                "compaction.useless: a summary of %d characters is no use",
+                len(summary),
+                extra={**_ids(turn), "code": "output_invalid", **again},
+            )
+            writer.tool_choice = "none"
+        return None
+
+    async def _spilled(self, turn: Turn, request: Request) -> list[Message] | None:
+        """Move the longest-standing output to files, then what tools were given, until that is enough."""
+        messages = strip_thinking(turn.messages)
+        before = size = _length(request, messages)
+        last = _last_step(messages, turn.incoming.id)
+        for kinds in ((ToolResult, Image, Text), (ToolCall,)):
+            for place in range(last):
+                if size <= before * SHORT_ENOUGH:
+                    break
+                old = messages[place]
+                blocks = [await self._shorter(b) if isinstance(b, kinds) else b for b in old.blocks]
+                if (new := replace(old, blocks=tuple(blocks))) != old:
+                    messages[place] = new
+                    size -= _size(old) - _size(new)
+        return messages if size < before * WORTH_IT else None
+
+    async def _shorter(self, block: Block) -> Block:
+        match block:
+            case ToolResult(_, content, is_error) if len(content) > SPILL_OVER:
+                moved = {"success": not is_error, "result": await self._moved(content)}
+                return replace(block, content=json.dumps(moved, ensure_ascii=False))
+            case ToolCall(_, _, arguments):
+                return replace(
+                    block, arguments={k: await self._shorter_value(v) for k, v in arguments.items()}
+                )
+            case Text(text) if block.outside and len(text) > SPILL_OVER:
+                return replace(block, text=await self._moved(text))
+            case Image(file):
+                return Text(f"(the picture {file} was here)", outside=True)
+            case _:
+                return block
+
+    async def _shorter_value(self, value: JsonValue) -> JsonValue:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return await self._moved(text) if len(text) > SPILL_OVER else value
+
+    async def _moved(self, text: str) -> str:
+        """Put *text* into a file that is named after its content, and return what to say in its place."""
+        name = f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.txt"
+        path = await self.spill(name, text)
+        return f"({len(text)} characters were moved to {path} to make room; read them there if you need them)"
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Asks for summaries: quietly, and part by part when the whole does not fit the window."""
+
+    turn: Turn
+    request: Request
+    model: TurnModel
+    window: int | None
+    tool_choice: Literal["auto", "none"] = "auto"
+
+    async def summary(self, messages: Sequence[Message]) -> str:
+        """Return a summary of *messages*, or "" when the answer was none; raises `ProviderError`."""
+        room = math.inf if self.window is None else self.window - self._max_tokens - _size(INSTRUCTION)
+        text = ""
+        for number in range(PARTS):
+            end = self._fitting(messages, room, 1 if text else 0)
+            if not end:
+                break
+            part = messages[:end]
+            try:
+                text = await self._ask(part)
+            except ProviderError as error:
+                if error.code != "context_overflow":
+                    raise
+                fields = {**_ids(self.turn), **retry_fields(error.code, number + 2, 0)}
+                log.info("compaction.retry: in smaller parts: %s", error, extra=fields)
+                room = size_of(self.request.system, part, self.request.tools) // 2
+                continue
+            if not text or end == len(messages):
+                return text
+            messages = [_entry(text, part), *strip_thinking(messages[end:])]
+        raise ContextOverflow(f"no summary in {PARTS} parts of at most {room} tokens")
+
+    def _fitting(self, messages: Sequence[Message], room: float, least: int) -> int:
+        """Return how many *messages* fit the room: more than *least*, and no call without its result; 0 is none."""
+        ends = [end for end in range(least + 1, len(messages) + 1) if not messages[end - 1].calls]
+        system, tools = self.request.system, self.request.tools
+        fitting = bisect_right(ends, room, key=lambda end: size_of(system, messages[:end], tools))
+        return ends[fitting - 1] if fitting else 0
+
+    @property
+    def _max_tokens(self) -> int:
+        limit = self.request.max_tokens
+        return limit if self.window is None else min(limit, max(1, self.window // 4))
+
+    async def _ask(self, messages: Sequence[Message]) -> str:
+        request = replace(
+            self.request,
+            messages=(*messages, INSTRUCTION),
+            max_tokens=self._max_tokens,
+            tool_choice=self.tool_choice,
+            output_schema=None,
+        )
+        completion = await self.model.complete(request, self._tell)
+        return completion.message.text.strip() if completion.stop == "end" else ""
+
+    async def _tell(self, event: TurnEvent) -> None:
+        """Let through what the turn must know, such as waits; the words of a summary are nobody's answer."""
+        if not isinstance(event, TextDelta | ThinkingDelta | TextReset):
+            await self.turn.tell(event)
+
+
+def _entry(summary: str, of: Sequence[Message]) -> Message:
+    """Return what stands in the place of messages: what they held from outside may speak through it."""
+    return Message("user", (Text(f"{OPENING}\n\n{summary}", outside=tainted(of)),))
+
+
+def _length(request: Request, messages: Sequence[Message]) -> int:
+    return size_of(request.system, messages, request.tools)
+
+
+def _last_step(messages: Sequence[Message], current: str) -> int:
+    """Return where the last step of the current turn begins: what comes before it may be shortened."""
+    start = _start(messages, current)
+    steps = (place for place in range(len(messages) - 1, start, -1) if messages[place].calls)
+    return next(steps, start)
+
+
+def _ids(turn: Turn) -> dict[str, str]:
+    return {"thread_id": str(turn.incoming.thread), "message_id": turn.incoming.id}

@@ -1,0 +1,154 @@
+"""What is remembered, as text: the lines of a MEMORY.md. Values only, no I/O.
+
+A note is a list entry that ends with its id, its day and who asked for it, in a comment that Markdown does not show:
+
+    - The staging server is called fern.  <!-- c3f2a 2026-11-22 U123 -->
+
+All other lines were written by hand. They are kept byte for byte, read to the model like notes, and changed by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal, get_args
+
+from threads.invisible_text import prose
+from threads.store.data_folder import plain
+
+Scope = Literal["thread", "channel", "global"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+WHERE: dict[Scope, str] = {
+    "thread": "for this thread",
+    "channel": "for this channel",
+    "global": "everywhere",
+}
+
+_ID = re.compile(r"[tcg][0-9a-f]{4}")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_BY = re.compile(r"[A-Za-z0-9._%-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line. ``id`` is blank when it was written by hand; its first letter is that of its scope.
+
+    ``by`` is the id of who asked for it, as `plain` writes it; ``day`` is UTC, ISO 8601. ``raw`` is the whole line.
+    """
+
+    text: str
+    id: str = ""
+    day: str = ""
+    by: str = ""
+    raw: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The note in one line, safe to quote."""
+        return f"[{self.id}] {self.text} ({self.by}, {self.day})" if self.id else self.text
+
+
+def made(scope: Scope, text: str, day: str, user: str, taken: Iterable[str]) -> Note:
+    """Return a note of a `clean` text, with an id that is not taken; the same for the same values."""
+    others = set(taken)
+    digests = (hashlib.sha256(f"{n}\0{day}\0{user}\0{text}".encode()).hexdigest() for n in count())
+    name = next(name for digest in digests if (name := scope[0] + digest[:4]) not in others)
+    return parsed(f"- {text}  <!-- {name} {day} {plain(user) or '-'} -->")
+
+
+def parsed(line: str) -> Note:
+    """Return what a line of the file is."""
+    body, opened, comment = line.rstrip().removesuffix("-->").rpartition("<!--")
+    words = comment.split()
+    entry = body.strip()
+    if (
+        opened
+        and line.rstrip().endswith("-->")
+        and entry.startswith(("- ", "* "))
+        and len(words) == 3
+        and _ID.fullmatch(words[0])
+        and _DAY.fullmatch(words[1])
+        and _BY.fullmatch(words[2])
+    ):
+        name, day, user = words
+        return Note(seen(entry[2:]).strip(), name, day, user, line)
+    return Note(seen(line).rstrip(), raw=line)
+
+
+def lines(text: str) -> list[Note]:
+    """Return the lines of a file; joined with newlines their ``raw`` is the file again."""
+    return [parsed(line) for line in text.split("\n")]
+
+
+def written(notes: Sequence[Note]) -> str:
+    """Return the file that has these lines."""
+    return "\n".join(note.raw for note in notes)
+
+
+def added(notes: Sequence[Note], note: Note) -> list[Note]:
+    """Return the lines with one more at the end; the file then ends with a newline."""
+    last = 1 if notes and not notes[-1].raw else 0
+    return [*notes[: len(notes) - last], note, Note("")]
+
+
+def clean(text: str) -> str:
+    """Return a text as it may be remembered: one line, nothing invisible, no comment, no fence."""
+    worded = " ".join(seen(text).split())
+    return worded.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "'''")
+
+
+def seen(text: str) -> str:
+    """Return the text without what cannot be seen; what breaks or moves a line becomes a blank."""
+    return prose(text, _seen, kept="")
+
+
+def _seen(character: str) -> str:
+    match unicodedata.category(character):
+        case "Cc" | "Zl" | "Zp":
+            return " "
+        case "Cs":
+            return "\ufffd"
+        case _:
+            return ""
+
+
+def matches(note: Note, query: str) -> bool:
+    """Return whether all words of the query are in the note, however they are written."""
+    text = note.text.casefold()
+    return all(word in text for word in query.casefold().split())
+
+
+def fitting(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
+    """Return the notes that fit into *room* characters, in their order, and how many do not.
+
+    Of what was written by hand the top is kept, of the rest the newest; neither takes the other's half.
+    """
+    worded = [note for note in notes if note.text.strip()]
+    by_hand = [place for place, note in enumerate(worded) if not note.id]
+    newest = [place for place in reversed(range(len(worded))) if worded[place].id]
+    needed = sum(_size(worded[place]) for place in newest)
+    theirs = min(needed, room - room // 2)
+    first, left = _first(worded, by_hand, room - theirs)
+    then, _ = _first(worded, newest, theirs + left)
+    kept = sorted([*first, *then])
+    return [worded[place] for place in kept], len(worded) - len(kept)
+
+
+def _first(notes: Sequence[Note], places: Iterable[int], room: int) -> tuple[list[int], int]:
+    """Return those of the places, from the first on, whose notes fit, and the room that is left."""
+    kept = list[int]()
+    for place in places:
+        if room < _size(notes[place]):
+            break
+        room -= _size(notes[place])
+        kept.append(place)
+    return kept, room
+
+
+def _size(note: Note) -> int:
+    return len(note.shown) + 1

@@ -1,0 +1,92 @@
+"""Reading below the folder of skills: plain files of a bounded size, and no link is followed on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bot.agent.prompt.memory_lines import seen
+
+LARGEST = 64_000
+"""Bytes of one file."""
+
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class SkillUnusable(Exception):
+    """A skill, or a file of one, cannot be had; ``str(error)`` says why and names no path of this machine."""
+
+
+State = tuple[int, int, int, int]
+"""What changes when a file does: its inode, size, and when content and rights changed."""
+
+
+def state_of(fd: int) -> State:
+    about = os.fstat(fd)
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+
+def changeable(path: Path) -> bool:
+    """Return whether others than its owner can change it; what is not there cannot be changed."""
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return bool(about.st_mode & _WRITABLE)
+
+
+@contextmanager
+def opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
+    """Open a plain file below *folder*; raises `SkillUnusable`."""
+    with ExitStack() as closing:
+
+        def step(name: str | Path, flags: int, above: int | None) -> int:
+            fd = os.open(name, flags | os.O_RDONLY | os.O_CLOEXEC, dir_fd=above)
+            closing.callback(os.close, fd)
+            return fd
+
+        try:
+            fd = step(folder, os.O_DIRECTORY, None)
+            for part in parts[:-1]:
+                fd = step(part, os.O_DIRECTORY | os.O_NOFOLLOW, fd)
+            fd = step(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, fd)
+        except FileNotFoundError:
+            raise SkillUnusable(f"there is no {seen('/'.join(parts[1:]))[:200]}") from None
+        except (OSError, ValueError):  # a name that no file can have is a ValueError
+            raise SkillUnusable("it cannot be opened; links are not followed") from None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SkillUnusable("it is no file")
+        yield fd
+
+
+def text_of(fd: int) -> tuple[str, str]:
+    """Return a file's text and the SHA-256 of its bytes; raises `SkillUnusable` when it is too large or no text."""
+    data = b""
+    try:
+        while len(data) <= LARGEST and (more := os.read(fd, LARGEST + 1 - len(data))):
+            data += more
+        if len(data) > LARGEST:
+            raise SkillUnusable(f"it is larger than {LARGEST:,} bytes")
+        text = data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise SkillUnusable("it is no text in UTF-8, or cannot be read") from None
+    if "\0" in text:
+        raise SkillUnusable("it is no text")
+    return text, hashlib.sha256(data).hexdigest()
+
+
+def below(folder: Path, depth: int, within: str = "") -> Iterator[str]:
+    """Name the plain files below a folder and *depth* - 1 more, sorted, hidden ones left out; raises OSError."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file(follow_symlinks=False):
+            yield within + entry.name
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from below(folder / entry.name, depth - 1, f"{within}{entry.name}/")

@@ -1,0 +1,161 @@
+"""Skills: how-tos that the admin wrote, listed in the system prompt in a line each and read by the model on demand.
+
+`<data>/skills/<name>/SKILL.md` has a name and a description as YAML front matter, then the text; other files may lie
+beside it. They are the admin's words, trusted like the system prompt, and nothing here writes there. A file is parsed
+once, and again when it has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from bot.agent.prompt.memory_lines import seen
+from bot.agent.prompt.skill_files import SkillUnusable, State, below, changeable, opened, state_of, text_of
+
+log = logging.getLogger(__name__)
+
+SKILL = "SKILL.md"
+
+MOST_LISTED, MOST_FILES, DEEPEST = 50, 50, 3
+"""Skills in the system prompt; files of one skill, in so many folders below each other, that are named."""
+
+LONGEST_LINE, LONGEST_DESCRIPTION = 200, 4_000
+"""Characters of a description: in the system prompt, and at all."""
+
+BAD_NAME = "its folder must be named with small letters, digits, - and _"
+LOOSE = "others than its owner can change it (chmod -R go-w)"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """``text`` is what lies below the front matter; ``digest`` is the SHA-256 of the whole file."""
+
+    name: str
+    description: str
+    text: str
+    digest: str = ""
+
+
+def skill_of(name: str, text: str) -> Skill:
+    """Return the skill that a SKILL.md in the folder *name* describes; raises `SkillUnusable`."""
+    from bot.agent.prompt import front_matter  # noqa: PLC0415 - its libraries are slow to import, and needed only here
+
+    try:
+        said, body = front_matter.split(text)
+    except front_matter.FrontMatterBroken as error:
+        raise SkillUnusable(str(error)) from error
+    description = said.get("description")
+    if said.get("name") != name:
+        raise SkillUnusable("the name in its front matter is not that of its folder")
+    if not isinstance(description, str) or not (worded := " ".join(seen(description).split())):
+        raise SkillUnusable("it has no description")
+    if len(worded) > LONGEST_DESCRIPTION:
+        raise SkillUnusable(f"its description has more than {LONGEST_DESCRIPTION:,} characters")
+    if not body:
+        raise SkillUnusable("there is nothing below its front matter")
+    return Skill(name, worded, body)
+
+
+def listing(skills: Sequence[Skill]) -> str:
+    """Return the lines for the system prompt: the same bytes for the same skills."""
+    lines = [f"- {skill.name}: {_cut(skill.description)}" for skill in skills[:MOST_LISTED]]
+    more = len(skills) - MOST_LISTED
+    return "\n".join([*lines, *([f"({more} more are not listed)"] if more > 0 else [])])
+
+
+def _cut(description: str) -> str:
+    return description if len(description) <= LONGEST_LINE else f"{description[: LONGEST_LINE - 1]}…"
+
+
+class Skills:
+    """The skills below *folder*; *offered* are the names that count, none is all. All of it is blocking.
+
+    ``found`` and ``problems`` (sentences for the operator) are as of the last `scan`.
+    """
+
+    def __init__(self, folder: Path, offered: Sequence[str] = ()) -> None:
+        self.found: tuple[Skill, ...] = ()
+        self.problems: tuple[str, ...] = ()
+        self._folder, self._offered = folder, frozenset(offered)
+        self._parsed: Mapping[str, tuple[State, Skill | str]] = {}
+
+    def scan(self) -> tuple[Skill, ...]:
+        """Look what is there now, sorted by name. What is new or changed is parsed; a problem is logged once."""
+        names, problems = self._names()
+        parsed = {name: self._looked_at(name) for name in names}
+        for name, (_, skill) in parsed.items():
+            problems += [f"skill {name}: {skill}"] if isinstance(skill, str) else []
+            if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
+                problems.append(f"skill {name}: {LOOSE}")
+        for problem in problems:
+            if problem not in self.problems:
+                log.warning("skill.problem: %s", problem)
+        self._parsed, self.problems = parsed, tuple(problems)
+        self.found = tuple(skill for _, skill in parsed.values() if isinstance(skill, Skill))
+        return self.found
+
+    def load(self, name: str) -> Skill:
+        """Return a skill as it is now; raises `SkillUnusable`."""
+        for skill in self.scan():
+            if skill.name == name:
+                return skill
+        raise SkillUnusable("there is no such skill")
+
+    def files(self, skill: Skill) -> list[str]:
+        """Return the other files of a skill, sorted; the first `MOST_FILES` of them."""
+        try:
+            found = (path for path in below(self._folder / skill.name, DEEPEST) if path != SKILL)
+            return list(islice(found, MOST_FILES))
+        except OSError as error:
+            log.warning("skill.unlisted: the files of skill %s cannot be listed: %s", skill.name, error)
+            return []
+
+    def read(self, skill: Skill, path: str) -> tuple[str, str]:
+        """Return the text of another file of a skill, and its digest; raises `SkillUnusable`."""
+        parts = path.split("/")
+        if not {"", ".", ".."}.isdisjoint(parts):
+            raise SkillUnusable("the path must be that of a file in the skill's own folder")
+        with opened(self._folder, (skill.name, *parts)) as fd:
+            return text_of(fd)
+
+    def _names(self) -> tuple[list[str], list[str]]:
+        """Return the folders to look at, and what is wrong with the others."""
+        try:
+            with os.scandir(self._folder) as entries:
+                there = {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+        except FileNotFoundError:
+            there = set()
+        except OSError as error:
+            return [], [f"skills: the folder cannot be read: {error.strerror}"]
+        wanted = self._offered or there
+        problems = [f"skills: {LOOSE}"] if changeable(self._folder) else []
+        problems += [f"skill {_shown(name)}: there is no such folder" for name in sorted(wanted - there)]
+        names = sorted(wanted & there)
+        problems += [f"skill {_shown(name)}: {BAD_NAME}" for name in names if not _NAME.fullmatch(name)]
+        return [name for name in names if _NAME.fullmatch(name)], problems
+
+    def _looked_at(self, name: str) -> tuple[State, Skill | str]:
+        """Return a skill, or what is wrong with it, as it was parsed before unless the file has changed."""
+        state: State = (0, 0, 0, 0)
+        try:
+            with opened(self._folder, (name, SKILL)) as fd:
+                state = state_of(fd)
+                before = self._parsed.get(name)
+                if before and before[0] == state:
+                    return before
+                text, digest = text_of(fd)
+                return state, replace(skill_of(name, text), digest=digest)
+        except SkillUnusable as error:
+            return state, str(error)
+
+
+def _shown(name: str) -> str:
+    return seen(name)[:80]

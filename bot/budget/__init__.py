@@ -1,0 +1,1 @@
+"""Money: the ledger of model calls, the limits, and one account per turn."""

@@ -1,0 +1,182 @@
+"""Who pays: one `Account` per turn, over the ledger that all share.
+
+A call that can cost something is reserved before it goes out and committed after it. A commit never waits: it counts
+in memory at once, cancelled or not, and its line follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.budget.budgets import (
+    Budgets,
+    Call,
+    Commit,
+    Grant,
+    Key,
+    Level,
+    OverLimit,
+    Policy,
+    Reserve,
+    Warned,
+    dollars,
+)
+from bot.budget.ledger import Ledger
+from bot.config.settings import Budget
+from bot.ports.model import Usage
+from bot.ports.status import Spend
+from threads.errors import StoreUnavailable
+
+WHOSE = {
+    "turn": "this message",
+    "thread": "this thread",
+    "user_day": "you today",
+    "schedule_day": "scheduled messages today",
+    "day": "everyone today",
+    "month": "everyone this month",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Everybody's accounts: the ledger, and the limits that the settings put on it."""
+
+    ledger: Ledger
+    policy: Policy
+
+    @classmethod
+    def of(cls, ledger: Ledger, budget: Budget) -> Accounts:
+        return cls(ledger, Policy.of(budget))
+
+    def account(self, thread_id: str, user: str, turn: str) -> Account:
+        """Return the account of one turn; the same *turn* goes on where it stopped, also after a restart."""
+        return Account(self.ledger, self.policy, thread_id, user, turn)
+
+    def may_schedule(self) -> bool:
+        """Return whether scheduled messages have anything left to spend today; a soft budget refuses nothing."""
+        key: Key = ("schedule_day", self.ledger.today)
+        limit = self.ledger.budgets.limit(key, self.policy)
+        return not self.policy.hard or limit is None or self.ledger.budgets.total(key).used < limit
+
+    def overview(self, thread_id: str, user: str) -> str:
+        """Tell what was spent, of what: this thread, this person today, everyone today and this month."""
+        here = Call(thread_id, user, "", "", self.ledger.today)
+        told = self.ledger.budgets
+        return "\n".join(_spent(told, self.policy, key) + _cached(told, key) for key in here.keys[1:])
+
+    def spend(self) -> list[Spend]:
+        return spent_on(self.ledger.today, self.ledger.budgets, self.policy)
+
+
+def spent_on(day: str, told: Budgets, policy: Policy) -> list[Spend]:
+    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day."""
+
+    def spend(key: Key) -> Spend:
+        total, limit = told.total(key), told.limit(key, policy)
+        most = None if limit is None else dollars(limit)
+        return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
+
+    keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
+    return [spend(key) for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A call that may go out; ``reserve`` is the seq of its reservation, 0 when it needs none."""
+
+    call: Call
+    reserve: int = 0
+
+
+class Account:
+    """One turn's account. ``usage`` and ``spent_usd`` are the sum of all its calls, failed ones too.
+
+    A turn that goes on after a restart begins with what the ledger kept of it: what was written to a cache is there a
+    part of the input, and a call of no known price cost nothing.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy, thread_id: str, user: str, turn: str) -> None:
+        so_far = ledger.budgets.total(("turn", turn))
+        self.policy = policy
+        self.usage = Usage(so_far.prompt - so_far.cached, so_far.output, so_far.cached)
+        self.spent_usd: float | None = dollars(so_far.spent)
+        self._ledger, self._ids = ledger, (thread_id, user, turn)
+
+    async def reserve(self, model: str, most: int) -> Opened:
+        """Set aside the *most*, in micro-dollars, that a call can cost; one that costs nothing goes at once.
+
+        Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be kept on disk.
+        """
+        call = Call(*self._ids, model, self._ledger.today)
+        if shortages := self._ledger.budgets.shortages(call, most, self.policy):
+            raise OverLimit(shortages, most)
+        if not most:
+            return Opened(call)
+        record = Reserve(call=call, micros=most)
+        written = self._ledger.put(record, durable=True)
+        opened = Opened(call, record.seq)
+        try:
+            await written.done.wait()
+        except BaseException:  # cancelled: the call never went out
+            self._put_commit(opened, Usage(), 0, "turn_stopped")
+            raise
+        if written.error is not None and self.policy.binding:
+            self._put_commit(opened, Usage(), 0, "store_unavailable")
+            raise StoreUnavailable(f"ledger: {written.error}") from written.error
+        return opened
+
+    def commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+        """Put what a call did cost, in micro-dollars, in place of its reservation; None is not known."""
+        self.usage += usage
+        if self.spent_usd is not None:
+            self.spent_usd = None if cost is None else self.spent_usd + dollars(cost)
+        self._put_commit(opened, usage, cost, outcome)
+
+    def warnings(self) -> list[str]:
+        """Return what has to be said about limits; each is returned once, in whatever thread comes first."""
+        call = Call(*self._ids, "", self._ledger.today)
+        due = self._ledger.budgets.due(call, self.policy)
+        for (scope, name), level in due:
+            self._ledger.put(Warned(scope=scope, key=name, level=level))
+        return [self._warning(key, level) for key, level in due]
+
+    def _warning(self, key: Key, level: Level) -> str:
+        total, limit = self._ledger.budgets.total(key), self._ledger.budgets.limit(key, self.policy) or 0
+        if level == "passed":
+            return f"(Over budget: {self.spent(key)}, {usd(total.spent - limit)} more than allowed.)"
+        return f"(Budget warning: {self.spent(key)}, {usd(max(0, limit - total.used))} left.)"
+
+    def spent(self, key: Key) -> str:
+        """Tell in words how much of one limit is gone."""
+        return _spent(self._ledger.budgets, self.policy, key)
+
+    async def grant(self, key: Key, amount: int, by: str) -> None:
+        """Raise one limit by *amount* micro-dollars, durably; raises `StoreUnavailable`."""
+        if amount <= 0:
+            raise ValueError("a grant is more than nothing")
+        scope, name = key
+        await self._ledger.append(Grant(scope=scope, key=name, micros=amount, by=by))
+
+    def _put_commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+        self._ledger.put(
+            Commit(call=opened.call, usage=usage, micros=cost, outcome=outcome, reserve=opened.reserve)
+        )
+
+
+def _spent(budgets: Budgets, policy: Policy, key: Key) -> str:
+    total, limit = budgets.total(key), budgets.limit(key, policy)
+    of = "" if limit is None else f" of {usd(limit)}"
+    waiting = f" and {usd(total.reserved)} set aside" if total.reserved else ""
+    return f"{usd(total.spent)}{of} spent{waiting} for {WHOSE[key[0]]}"
+
+
+def _cached(budgets: Budgets, key: Key) -> str:
+    total = budgets.total(key)
+    share = total.cached * 100 // total.prompt if total.prompt else 0
+    return f", {share} % of the prompt read from the cache" if share else ""
+
+
+def usd(amount: int) -> str:
+    """Return micro-dollars for people: cents, and more digits only for what is less than a cent."""
+    digits = 2 if amount == 0 or amount >= 10_000 else 4
+    return f"${dollars(amount):.{digits}f}"

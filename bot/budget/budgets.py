@@ -1,0 +1,417 @@
+"""What may be spent: the records of the ledger, what they add up to, and whether one more call fits.
+
+Amounts are whole micro-dollars, costs rounded up and limits down, so that sums never drift and never flatter. A limit
+holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, one day, one
+month. Days are UTC days, and a
+call belongs to the day on which it began.
+
+| from             | event                                               | to                                    |
+| running          | spending reaches ``warning_threshold`` of a limit   | warning: said once for that limit     |
+| running, warning | hard: the most a call can cost does not fit         | paused: the call does not go out      |
+| running, warning | soft: spending passes a limit                       | passed: said once, nothing is refused |
+| any              | a person grants an amount                           | running, up to the new limit          |
+| paused           | a person declines, or nobody answers                | cancelled: the turn ends              |
+
+`Budgets` is the fold of records in the order of their ``seq``: the same on a running bot and after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import islice
+from typing import Annotated, Literal, assert_never, get_args
+
+from pydantic import Field, TypeAdapter
+
+from bot.config.settings import Budget
+from bot.ports.errors import BudgetExceeded
+from bot.ports.model import Usage
+from threads.scheduled_messages import due_of
+from threads.store.checksummed_lines import SCHEMA_VERSION
+
+Scope = Literal["turn", "thread", "user_day", "schedule_day", "day", "month"]
+Key = tuple[Scope, str]
+Level = Literal["", "warning", "passed"]
+LEVELS: tuple[Level, ...] = ("", "warning", "passed")
+
+MICRO = 1_000_000
+KEPT_DAYS = 180
+KEPT_USER_DAYS = 8
+KEPT_MONTHS = 3
+KEPT_TURNS = 10_000
+"""How much of the past a new file of the ledger still knows, counted in what was seen, not by the clock: a clock that
+jumps, either way, makes nobody's spending forgotten. A thread is forgotten when nothing was charged to it on the last
+`KEPT_DAYS` days on which anything was: to a thread that was silent for half a year its limit is a new one."""
+
+ROWS = 500
+"""Totals on one line: encoding it takes a worker about a millisecond, in which no other thread runs."""
+
+MOST_GRANTED_USD = 1000
+_AMOUNT = re.compile(r"\$?(\d{1,4}(?:\.\d{1,6})?)", re.ASCII)
+
+
+def micros(usd: float) -> int:
+    """Return a cost in whole micro-dollars, rounded up beyond what floats make of it; never negative."""
+    return max(0, math.ceil(round(usd * MICRO, 6)))
+
+
+def dollars(amount: int) -> float:
+    return amount / MICRO
+
+
+def parse_grant(words: str) -> int | None:
+    """Return the amount a person wrote, in micro-dollars; None unless it is above 0 and at most 1000 dollars."""
+    found = _AMOUNT.fullmatch(words.strip())
+    amount = micros(float(found[1])) if found else 0
+    return amount if 0 < amount <= MOST_GRANTED_USD * MICRO else None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who and what one model call is for. ``day`` is the UTC day it began on, ``model`` is ``provider/model``."""
+
+    thread_id: str
+    user: str
+    turn: str
+    model: str
+    day: str
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """Every limit it counts against."""
+        scheduled: tuple[Key, ...] = (("schedule_day", self.day),) if due_of(_message_id(self.turn)) else ()
+        return (
+            ("turn", self.turn),
+            ("thread", self.thread_id),
+            ("user_day", f"{self.day} {self.user}"),
+            *scheduled,
+            ("day", self.day),
+            ("month", self.day[:7]),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """The ledger stamps ``seq`` and ``at`` when it takes a record in."""
+
+    seq: int = 0
+    at: str = ""
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(slots=True, kw_only=True)
+class Reserve(_Record):
+    """The most that a call about to go out can cost. Without a `Commit` it counts in full."""
+
+    call: Call
+    micros: int
+    kind: Literal["reserve"] = "reserve"
+
+
+@dataclass(slots=True, kw_only=True)
+class Commit(_Record):
+    """What a call did cost; ``reserve`` is the seq of its reservation, 0 if it needed none.
+
+    ``micros`` is None when the price is not known. ``outcome`` is "ok", or the code of what went wrong.
+    """
+
+    call: Call
+    usage: Usage
+    micros: int | None
+    outcome: str = "ok"
+    reserve: int = 0
+    kind: Literal["commit"] = "commit"
+
+
+@dataclass(slots=True, kw_only=True)
+class Grant(_Record):
+    """A person raised one limit."""
+
+    scope: Scope
+    key: str
+    micros: int
+    by: str
+    kind: Literal["grant"] = "grant"
+
+
+@dataclass(slots=True, kw_only=True)
+class Warned(_Record):
+    scope: Scope
+    key: str
+    level: Level
+    kind: Literal["warned"] = "warned"
+
+
+Row = tuple[Scope, str, int, int, int, int, int, Level, str]
+"""A `Total` on disk: scope, key, spent, granted, prompt, cached, output, said, day."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Carried(_Record):
+    """A line of a file's head: all that counts of the records up to and with ``seq``, so that no older file is read.
+
+    The head is ``lines`` long, and this is the one at ``place``, from 0; the last one has what is ``open``.
+    Lines with such a ``seq`` that come after the head are there for the report only.
+    """
+
+    rows: list[Row]
+    open: list[Reserve]
+    place: int = 0
+    lines: int = 1
+    kind: Literal["carried"] = "carried"
+
+
+Record = Reserve | Commit | Grant | Warned | Carried
+
+
+@cache
+def record_adapter() -> TypeAdapter[Record]:
+    """Return the validator of the ledger's lines, built on first use."""
+    return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One key's account: micro-dollars and tokens.
+
+    ``said`` is the warning given last, ``day`` the day of the call charged last.
+    """
+
+    spent: int = 0
+    granted: int = 0
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    said: Level = ""
+    day: str = ""
+    reserved: int = 0
+
+    @property
+    def used(self) -> int:
+        return self.spent + self.reserved
+
+
+NOTHING = Total()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings' limits, in micro-dollars; a scope that is not named has none."""
+
+    hard: bool
+    warning_threshold: float
+    limits: Mapping[Scope, int]
+
+    @classmethod
+    def of(cls, budget: Budget) -> Policy:
+        given = budget.limit_usd
+        limits: dict[Scope, float | None] = {
+            "turn": given.turn,
+            "thread": given.thread,
+            "user_day": given.user_day,
+            "schedule_day": given.schedule_day,
+            "day": given.day,
+            "month": given.month,
+        }
+        whole = {scope: math.floor(round(usd * MICRO, 6)) for scope, usd in limits.items() if usd is not None}
+        return cls(budget.mode == "hard", budget.warning_threshold, whole)
+
+    @property
+    def binding(self) -> bool:
+        """Whether a call can be refused at all."""
+        return self.hard and bool(self.limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One limit that a call does not fit under, and by how many micro-dollars."""
+
+    key: Key
+    limit: int
+    used: int
+    missing: int
+
+
+class OverLimit(BudgetExceeded):
+    """A hard budget's refusal, with all that a person needs to decide on more."""
+
+    def __init__(self, shortages: Sequence[Shortage], most: int) -> None:
+        told = "; ".join(
+            f"{scope} {name}: {dollars(short.used):.6f} of {dollars(short.limit):.6f} USD used"
+            for short in shortages
+            for scope, name in [short.key]
+        )
+        super().__init__(
+            f"a call of up to {dollars(most):.6f} USD does not fit: {told}",
+            scopes=[short.key[0] for short in shortages],
+            needed_usd=dollars(most),
+        )
+        self.shortages = tuple(shortages)
+
+
+@dataclass(slots=True)
+class Budgets:
+    """All that the ledger's records add up to; totals are in the order they were last charged."""
+
+    totals: dict[Key, Total] = field(default_factory=dict)
+    open: dict[int, Reserve] = field(default_factory=dict)
+    seq: int = 0
+
+    def limit(self, key: Key, policy: Policy) -> int | None:
+        limit = policy.limits.get(key[0])
+        return None if limit is None else limit + self.total(key).granted
+
+    def total(self, key: Key) -> Total:
+        """Return a key's account as it is, an empty one if it has none."""
+        return self.totals.get(key, NOTHING)
+
+    def shortages(self, call: Call, most: int, policy: Policy) -> list[Shortage]:
+        """Return the limits that a call of at most *most* does not fit under; what costs nothing fits."""
+        if not policy.hard or not most:
+            return []
+        found = []
+        for key in call.keys:
+            limit, used = self.limit(key, policy), self.total(key).used
+            if limit is not None and used + most > limit:
+                found.append(Shortage(key, limit, used, used + most - limit))
+        return found
+
+    def due(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
+        """Return the limits that something has to be said about, and was not yet."""
+        found = []
+        for key in call.keys:
+            limit, total = self.limit(key, policy), self.total(key)
+            if limit is None:
+                continue
+            level = _level(total.spent, limit, policy)
+            if LEVELS.index(level) > LEVELS.index(total.said):
+                found.append((key, level))
+        return found
+
+    def apply(self, record: Record) -> None:
+        """Take a record in; one whose ``seq`` was counted already changes nothing."""
+        if isinstance(record, Carried):
+            self._take_over(record)
+            return
+        if record.seq <= self.seq:
+            return
+        self.seq = record.seq
+        match record:
+            case Reserve():
+                self.open[record.seq] = record
+                self._reserve(record.call, record.micros)
+            case Commit():
+                if (reserve := self.open.pop(record.reserve, None)) is not None:
+                    self._reserve(reserve.call, -reserve.micros)
+                self._spend(record.call, record.micros or 0, record.usage)
+            case Grant():
+                total = self.total(key := (record.scope, record.key))
+                self._put(key, replace(total, granted=total.granted + record.micros, said=""))
+            case Warned():
+                total = self.total(key := (record.scope, record.key))
+                self._put(key, replace(total, said=record.level))
+            case _:
+                assert_never(record)
+
+    def lapse(self) -> None:
+        """Count what was reserved by a process that is gone: whether its calls were answered cannot be known."""
+        for reserve in self.open.values():
+            self._reserve(reserve.call, -reserve.micros)
+            self._spend(reserve.call, reserve.micros, Usage())
+        self.open.clear()
+
+    def snapshot(self) -> Budgets:
+        """Return all of it as it is now: what changes later does not change what is returned."""
+        return Budgets(dict(self.totals), dict(self.open), self.seq)
+
+    def carry(self) -> Iterator[Carried]:
+        """Return all of it as the lines of a head."""
+        totals, lines = iter(self.totals.items()), max(1, math.ceil(len(self.totals) / ROWS))
+        for place in range(lines):
+            rows = [_row(key, total) for key, total in islice(totals, ROWS)]
+            still = list(self.open.values()) if place == lines - 1 else []
+            yield Carried(seq=self.seq, rows=rows, open=still, place=place, lines=lines)
+
+    def forget(self) -> dict[Key, Total]:
+        """Forget what is long past, and return it."""
+        names: dict[Scope, list[str]] = {scope: [] for scope in get_args(Scope)}
+        for scope, name in self.totals:
+            names[scope].append(name)
+        days, user_days = {"", *names["day"][-KEPT_DAYS:]}, set(names["day"][-KEPT_USER_DAYS:])
+        kept: dict[Scope, Container[str]] = {
+            "turn": set(names["turn"][-KEPT_TURNS:]),
+            "thread": {name for name in names["thread"] if self.totals["thread", name].day in days},
+            "user_day": {name for name in names["user_day"] if name[:10] in user_days},
+            "schedule_day": user_days,
+            "day": days,
+            "month": set(names["month"][-KEPT_MONTHS:]),
+        }
+        past = {
+            key: total
+            for key, total in self.totals.items()
+            if not total.reserved and key[1] not in kept[key[0]]
+        }
+        self.drop(past)
+        return past
+
+    def drop(self, past: Mapping[Key, Total]) -> None:
+        """Forget what did not change since."""
+        for key, total in past.items():
+            if self.totals.get(key) is total:
+                del self.totals[key]
+
+    def _take_over(self, carried: Carried) -> None:
+        if carried.place == 0:
+            self.totals, self.open = {}, {}
+        self.seq = carried.seq
+        for scope, name, spent, granted, prompt, cached, output, said, day in carried.rows:
+            self.totals[scope, name] = Total(spent, granted, prompt, cached, output, said, day)
+        for reserve in carried.open:
+            self.open[reserve.seq] = reserve
+            self._reserve(reserve.call, reserve.micros)
+
+    def _reserve(self, call: Call, amount: int) -> None:
+        for key in call.keys:
+            total = self.total(key)
+            self.totals[key] = replace(total, reserved=total.reserved + amount)
+
+    def _spend(self, call: Call, amount: int, usage: Usage) -> None:
+        for key in call.keys:
+            total = self.total(key)
+            spent = replace(
+                total,
+                spent=total.spent + amount,
+                prompt=total.prompt + usage.prompt,
+                cached=total.cached + usage.cache_read,
+                output=total.output + usage.output,
+                day=call.day,
+            )
+            self._put(key, spent)
+
+    def _put(self, key: Key, total: Total) -> None:
+        """Put a key's account in place, as the last in the order."""
+        self.totals.pop(key, None)
+        self.totals[key] = total
+
+
+def _message_id(turn: str) -> str:
+    """Return the id of the message that a turn, named by the message's key, is about."""
+    return turn.rpartition(":")[2]
+
+
+def _row(key: Key, total: Total) -> Row:
+    scope, name = key
+    return (
+        *(scope, name, total.spent, total.granted),
+        *(total.prompt, total.cached, total.output, total.said, total.day),
+    )
+
+
+def _level(spent: int, limit: int, policy: Policy) -> Level:
+    if not policy.hard and spent > limit:
+        return "passed"
+    return "warning" if spent and spent >= policy.warning_threshold * limit else ""

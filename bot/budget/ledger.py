@@ -1,0 +1,259 @@
+"""usage/<yyyy-mm>.jsonl: what every model call may cost, before it goes out, and what it did cost, after.
+
+A reservation is on disk before its call goes out; in memory it counts at once, so that of two calls at the edge of a
+limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
+(``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
+begins with a head, all that counts of the older ones, so a start reads one file, however many there are. All of them
+are kept: `bot.admin.reports.usage` reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+
+from bot.budget.budgets import Budgets, Carried, Key, Record, Total, record_adapter
+from threads.errors import StoreUnavailable
+from threads.store.checksummed_lines import encode, read_line, scan
+from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
+from threads.store.group_commit import Batch, GroupWriter
+
+log = logging.getLogger(__name__)
+
+BEGIN_ANEW_ABOVE = 2_000_000
+"""Bytes appended to a file before the next one: about 3,300 calls, read back in well under a second."""
+
+HEADS = 4
+"""How many times its head's bytes are appended to a file first, so that heads are at most a fifth of the whole."""
+
+LAST_WRITE_S = 3.0
+"""How long the end of the process waits for the last lines; a disk that hangs must not hold it up for ever."""
+
+KEPT = 10_000
+"""How many lines wait in memory while the disk refuses; beyond, the oldest go. What they add up to is never lost."""
+
+_NAME = re.compile(r"(\d{4}-\d{2})(?:\.([1-9]\d{0,8}))?\.jsonl", re.ASCII)
+
+Item = tuple[bytes, bool]
+"""A line, and whether somebody waits for it to be durable."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """One file of the ledger: its month, and which of that month's files it is, from 1."""
+
+    month: str
+    number: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.month}.jsonl" if self.number == 1 else f"{self.month}.{self.number}.jsonl"
+
+    def next(self, month: str) -> Part:
+        """Return the part after this one; a clock that went back does not go back to an older file."""
+        return Part(month) if month > self.month else Part(self.month, self.number + 1)
+
+
+def parts(names: Iterable[str]) -> list[Part]:
+    """Return the ledger's files among *names*, oldest first."""
+    found = [match for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(Part(match[1], int(match[2] or 1)) for match in found)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+
+
+def since_carried(found: Sequence[Part], read: Callable[[Part], list[Record]]) -> list[Record]:
+    """Return the newest file's records, after those of older ones if its head is damaged."""
+    records: list[Record] = []
+    for part in reversed(found):
+        here = read(part)
+        head = [record for record in here if isinstance(record, Carried)]
+        if head and [line.place for line in head] == list(range(head[0].lines)):
+            return [*here, *records]
+        records = [*(record for record in here if not isinstance(record, Carried)), *records]
+    return records
+
+
+class Ledger:
+    """The ledger of one data folder. Construct, `open`, then keep `run` going in a task."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        offload: Offload,
+        now: Callable[[], datetime],
+        names: Callable[[Path], Iterable[str]] = names_in,
+    ) -> None:
+        self.budgets = Budgets()
+        self._disk, self._folder, self._offload, self._now, self._names = disk, folder, offload, now, names
+        self._part: Part | None = None
+        self._file: File | None = None
+        self._room = 0
+        self._unwritten: list[bytes] = []
+        self._group = GroupWriter(self._commit)
+
+    @property
+    def today(self) -> str:
+        """The UTC day that a call which begins now belongs to."""
+        return self._now().date().isoformat()
+
+    def open(self) -> int:
+        """Read what is there, put damage aside, say so, and return how many lines were damaged. Blocking.
+
+        Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the newest file.
+        """
+        found = parts(self._names(self._folder))
+        damaged = self._mend(found[-1]) if found else 0
+        for record in since_carried(found, lambda part: [line for line, _ in self._read(part)[0]]):
+            self.budgets.apply(record)
+        self.budgets.lapse()
+        if damaged:
+            log.warning(
+                "usage.damaged: %d damaged lines put aside; what they counted is not known any more", damaged
+            )
+        return damaged
+
+    def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:
+        """Count a record at once and write it soon: wait for the ``done`` of what is returned, if it matters."""
+        record.seq = self.budgets.seq + 1
+        record.at = self._now().isoformat(timespec="milliseconds")
+        self.budgets.apply(record)
+        return self._group.put((encode(record_adapter(), record), durable))
+
+    async def append(self, record: Record) -> None:
+        """Return when the record is on disk; raises `StoreUnavailable`, and then it counts all the same."""
+        batch = self.put(record, durable=True)
+        await batch.done.wait()
+        if batch.error is not None:
+            raise StoreUnavailable(f"ledger: {batch.error}") from batch.error
+
+    async def run(self) -> None:
+        """Write until cancelled, and then what is left: without its commit a call counts for the most it can cost."""
+        try:
+            await self._group.run()
+        finally:
+            with anyio.move_on_after(LAST_WRITE_S, shield=True), suppress(OSError):
+                await self._commit(self._group.filling.items)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write for as long as the block lasts, while it is being cancelled too, and then what it left."""
+        end = anyio.CancelScope(shield=True)
+
+        async def run() -> None:
+            with end:
+                await self.run()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                yield
+            finally:
+                end.cancel()
+
+    async def _commit(self, batch: list[Item]) -> None:
+        self._unwritten += [line for line, _ in batch]
+        if not self._unwritten:
+            return
+        month = self._now().strftime("%Y-%m")
+        try:
+            if self._file is None or self._room < 0 or self._is_past(month):
+                at, data = self._now().isoformat(timespec="milliseconds"), b"".join(self._unwritten)
+                past = await self._offload(self._begin, month, at, self.budgets.snapshot(), data)
+                self.budgets.drop(past)
+            else:
+                durable = any(durable for _, durable in batch)
+                await self._offload(self._append, b"".join(self._unwritten), durable)
+        except OSError as error:
+            log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
+            del self._unwritten[:-KEPT]
+            raise
+        self._unwritten.clear()
+
+    def _is_past(self, month: str) -> bool:
+        return self._part is not None and month > self._part.month
+
+    def _begin(self, month: str, at: str, budgets: Budgets, data: bytes) -> dict[Key, Total]:
+        """Write a new file, whole and durable, and go on there; return what it does not carry over."""
+        self._abandon()
+        past = budgets.forget()
+        head = []
+        for carried in budgets.carry():
+            carried.at = at
+            head.append(encode(record_adapter(), carried))
+        part = self._part.next(month) if self._part else Part(month)
+        path = self._folder / part.name
+        replace_file(self._disk, path, b"".join([*head, data]))
+        self._part, self._room = part, _room(head) - len(data)
+        self._file = self._disk.append(path)
+        return past
+
+    def _append(self, data: bytes, durable: bool) -> None:
+        assert self._file is not None
+        try:
+            write_all(self._file, data)
+            if durable:
+                self._file.fsync()
+        except OSError:
+            self._abandon()
+            raise
+        self._room -= len(data)
+
+    def _abandon(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _mend(self, part: Part) -> int:
+        """Put the newest file's damage aside, and go on there."""
+        path = self._folder / part.name
+        good, damaged = self._read(part)
+        for piece in damaged:
+            set_aside(self._disk, path, piece)
+        # Into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
+        replace_file(self._disk, path, b"".join(line + b"\n" for _, line in good))
+        self._file = self._disk.append(path)
+        head = [line for record, line in good if isinstance(record, Carried)]
+        self._part, self._room = part, _room(head) - sum(len(line) for _, line in good[len(head) :])
+        return len(damaged)
+
+    def _read(self, part: Part) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
+        """Return a file's records with their lines, and its damaged pieces."""
+        return read_records(read_or_empty(self._disk, self._folder / part.name))
+
+
+def _room(head: list[bytes]) -> int:
+    """Return how many bytes are appended after such a head before a new file begins."""
+    return max(BEGIN_ANEW_ABOVE, HEADS * sum(map(len, head)))
+
+
+def read_records(data: bytes) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
+    """Return the records among a file's bytes with their lines, and the damaged pieces; raises `NewerSchema`."""
+    found = scan(data)
+    good: list[tuple[Record, bytes]] = []
+    damaged = [*found.broken, *([found.tail] if found.tail else [])]
+    for line in found.good:
+        if (record := record_of(line)) is not None:
+            good.append((record, line))
+        else:
+            damaged.append(line)
+    return good, damaged
+
+
+def record_of(line: bytes) -> Record | None:
+    """Return the record of an intact line, None if it holds none; raises `NewerSchema`."""
+    try:
+        return read_line(record_adapter(), line)
+    except ValueError:
+        return None

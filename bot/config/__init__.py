@@ -1,0 +1,1 @@
+"""settings.json: its shape, and how it is loaded and checked."""

@@ -1,0 +1,334 @@
+"""Reads settings.json: every fault at once with its path, an unknown key with the nearest known one.
+
+Whatever the bytes are, `load` returns settings or raises one `ConfigInvalid`, and no message repeats a value that
+may be a secret. Secrets stay references until `resolve_secret` is asked for one of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
+from bot.ports.errors import ConfigInvalid
+
+CREDENTIALS = "credentials"
+"""Folder beside settings.json with a file, mode 0600, for each secret that is referred to as `file:NAME`."""
+MAX_FILE_BYTES = 1_000_000
+MAX_SECRET_BYTES = 65_536
+MAX_LISTED = 50
+"""Faults that are spelled out; nobody reads more in one go."""
+OFFLINE = "offline/demo"
+NEXT = "Correct this in {path}; `threadfast schema` prints every key and what it may be."
+NO_FILE = "Write one with `threadfast init`, or name another with --settings."
+SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Usable settings, and the environment that their references are about."""
+
+    settings: Settings
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
+    """Read the file at *path*, or take all defaults when there is none to read (`None`).
+
+    The data folder comes back absolute: a relative one is beside the file, or in the working directory
+    without a file. Raises `ConfigInvalid` with every fault, one a line, and the next step.
+    """
+    if path is None:
+        return Loaded(
+            _placed(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
+        )
+    return judge(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
+
+
+def judge(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
+    """Do as `load` with these bytes, as if they stood at *path*."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    document = _parse(data, path)
+    settings, faults, unknown = _judge(data)
+    faults += _cross_faults(document)
+    if settings is None or faults:
+        unknown_keys = [_unknown_key(location) for location in unknown[:MAX_LISTED]]
+        lines = [*_listed(faults, len(faults)), *_listed(unknown_keys, len(unknown))]
+        raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
+    folder = path.absolute().parent
+    return Loaded(_placed(settings, folder, environ), _with_credentials(folder, environ))
+
+
+def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
+    """Return what *reference* stands for, without line breaks at its end.
+
+    A relative `file:` lies in CREDENTIALS_DIRECTORY: systemd's, or the folder `credentials` beside the settings.
+    Raises `ConfigInvalid`, naming only the reference.
+    """
+    if not REFERENCE.fullmatch(reference):
+        raise ConfigInvalid("a secret must be given as env:NAME or file:PATH")
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        if name not in environ:
+            raise ConfigInvalid(f"{reference}: this environment variable is not set; set it and start again")
+        secret = environ[name]
+    else:
+        place = Path(environ.get("CREDENTIALS_DIRECTORY", "")) / name
+        data = _read(place, MAX_SECRET_BYTES, reference, "Put the secret there and start again.")
+        try:
+            secret = data.decode()
+        except UnicodeDecodeError as error:
+            raise ConfigInvalid(f"{reference}: is not UTF-8 text") from error
+    secret = secret.rstrip("\r\n")
+    if not secret:
+        raise ConfigInvalid(f"{reference}: is empty; put the secret there and start again")
+    return secret
+
+
+def references(settings: Settings) -> tuple[str, ...]:
+    """Return the reference of every secret that the settings name, used or not."""
+    given = settings.transports
+    slack = [given.slack.bot_token, given.slack.app_token] if given.slack else []
+    discord = [given.discord.token] if given.discord else []
+    providers = [entry.api_key for entry in settings.providers.values() if entry.api_key]
+    servers = [
+        value
+        for server in settings.mcp_servers.values()
+        for value in (*server.env.values(), *server.headers.values())
+        if REFERENCE.fullmatch(value)
+    ]
+    return (*providers, *slack, *discord, *servers)
+
+
+def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Return all secrets that can be read, for masking; one that cannot be is told where it is needed."""
+    secrets = []
+    for reference in references(settings):
+        with suppress(ConfigInvalid):
+            secrets.append(resolve_secret(reference, environ))
+    return secrets
+
+
+def check_start(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
+    """Return the faults that keep a process with these settings, and this `model`, from starting."""
+    return [*check_used(settings, environ, transports=transports), *unknown_skills(settings)]
+
+
+def unknown_skills(settings: Settings) -> list[str]:
+    """Return a fault for each name in `skills` that no folder has. Blocking.
+
+    A skill that is there and broken is none: it is read fresh, and can be mended while the bot runs.
+    """
+    folder = settings.data / "skills"
+    known: list[str] = []
+    try:
+        known = sorted(path.name for path in folder.iterdir() if path.is_dir())
+    except PermissionError:
+        return []  # whoever may not look cannot judge; the bot itself may
+    except OSError:
+        pass  # no such folder: nothing in it
+    faults = []
+    for place, name in enumerate(settings.skills):
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none yet"
+            faults.append(f'skills[{place}]: no skill is called "{_plain(name)}" in {folder}; {hint}')
+    return faults
+
+
+def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
+    """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
+    references: dict[str, str] = {}
+    chosen = (
+        (settings.model,) if "model" in settings.model_fields_set else ()
+    )  # else it is found at the start
+    for model in (*chosen, *settings.fallback_models):
+        name = model.partition("/")[0]
+        provider = settings.providers.get(name)
+        if provider and provider.api_key:
+            references[f"providers.{name}.api_key"] = provider.api_key
+    if transports and (slack := settings.transports.slack):
+        references["transports.slack.bot_token"] = slack.bot_token
+        references["transports.slack.app_token"] = slack.app_token
+    if transports and (discord := settings.transports.discord):
+        references["transports.discord.token"] = discord.token
+    faults = []
+    for path, reference in references.items():
+        try:
+            resolve_secret(reference, environ)
+        except ConfigInvalid as error:
+            faults.append(f"{path}: {error}")
+    return faults
+
+
+def json_schema() -> dict[str, JsonValue]:
+    """Return the JSON Schema of settings.json; the same for the same version of the program."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}
+
+
+def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except FileNotFoundError as error:
+        raise ConfigInvalid(f"{subject}: does not exist. {missing}") from error
+    except IsADirectoryError as error:
+        raise ConfigInvalid(f"{subject}: is a folder, and a file is needed. {missing}") from error
+    except OSError as error:
+        raise ConfigInvalid(f"{subject}: cannot be read ({error.strerror}). {missing}") from error
+    except ValueError as error:
+        raise ConfigInvalid(f"{subject!r}: is no path. {missing}") from error
+    if len(data) > limit:
+        raise ConfigInvalid(f"{subject}: is larger than {limit:,} bytes. {missing}")
+    return data
+
+
+def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
+    """Decode one JSON object. The parser itself refuses NaN and more than about 200 levels."""
+    try:
+        data.decode()
+        document = from_json(data, allow_inf_nan=False)
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8 text (byte {error.start + 1})"
+    except ValueError as error:
+        fault = f"is no valid JSON: {error}" if data.strip() else "is empty; {} is the shortest that will do"
+    else:
+        if isinstance(document, dict):
+            return document
+        fault = 'must hold one JSON object, {"key": value, ...}'
+    raise ConfigInvalid(f"{path}: {fault}\n{NEXT.format(path=path)}")
+
+
+def _judge(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
+    """Return the settings if nothing is wrong, else the faults, and where the unknown keys are."""
+    try:
+        return Settings.model_validate_json(data), [], []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False, include_context=False)
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    faults = [_fault(detail) for detail in details if detail["type"] != "extra_forbidden"]
+    return None, faults, unknown
+
+
+def _fault(detail: ErrorDetails) -> str:
+    words = re.sub(r"^\w+ should ", "must ", detail["msg"]).replace("Field required", "is required")
+    return f"{_path(detail['loc'])}: {words}"
+
+
+def _path(location: Iterable[str | int]) -> str:
+    """Write a place as ``a.b[1]``, with nothing of it able to break the line."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{_plain(step)}" for step in location)
+    return "".join(step for step in steps if step != ".[key]").removeprefix(".")
+
+
+def _plain(key: str) -> str:
+    return ascii(key[:60])[1:-1] or '""'
+
+
+def _unknown_key(location: tuple[str | int, ...]) -> str:
+    section: type[Section] = Settings
+    for step in location[:-1]:
+        field = section.model_fields.get(str(step))
+        section = (_section_in(field.annotation) if field else None) or section
+    known = [field.alias or name for name, field in section.model_fields.items()]
+    nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
+    return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
+
+
+def _section_in(annotation: object) -> type[Section] | None:
+    """Find the section that a field holds: bare, or null, or a map to it."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)
+
+
+def _listed(lines: list[str], total: int) -> list[str]:
+    shown = lines[:MAX_LISTED]
+    return [*shown, f"... and {total - len(shown)} more"] if total > len(shown) else shown
+
+
+def _placed(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
+    data = settings.data
+    if data.parts[:1] == ("~",):
+        home = environ.get("HOME")
+        if not home:
+            raise ConfigInvalid("data: ~ stands for HOME, which is not set; write the whole path")
+        data = Path(home, *data.parts[1:])
+    return settings.model_copy(update={"data": folder / data})
+
+
+def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return *environ* with the folder of secrets that `threadfast init` keeps, unless systemd gave one."""
+    return {"CREDENTIALS_DIRECTORY": str(folder / CREDENTIALS), **environ}
+
+
+def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
+    """Judge what spans several keys, on the bare JSON: it is told even where single values are wrong too."""
+    providers = _object(document.get("providers"))
+    return [
+        *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
+        *_provider_faults(providers),
+        *_mcp_faults(_object(document.get("mcp_servers"))),
+    ]
+
+
+def _object(value: JsonValue) -> dict[str, JsonValue]:
+    return value if isinstance(value, dict) else {}
+
+
+def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
+    fallbacks = document.get("fallback_models")
+    named = [("model", document.get("model"))]
+    named += [
+        (f"fallback_models[{i}]", name)
+        for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else [])
+    ]
+    named += [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    for path, model in named:
+        if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
+            continue
+        provider = model.partition("/")[0]
+        if provider not in known:
+            yield f'{path}: no provider is called "{provider[:60]}"; there are {", ".join(sorted(known))[:400]}'
+        elif OFFLINE.startswith(f"{provider}/") and model != OFFLINE:
+            yield f"{path}: the only offline model is {OFFLINE}"
+
+
+def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
+    built_in = built_in_providers()
+    for name, entry in providers.items():
+        path = _path(("providers", name))
+        if OFFLINE.startswith(f"{name}/"):
+            yield f"{path}: is built in and has no settings"
+            continue
+        if "/" in name or not MODEL_NAME.fullmatch(f"{name}/x"):
+            yield f"{path}: a provider's name is made of letters, digits, dots, - and _"
+        if not isinstance(entry, dict):
+            continue
+        kind = built_in[name].kind if name in built_in else "openai-compatible"
+        if entry.get("kind", kind) in {"anthropic", "openai", "openai-compatible"} - {kind}:
+            yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
+        base_url = built_in[name].base_url if name in built_in else None
+        if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
+            yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
+
+
+def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
+    for name, entry in servers.items():
+        if not isinstance(entry, dict):
+            continue
+        path = _path(("mcp_servers", name))
+        if (entry.get("command") is None) == (entry.get("url") is None):
+            yield f"{path}: must have either a command or a url"
+        for variable, value in _object(entry.get("env")).items():
+            literal = isinstance(value, str) and value and not REFERENCE.fullmatch(value)
+            if literal and SECRET_WORDS.search(variable):
+                yield f'{path}.env.{_plain(variable)}: looks like a secret: must be "env:NAME" or "file:PATH"'

@@ -1,0 +1,425 @@
+"""The shape of settings.json: every key, its default, its range and what it means.
+
+Only single values are judged here; what spans several keys, files and the environment is `bot.config.load`.
+A section that is left out has its defaults. `null` means no limit, and is accepted only where it is offered.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from bot.guards.policy import RULE, Verdict
+from bot.guards.redaction import mask
+
+WEEK_S = 7 * 24 * 3600
+REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
+PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
+SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
+CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
+WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
+
+
+def _matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
+    def check(value: str | Path) -> str | Path:
+        if not pattern.fullmatch(str(value)):
+            raise PydanticCustomError("form", words)
+        return value
+
+    return AfterValidator(check)
+
+
+def _no_secret(value: str) -> str:
+    if value.startswith("env:") and mask(value) != value:
+        raise PydanticCustomError("form", "must name a variable: this looks like the secret itself")
+    return value
+
+
+Secret = Annotated[
+    str,
+    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": a secret is never written here itself'),
+    AfterValidator(_no_secret),
+    Field(json_schema_extra={"pattern": "^(env|file):"}),
+]
+ModelName = Annotated[str, _matches(MODEL_NAME, 'must be "provider/model"')]
+Url = Annotated[
+    str,
+    _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
+]
+Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
+Names = tuple[Name, ...]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
+Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
+Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
+Share = Annotated[float, Field(gt=0, le=1)]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
+
+
+class Section(BaseModel):
+    """One object of settings.json. Strict: "20" is no number and 1 is no boolean."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+class Provider(Section):
+    """One model provider; `anthropic`, `openai` and `ollama` are known without being written."""
+
+    kind: Literal["anthropic", "openai", "openai-compatible"] = Field(
+        default="openai-compatible", description="A name of your own is openai-compatible."
+    )
+    base_url: Url | None = Field(default=None, description="Null is the provider's own.")
+    api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
+    requests_per_minute: Count | None = Field(default=None, description="Null is no limit.")
+    tokens_per_minute: Count | None = Field(default=None, description="Null is no limit.")
+    max_parallel: Count = Field(default=256, description="Calls at once; begun with few, widened by success.")
+    model_map: dict[Name, Names] = Field(default_factory=dict, description="What to try after a model.")
+    free: bool = Field(
+        default=False, description="Its models cost nothing; Ollama's cloud models are not meant."
+    )
+
+
+def built_in_providers() -> dict[str, Provider]:
+    """Return the providers that need no entry; an entry of the same name changes only the keys it holds."""
+    return {
+        "anthropic": Provider(
+            kind="anthropic",
+            api_key="env:ANTHROPIC_API_KEY",
+            requests_per_minute=50,
+            tokens_per_minute=400_000,
+            model_map={"claude-sonnet-5-5": ("claude-haiku-5-5",)},
+        ),
+        "openai": Provider(kind="openai", api_key="env:OPENAI_API_KEY"),
+        "ollama": Provider(base_url="http://127.0.0.1:11434/v1", free=True),
+    }
+
+
+def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
+    providers = built_in_providers()
+    for name, entry in given.items():
+        written = {key: getattr(entry, key) for key in entry.model_fields_set}
+        known = providers.get(name, Provider())
+        if written.get("base_url", known.base_url) != known.base_url:
+            written.setdefault("free", False)  # Something else is there than what was known to be free.
+        providers[name] = known.model_copy(update=written)
+    return providers
+
+
+class RateLimitedRetry(Section):
+    attempts: Count = Field(default=6, description="Tries after a rate limit that names no time.")
+    base_delay_ms: Millis = Field(default=5000, description="First wait, ms; doubled each time.")
+    max_delay_ms: Millis = Field(default=160_000, description="Longest wait, ms.")
+
+
+class LlmRetry(Section):
+    max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=3, description="Retries of one call.")
+    base_delay_ms: Millis = Field(default=2000, description="First wait, ms.")
+    max_delay_ms: Millis = Field(default=30_000, description="Longest wait, ms.")
+    backoff: Literal["exponential", "linear", "jittered"] = Field(
+        default="exponential", description="How waits grow."
+    )
+    jitter: Annotated[float, Field(ge=0, le=1)] = Field(default=0.2, description="Share a wait varies by.")
+    max_retry_after_s: Seconds = Field(default=120, description="Longest Retry-After obeyed, seconds.")
+    rate_limited: RateLimitedRetry = Field(default_factory=RateLimitedRetry, description="For rate limits.")
+
+
+class StreamTimeouts(Section):
+    connect: Seconds = Field(default=5, description="To connect, seconds.")
+    first_content: Seconds = Field(default=300, description="To the first content, seconds.")
+    idle: Seconds = Field(default=60, description="Longest silence within an answer, seconds.")
+    total: Seconds = Field(default=600, description="A whole answer, seconds.")
+
+
+class Price(Section):
+    """USD per million tokens. A cache price that is left out counts as `input`, for an hour as twice that."""
+
+    input: Usd = Field(description="Uncached prompt.")
+    output: Usd = Field(description="Answer.")
+    cache_read: Usd | None = Field(default=None, description="Prompt read from the cache.")
+    cache_write: Usd | None = Field(default=None, description="Prompt written to the cache.")
+    cache_write_1h: Usd | None = Field(
+        default=None,
+        description="The same, kept for an hour; null is the dearer of `cache_write` and twice `input`.",
+    )
+
+
+class ModelFacts(Section):
+    """What a model can do, where it is not known or known wrongly."""
+
+    tools: bool | None = Field(default=None, description="It can call tools.")
+    vision: bool | None = Field(default=None, description="It can see images.")
+    streaming: bool | None = Field(default=None, description="It can stream its answer.")
+    context_window: Count | None = Field(default=None, description="Longest conversation, tokens.")
+
+
+class Breaker(Section):
+    failure_threshold: Count = Field(default=1, description="Failed calls in a row that open the circuit.")
+    max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
+
+
+class Failover(Section):
+    acknowledge: Literal["notify", "ask"] = Field(default="notify", description="Say so, or ask.")
+
+
+class Escalation(Section):
+    channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
+        default=None,
+        description="Where failures of all models, and transports that go and come back, are told: "
+        '"slack:T1:C1".',
+    )
+    content_policy: bool = Field(
+        default=False,
+        description="Tell there, too, that a provider declined to answer: with a link, no words.",
+    )
+
+
+class BudgetLimits(Section):
+    turn: Usd | None = Field(default=1.0, description="USD per turn; null is no limit.")
+    thread: Usd | None = Field(default=5.0, description="USD per thread; null is no limit.")
+    user_day: Usd | None = Field(default=10.0, description="USD per user and day; null is no limit.")
+    schedule_day: Usd | None = Field(
+        default=1.0, description="USD per day for all scheduled messages; null is no limit."
+    )
+    day: Usd | None = Field(default=50.0, description="USD per day; null is no limit.")
+    month: Usd | None = Field(default=None, description="USD per month; null is no limit.")
+
+
+class Budget(Section):
+    mode: Literal["soft", "hard"] = Field(default="hard", description="Soft warns, hard stops.")
+    warning_threshold: Share = Field(default=0.8, description="Share of a limit at which it is said once.")
+    limit_usd: BudgetLimits = Field(default_factory=BudgetLimits, description="Limits in USD.")
+    asker_may_grant: bool = Field(
+        default=False, description="Who asked may go past a limit, not only admins."
+    )
+    footer: bool = Field(default=False, description="Tell under each answer what it used.")
+
+
+class Limits(Section):
+    mailbox: Count = Field(default=20, description="Messages a thread may have waiting.")
+    max_running_turns: Count = Field(default=256, description="Turns running at once.")
+    max_running_turns_per_user: Count = Field(default=4, description="Turns of one user running at once.")
+    turn_timeout_s: Seconds = Field(default=900, description="Longest turn, seconds.")
+    messages_per_minute_per_user: Count | None = Field(
+        default=120, description="Messages of one person, no admin, taken in a minute; null is no limit."
+    )
+    max_steps: Count = Field(default=50, description="Model calls in one turn.")
+    idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")
+    workspace_mb: Count = Field(default=500, description="Largest workspace of a thread, MB.")
+    workspace_files: Count = Field(default=20_000, description="Most files in a thread's workspace.")
+    attachment_mb: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=20, description="Largest file that is taken with a message, MB."
+    )
+
+
+class Recovery(Section):
+    resume: bool = Field(default=True, description="Continue interrupted turns after a restart.")
+    max_age_s: Seconds = Field(default=600, description="Oldest message still answered, seconds.")
+    drain_s: Seconds = Field(default=20, description="How long a stop waits for running turns, seconds.")
+
+
+class Compaction(Section):
+    enabled: bool = Field(default=True, description="Summarise long conversations.")
+    threshold: Share = Field(default=0.8, description="Share of the model's window at which it happens.")
+    keep_recent_tokens: Count = Field(default=20_000, description="Newest tokens that are kept as they are.")
+
+
+class Access(Section):
+    """Who is served, by platform id. `*` is everyone, an empty list is nobody."""
+
+    users: Names = Field(default=("*",), description="User ids.")
+    roles: Names = Field(default=(), description="Ids of Discord roles whose members are users too.")
+    channels: Names = Field(
+        default=("*",), description="Channel, workspace and guild ids; @me is direct messages on Discord."
+    )
+    admins: Names = Field(default=(), description="User ids that may do everything.")
+
+
+def _timeouts(given: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    return {"web_fetch": 60_000, "browser": 45_000, **given}
+
+
+def _rules(given: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+    for key in given:
+        if not RULE.fullmatch(key):
+            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
+    return given
+
+
+def _policy(given: Mapping[str, Verdict] = MappingProxyType({})) -> dict[str, Verdict]:
+    return {"shell": "ask", **_rules(given)}
+
+
+class Tools(Section):
+    enabled: tuple[ToolName, ...] = Field(
+        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+    )
+    default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
+    per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
+        default_factory=_timeouts, description="Longest call of one tool, ms; adds to the defaults."
+    )
+    policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
+        default_factory=_policy, description='By tool or "tool(argument pattern)"; adds to the defaults.'
+    )
+    after_outside_text: Verdict = Field(
+        default="ask",
+        description="What writes, runs or sends, once text from outside was read: the least that is done about it.",
+    )
+    approval_expires_s: Seconds = Field(default=3600, description="Until a question is answered with no.")
+    private_hosts: Names = Field(
+        default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
+    )
+    sandbox: Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"] = Field(
+        default="auto", description="Where shell runs; off is no shell, unsafe-host no protection at all."
+    )
+
+
+class Links(Section):
+    allow: Names = Field(default=(), description="Hosts whose links stay live.")
+
+
+class McpServer(Section):
+    """An MCP server: a `command` spoken to on stdio, or a `url`."""
+
+    command: Name | None = Field(default=None, description="Program to start.")
+    args: tuple[str, ...] = Field(default=(), description="Its arguments.")
+    env: dict[Name, str] = Field(
+        default_factory=dict, description='Its environment; "env:NAME" and "file:PATH" are looked up.'
+    )
+    url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
+    headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
+
+
+class Schedule(Section):
+    """Messages to come; only with `schedule` in `tools.enabled`."""
+
+    max_per_thread: Count = Field(default=20, description="Schedules of one thread.")
+    max_per_user: Count = Field(default=10, description="Schedules of one person.")
+    min_interval_minutes: Count = Field(
+        default=15, description="Least time between two occurrences, minutes."
+    )
+
+
+class Degradation(Section):
+    disable_browser_on_error: bool = Field(default=True, description="Go on without the browser.")
+    disable_screenshots_on_error: bool = Field(default=True, description="Go on without screenshots.")
+    reduce_parallelism_on_rate_limit: bool = Field(default=True, description="Ask less at once when limited.")
+
+
+class Prompt(Section):
+    """One of the prompts that Slack offers in a new conversation."""
+
+    title: Annotated[Name, Field(max_length=75)] = Field(description="What is shown.")
+    message: Name = Field(description="What pressing it says.")
+
+
+class Slack(Section):
+    bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
+    app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
+    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null is Slack's own.")
+    command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
+        default="/threadfast", description="The slash command; the manifest declares it. Null is none."
+    )
+    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
+        default=(
+            Prompt(title="What can you do?", message="What can you do for me here?"),
+            Prompt(title="Summarise a text", message="Summarise the text that I send next."),
+        ),
+        description="Offered in a new conversation, at most four.",
+    )
+    feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
+    stream_in_channels: bool = Field(
+        default=False, description="Stream natively there too; only the asker sees it live."
+    )
+    bots: Names = Field(default=(), description="Ids of other bots that are heard.")
+
+
+class Discord(Section):
+    token: Secret = Field(default="env:DISCORD_TOKEN", description="Reference to the bot token.")
+    api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null is Discord's own.")
+    gateway_url: Url | None = Field(default=None, description="Gateway address; null is Discord's own.")
+    streaming: Literal["edits", "progress", "off"] = Field(
+        default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
+    )
+    reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
+    typing: bool = Field(default=True, description="Show that the bot is typing.")
+    in_place: Names = Field(
+        default=(), description="Channel ids where a mention is answered by a reply, without a thread."
+    )
+    bots: Names = Field(default=(), description="Ids of other bots that are heard when they mention it.")
+
+
+class Transports(Section):
+    slack: Slack | None = Field(default=None, description="Named, it is served; null is not.")
+    discord: Discord | None = Field(default=None, description="Named, it is served; null is not.")
+
+
+class Observe(Section):
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level logged."
+    )
+    log_format: Literal["json", "text"] = Field(
+        default="json", description="One JSON object a line, or text."
+    )
+    metrics_port: Port | None = Field(
+        default=None, description="Loopback port of /metrics and health; null is none."
+    )
+    slow_loop_ms: Millis = Field(
+        default=250, description="The event loop blocked for so long is logged, with what blocked it."
+    )
+    otlp_endpoint: Url | None = Field(
+        default=None, description="Where spans go, OTLP over HTTP; needs the otel extra. Null is nowhere."
+    )
+
+
+class Settings(Section):
+    """Settings of Threadfast."""
+
+    schema_uri: str | None = Field(default=None, alias="$schema", description="For editors; not used.")
+    name: Annotated[Name, Field(max_length=80)] = Field(
+        default="threadfast", description="What the bot is called."
+    )
+    data: Folder = Field(default=Path("data"), description="Data folder; relative to this file.")
+    model: ModelName = Field(
+        default="anthropic/claude-sonnet-5-5", description="provider/model that answers."
+    )
+    fallback_models: tuple[ModelName, ...] = Field(default=(), description="Tried in order when it cannot.")
+    max_tokens: Count = Field(default=8192, description="Longest answer, tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        default=None, description="Null is the model's own."
+    )
+    verify_providers: bool = Field(default=False, description="Ask every provider for a word at start.")
+    providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
+        default_factory=built_in_providers, description="Model providers by name."
+    )
+    llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
+    stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
+    models: dict[ModelName, ModelFacts] = Field(
+        default_factory=dict, description="What models can do, by provider/model."
+    )
+    prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
+    breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
+    failover: Failover = Field(default_factory=Failover, description="When another model answers.")
+    escalation: Escalation = Field(default_factory=Escalation, description="What whoever runs it is told.")
+    budget: Budget = Field(default_factory=Budget, description="What may be spent.")
+    limits: Limits = Field(default_factory=Limits, description="How much at once.")
+    busy: Literal["steer", "queue"] = Field(
+        default="steer", description="Messages during a turn: join it, or wait."
+    )
+    recovery: Recovery = Field(default_factory=Recovery, description="After a restart.")
+    compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
+    access: Access = Field(default_factory=Access, description="Who is served.")
+    tools: Tools = Field(default_factory=Tools, description="What the model may do.")
+    links: Links = Field(default_factory=Links, description="Links in answers.")
+    mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")
+    skills: Names = Field(default=(), description="Skills that are offered; empty is all that are found.")
+    schedule: Schedule = Field(default_factory=Schedule, description="Scheduled messages.")
+    degradation: Degradation = Field(default_factory=Degradation, description="Going on with less.")
+    transports: Transports = Field(default_factory=Transports, description="Chat platforms.")
+    observe: Observe = Field(default_factory=Observe, description="Logs and metrics.")

@@ -1,0 +1,1 @@
+"""Files from outside as text or images; a child process without rights takes them apart."""

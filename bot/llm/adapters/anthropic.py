@@ -1,0 +1,285 @@
+"""Claude, and servers that speak Anthropic's Messages API: both directions of the wire.
+
+The reader takes the raw events: the SDK's own accumulator turns tool arguments that were cut off into ``{}``.
+
+| event               | becomes |
+| message_start       | usage |
+| content_block_start | an open block; what is neither text nor a call is kept as it came, to be sent back |
+| content_block_delta | more of that block; text and readable thinking are told at once |
+| content_block_stop  | the text, if it was one, pauses |
+| message_delta       | stop reason, usage; there may be several, and what one leaves out it does not erase |
+| message_stop        | whole: without it the answer does not count |
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
+
+from pydantic import JsonValue
+
+from bot.llm.adapters.response_faults import OVERFLOW
+from bot.llm.adapters.sdk import ClientSettings, JsonEvent, SdkModel
+from bot.llm.adapters.stream import Content, Unseen
+from bot.llm.adapters.wire_form import completion, fit, part, scrub, scrub_json, tokens, tool_call
+from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
+from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic, AsyncStream
+    from anthropic.types import (
+        ContentBlockParam,
+        JSONOutputFormatParam,
+        MessageParam,
+        TextBlockParam,
+        ToolParam,
+    )
+
+IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What a tool call's id may be; anything else is a 400 (the API's own pattern)."""
+
+ADAPTIVE = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-(\d+)(?:[-.](\d{1,2})(?!\d))?")
+"""Names of the models that know adaptive thinking, from version 4.6 on."""
+
+Lifetime = Literal["5m", "1h"]
+
+
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
+    """One Claude model."""
+
+    def _make(self, settings: ClientSettings) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic  # noqa: PLC0415
+
+        return AsyncAnthropic(**settings, open_telemetry=False)
+
+    async def _post(self, client: AsyncAnthropic, body: dict[str, object]) -> AsyncStream[JsonEvent]:
+        from anthropic import AsyncStream  # noqa: PLC0415
+
+        stream: AsyncStream[Any] = await client.post(
+            "/v1/messages", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
+        )
+        return stream
+
+    def _body(self, request: Request) -> dict[str, object]:
+        # Without a key the call is one of a kind: writing its prompt to the cache would only cost.
+        cached = bool(request.cache_key)
+        body: dict[str, object] = {"model": self._model, "max_tokens": request.max_tokens, "stream": True}
+        if thinks(self._model):
+            body["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if output := _format(request.output_schema):
+            body["output_config"] = {"format": output}
+        if request.tools:
+            body["tools"] = tools_to_wire(request.tools)
+            if request.tool_choice == "none":
+                body["tool_choice"] = {"type": "none"}
+        if request.system.strip():
+            body["system"] = system_to_wire(request.system, cached=cached)
+        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self._vision)
+        return body
+
+    def _reader(self) -> MessagesReader:
+        return MessagesReader(self.name)
+
+
+def thinks(model: str) -> bool:
+    """Say whether *model* takes ``thinking: adaptive``; others refuse it, or are not Anthropic's."""
+    found = ADAPTIVE.search(model)
+    return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
+
+
+def system_to_wire(system: str, *, cached: bool) -> list[TextBlockParam]:
+    block: TextBlockParam = {"type": "text", "text": scrub(system)}
+    if cached:
+        block["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    return [block]
+
+
+def to_wire(
+    messages: Sequence[Message], model: str, *, cached: bool = False, vision: bool = True
+) -> list[MessageParam]:
+    """Return the conversation in the form of the Messages API, marked for the cache if *cached*."""
+    fitted = fit(messages, model, IDS, vision=vision)
+    lifetimes = marks(fitted) if cached else {}
+    wire = []
+    for place, message in enumerate(fitted):
+        content: list[Mapping[str, object]] = [_block_to_wire(block) for block in message.blocks]
+        if lifetime := lifetimes.get(place):
+            content[-1] = {**content[-1], "cache_control": {"type": "ephemeral", "ttl": lifetime}}
+        wire.append({"role": message.role, "content": content})
+    return cast("list[MessageParam]", wire)
+
+
+def marks(messages: Sequence[Message]) -> dict[int, Lifetime]:
+    """Return which user entries end a cached prefix, and for how long it is kept; three at most, 1 h first.
+
+    What people said, the newest and the one before it, is kept for the slow pace of a chat. Inside a tool loop the
+    newest results are kept for its quick one, and those before them take the place of the older person: the
+    provider finds a prefix again at a mark, or at most 20 blocks before one.
+    """
+    users = [place for place, message in enumerate(messages) if message.role == "user"]
+    people = [
+        place for place in users if not all(isinstance(block, ToolResult) for block in messages[place].blocks)
+    ]
+    since = users[users.index(people[-1]) + 1 :] if people else users
+    loop: dict[int, Lifetime] = dict.fromkeys(since[-2:], "5m")
+    return {**dict.fromkeys(people[-1:] if len(loop) == 2 else people[-2:], "1h"), **loop}
+
+
+def _format(schema: dict[str, JsonValue] | None) -> JSONOutputFormatParam | None:
+    """Return the hint at an answer's form, or none where the API has no words for it: the answer is judged anyway."""
+    from anthropic import transform_schema  # noqa: PLC0415
+
+    if schema is None:
+        return None
+    try:
+        return {"type": "json_schema", "schema": transform_schema(schema)}
+    except (TypeError, ValueError):
+        return None
+
+
+def _block_to_wire(block: Block) -> ContentBlockParam:
+    match block:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case ToolCall(call_id, name, arguments):
+            return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
+        case ToolResult(call_id, content, is_error):
+            return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": is_error}
+        case Image(_, media_type, data):
+            encoded = base64.b64encode(data).decode()
+            source = {"type": "base64", "media_type": media_type, "data": encoded}
+            return cast("ContentBlockParam", {"type": "image", "source": source})
+        case Thinking(raw=raw):
+            return cast("ContentBlockParam", raw)
+        case _:
+            assert_never(block)
+
+
+def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ToolParam]:
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in tools
+    ]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A block being written: ``raw`` as it began, ``parts`` of its text or its arguments."""
+
+    raw: dict[str, JsonValue]
+    parts: list[str] = field(default_factory=list)
+
+
+_STOPS: dict[str, Stop] = {"max_tokens": "length", "pause_turn": "pause"}
+_COUNTS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "ephemeral_1h_input_tokens",
+)
+
+
+class MessagesReader:
+    """The state machine of the table above: pure, one answer long."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._blocks: dict[int, _Open] = {}
+        self._counts: dict[str, int] = {}
+        self._stop: str | None = None
+        self._refusal = ""
+        self._whole = False
+        self.writing = False
+        self.usage = Usage()
+
+    def feed(self, event: JsonEvent) -> Content | None:
+        match event["type"]:
+            case "content_block_delta":
+                return self._extend(self._blocks[event["index"]], event["delta"])
+            case "content_block_start":
+                block = event["content_block"]
+                self._blocks[event["index"]] = _Open(block)
+                return self._show(block["text"]) if block["type"] == "text" else Unseen(0)
+            case "content_block_stop":
+                self.writing = False
+                return Unseen(0)
+            case "message_start":
+                self._count(part(event["message"], "usage"))
+            case "message_delta":
+                delta = part(event, "delta")
+                self._stop = delta.get("stop_reason") or self._stop
+                self._refusal = part(delta, "stop_details").get("category") or self._refusal
+                self._count(part(event, "usage"))
+            case "message_stop":
+                self._whole = True
+        return None
+
+    @property
+    def ended(self) -> bool:
+        return self._stop is not None
+
+    def _extend(self, block: _Open, delta: JsonEvent) -> Content | None:
+        match delta["type"]:
+            case "text_delta":
+                block.parts.append(delta["text"])
+                return self._show(delta["text"])
+            case "input_json_delta":
+                block.parts.append(delta["partial_json"])
+                return Unseen(len(delta["partial_json"])) if delta["partial_json"] else None
+            case "thinking_delta":
+                block.parts.append(delta["thinking"])
+                return ThinkingDelta(scrub(delta["thinking"])) if delta["thinking"] else None
+            case "signature_delta":
+                block.raw["signature"] = delta["signature"]
+                return Unseen(len(delta["signature"]))
+        return Unseen(0)
+
+    def _show(self, text: str) -> str | None:
+        self.writing = self.writing or bool(text)
+        return scrub(text) or None
+
+    def _count(self, usage: JsonEvent) -> None:
+        """Later counts replace earlier ones, but what is no count says nothing."""
+        for counts in (usage, part(usage, "cache_creation")):
+            given = {name: tokens(counts.get(name)) for name in _COUNTS}
+            self._counts |= {name: count for name, count in given.items() if count is not None}
+        count_of = self._counts.get
+        self.usage = Usage(
+            input=count_of("input_tokens", 0),
+            output=count_of("output_tokens", 0),
+            cache_read=count_of("cache_read_input_tokens", 0),
+            cache_write=count_of("cache_creation_input_tokens", 0),
+            cache_write_1h=count_of("ephemeral_1h_input_tokens", 0),
+        )
+
+    def finish(self) -> Completion:
+        if not self._whole or self._stop is None:
+            raise ModelUnavailable("the stream ended without its message_stop")
+        if self._stop == "refusal":
+            raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
+        if self._stop == OVERFLOW:
+            raise ContextOverflow("the context window was used up while answering")
+        blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
+        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))
+
+    def _close(self, block: _Open) -> Block:
+        raw, written = block.raw, "".join(block.parts)
+        match raw["type"]:
+            case "text":
+                return Text(scrub(f"{raw['text']}{written}"))
+            case "tool_use" | "server_tool_use" as kind:
+                call = tool_call(str(raw["id"]), str(raw["name"]), written)
+                if not written and isinstance(given := raw.get("input"), dict):
+                    call = ToolCall(call.id, call.name, given)
+                if kind == "tool_use":
+                    return call
+                raw["input"] = call.arguments
+            case "thinking":
+                raw["thinking"] = f"{raw['thinking']}{written}"
+        # Kept whole, because it goes back whole: thinking, and the blocks of tools that the server runs itself.
+        return Thinking(scrub(str(raw.get("thinking", ""))), self._model, scrub_json(raw))

@@ -1,0 +1,229 @@
+"""`offline/demo`: a small set of rules in a model's place, so that everything else can be tried without an account.
+
+It says what it is, uses the tools it is offered, and streams. The same request always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from pydantic import JsonValue
+
+from bot.llm.adapters.offline_results import told
+from bot.ports.model import Completion, Request, ToolSpec, Usage
+from threads.model import Block, Image, Message, OnEvent, Text, TextDelta, Thinking, ToolCall, ToolResult
+
+NAME = "offline/demo"
+WHAT = "I am offline/demo: a few built-in rules, not a language model."
+CONNECT = (
+    "To connect a real model, set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as Ollama, "
+    "and start me again."
+)
+HELP = f"""{WHAT} I understand:
+
+- `list [PATH]`, `read PATH` and `search TEXT`
+- `write PATH TEXT`, `edit PATH OLD => NEW` and `attach PATH`
+- `run COMMAND` and `fetch ADDRESS`
+- `remember TEXT` and `recall TEXT`
+- `summarise`
+
+{CONNECT}"""
+GREETINGS = frozenset({"hi", "hello", "hey", "hallo", "yo", "good morning", "good evening", "good afternoon"})
+ABOUT_ME = re.compile(
+    r"((hi|hello|hey)\W+)?(so\W+)?"
+    r"(what (can|could|do) (you|i|we) (do|say|ask|type|know|understand)|(who|what) are you|what is this"
+    r"|how (do|does|can) (you|i|we|this|it) (work|use)|(can|could) you help( me)?|(what )?commands)"
+    r"\b.{0,40}",
+    re.IGNORECASE,
+)
+"""What people ask who want to know what it can do; little may follow, such as "here" or "for me"."""
+
+INTENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "list": ("list_files", ("path",)),
+    "ls": ("list_files", ("path",)),
+    "read": ("read_file", ("path",)),
+    "cat": ("read_file", ("path",)),
+    "write": ("write_file", ("path", "content")),
+    "edit": ("edit_file", ("path", "old", "new")),
+    "attach": ("attach", ("path",)),
+    "search": ("search_files", ("text",)),
+    "fetch": ("web_fetch", ("url",)),
+    "run": ("shell", ("command",)),
+    "remember": ("remember", ("text",)),
+    "recall": ("recall", ("query",)),
+}
+"""First word to a tool and the arguments that the rest of the line fills, the last one with all that is left."""
+
+FORMS = {
+    "list_files": "[PATH]",
+    "read_file": "PATH",
+    "write_file": "PATH TEXT",
+    "edit_file": "PATH OLD => NEW",
+    "attach": "PATH",
+    "search_files": "TEXT",
+    "web_fetch": "ADDRESS",
+    "shell": "COMMAND",
+    "remember": "TEXT",
+    "recall": "TEXT",
+}
+"""What follows the first word."""
+
+ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
+PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
+"""More words than that are a sentence ("list three rivers"), unless in quotes."""
+FILES = frozenset({"", "files", "the files", "all files", "my files"})
+
+
+class OfflineModel:
+    """The rules as a `bot.ports.model.Model`. It cannot fail."""
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """Answer at once, word by word; tokens are counted as four characters each."""
+        message = answer(request)
+        for word in re.findall(r"\s*\S+\s*", message.text):
+            await on_event(TextDelta(word))
+        usage = Usage(input=_read(request) // 4 + 1, output=sum(map(_length, message.blocks)) // 4 + 1)
+        return Completion(message, usage, "tool_calls" if message.calls else "end")
+
+
+def answer(request: Request) -> Message:
+    """Return the next entry of the conversation: the calls that were asked for, or all that there is to say."""
+    turn = _turn(request.messages)
+    replies = [
+        _reply(said, request, place) for place, said in enumerate(filter(None, map(_said, _new(turn))))
+    ]
+    texts = [reply for reply in replies if isinstance(reply, Text)]
+    if calls := [reply for reply in replies if isinstance(reply, ToolCall)]:
+        return Message("assistant", (*texts, *calls), model=NAME)
+    names = {call.id: call.name for entry in turn for call in entry.calls}
+    parts = [part for entry in turn for part in _outcomes(entry, names)]
+    if not parts or request.tool_choice == "auto":
+        parts += [reply.text for reply in texts]
+    text = "\n\n".join(parts) or f"{WHAT} There was no text for me to read."
+    return Message("assistant", (Text(text),), model=NAME)
+
+
+def _turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return what belongs to the answer at hand: the message that it answers, and all calls and words since."""
+    answers = [place for place, entry in enumerate(messages) if entry.role == "assistant" and not entry.calls]
+    turn = messages[answers[-1] + 1 if answers else 0 :]
+    waiting = next((place for place, entry in enumerate(turn) if entry.role == "assistant"), len(turn))
+    return turn[max(0, waiting - 1) :]  # what stands before that message was stopped, or failed
+
+
+def _new(turn: Sequence[Message]) -> Sequence[Message]:
+    """Return what came since the last calls."""
+    calls = [place for place, entry in enumerate(turn) if entry.role == "assistant"]
+    return turn[calls[-1] + 1 if calls else 0 :]
+
+
+def _outcomes(entry: Message, names: Mapping[str, str]) -> list[str]:
+    """Return what a step of the turn has to tell."""
+    if entry.role == "assistant":
+        return [entry.text] if entry.text else []
+    return [told(names.get(result.call_id, "the tool"), result) for result in entry.results]
+
+
+def _read(request: Request) -> int:
+    """Return the characters of a request."""
+    tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters)}" for tool in request.tools)
+    blocks = (block for entry in request.messages for block in entry.blocks)
+    return len(request.system) + sum(map(len, tools)) + sum(map(_length, blocks))
+
+
+def _length(block: Block) -> int:
+    match block:
+        case Text():
+            return len(block.text)
+        case ToolResult():
+            return len(block.content)
+        case ToolCall():
+            return len(json.dumps(block.arguments))
+        case Thinking() | Image():
+            return 0  # another model's, and nothing for rules to look at
+        case _:
+            assert_never(block)
+
+
+def _said(message: Message) -> str:
+    """Return a person's words: the last text, since a line on who wrote when may come before it."""
+    typed = (
+        block.text.strip()
+        for block in reversed(message.blocks)
+        if isinstance(block, Text) and not block.outside
+    )
+    return next(typed, "")
+
+
+def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
+    """Answer one message, the one in that *place* of those that are new."""
+    word, *more = text.split(maxsplit=1) or [""]
+    intent, rest = word.lower().rstrip(":,.!?"), "".join(more)
+    if text.lower().rstrip(" .!?,") in GREETINGS:
+        return Text(f"Hello! {WHAT} Say `help` to see what I understand.")
+    if intent == "help" or ABOUT_ME.fullmatch(text):
+        return Text(HELP)
+    if intent in {"summarise", "summarize", "summary"}:
+        return Text(_summary(request.messages[:-1]))
+    if intent in INTENTS and not (intent in ONE_PATH and rest not in FILES and not PATH.fullmatch(rest)):
+        return _use(intent, rest, request, place)
+    return Text(f"{WHAT} I cannot really answer this:\n\n> {_first_words(text, 200)}\n\n{CONNECT}")
+
+
+def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCall:
+    tool, names = INTENTS[intent]
+    allowed = request.tools if request.tool_choice == "auto" else ()
+    spec = next((spec for spec in allowed if spec.name == tool), None)
+    if spec is None:
+        return Text(f"I have no tool `{tool}` here, so I cannot do that. {WHAT}")
+    if tool == "list_files" and rest in FILES:
+        rest = "."
+    if intent in ONE_PATH or tool == "shell":
+        rest = _unquoted(rest)
+    if tool == "remember":
+        rest = rest.removeprefix("that ")
+    values = rest.split(maxsplit=len(names) - 1) if len(names) > 1 else [rest]
+    if tool == "edit_file":
+        path, _, change = rest.partition(" ")
+        old, _, new = change.partition(" => ")
+        values = [path, old, new] if old and new else []
+    if len(values) < len(names) or not all(values):
+        return Text(f"Tell me more: `{intent} {FORMS[tool]}`.")
+    arguments: dict[str, JsonValue] = dict(zip(_parameters(spec, names), values, strict=False))
+    number = f"{len(request.messages)}-{place}" if place else f"{len(request.messages)}"
+    return ToolCall(f"offline-{number}", tool, arguments)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 2 and text[0] == text[-1] and text[0] in "`\"'" else text
+
+
+def _parameters(spec: ToolSpec, usual: Sequence[str]) -> Sequence[str]:
+    """Return the tool's own words for what we fill in, should it not use the *usual* ones."""
+    known, required = spec.parameters.get("properties"), spec.parameters.get("required")
+    if not isinstance(known, dict) or all(name in known for name in usual) or not isinstance(required, list):
+        return usual
+    own = [name for name in required if isinstance(name, str)]
+    return own if len(own) >= len(usual) else usual
+
+
+def _summary(messages: Sequence[Message]) -> str:
+    asked = [said for entry in messages if entry.role == "user" and (said := _said(entry))]
+    answered = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
+    tools = sum(len(entry.calls) for entry in messages)
+    if not asked:
+        return f"Nothing was said before this. {WHAT}"
+    count = f"So far: {len(asked)} from you, {len(answered)} from me, {tools} tool calls. You said:"
+    return "\n".join([count, "", *(f"- {_first_words(text, 60)}" for text in asked[-10:])])
+
+
+def _first_words(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[:limit].rstrip()}…"

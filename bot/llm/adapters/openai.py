@@ -1,0 +1,6 @@
+"""Both of OpenAI's wires, under one name: the Responses API for OpenAI itself, Chat Completions for all others."""
+
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
+
+__all__ = ["OpenAIChatModel", "OpenAIResponsesModel"]

@@ -1,0 +1,287 @@
+"""Any server that speaks OpenAI's Chat Completions: Ollama, vLLM, llama.cpp, gateways. The common floor only.
+
+| in a chunk          | becomes |
+| delta.content       | text, shown at once |
+| delta.reasoning…    | thinking, told at once, and sent back under the very name it came by |
+| delta.tool_calls    | more of a call |
+| delta.refusal       | the reason of a refusal |
+| finish_reason       | whole: without it the answer does not count |
+| usage               | usage; it mostly comes last, in a chunk without choices, or inside the choice |
+| error               | raised |
+
+A server that cannot stream sends one chunk with a ``message`` in place of the ``delta``: the whole answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, assert_never, cast
+
+from pydantic import JsonValue
+
+from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
+from bot.llm.adapters.response_faults import BROKEN_OFF, OVERFLOW
+from bot.llm.adapters.sdk import JsonEvent
+from bot.llm.adapters.stream import Content, Unseen
+from bot.llm.adapters.wire_form import completion, data_url, dump_json, fit, load_json, part, scrub, tool_call
+from bot.llm.classify import Fault, failure_of
+from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
+from bot.ports.model import Completion, Request, ToolSpec, Usage
+from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
+
+if TYPE_CHECKING:
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+
+IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+"""What a call's id may be: the API refuses more than 40 characters."""
+
+REASONING = ("reasoning_content", "reasoning", "reasoning_text")
+"""The names under which servers stream thinking; the API itself has none."""
+
+
+class OpenAIChatModel(OpenAIModel):
+    """One model of an OpenAI-compatible server; without a key a placeholder is sent, as the SDK wants one."""
+
+    path = "/chat/completions"
+    no_key = "none"
+
+    def _body(self, request: Request) -> dict[str, object]:
+        body: dict[str, object] = {
+            "model": self._model,
+            "max_tokens": request.max_tokens,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if (schema := request.output_schema) is not None:
+            form = {"name": "answer", "schema": schema, "strict": False}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if request.tools:
+            body["tools"] = tools_to_wire(request.tools)
+            if request.tool_choice == "none":
+                body["tool_choice"] = "none"
+        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self._vision)
+        return body
+
+    def _reader(self) -> ChatReader:
+        return ChatReader(self.name)
+
+
+def to_wire(
+    system: str, messages: Sequence[Message], model: str, *, vision: bool = True
+) -> list[ChatCompletionMessageParam]:
+    """Return the conversation in the form of Chat Completions: results are messages of their own."""
+    wire: list[dict[str, object]] = [{"role": "system", "content": scrub(system)}] if system.strip() else []
+    for message in fit(messages, model, IDS, vision=vision):
+        wire += [
+            {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
+            for result in message.results
+        ]
+        said: dict[str, object] = {}
+        if parts := _parts(message.blocks):
+            # Text alone is a string, as servers that know no parts want it.
+            said["content"] = parts if len(parts) > 1 or "text" not in parts[0] else parts[0]["text"]
+        for block in message.blocks:
+            if isinstance(block, Thinking):
+                said |= block.raw
+        if message.calls:
+            said["tool_calls"] = [_call_to_wire(call) for call in message.calls]
+        if said:
+            wire.append({"role": message.role, **said})
+    return cast("list[ChatCompletionMessageParam]", wire)
+
+
+def _parts(blocks: Sequence[Block]) -> list[dict[str, object]]:
+    """Return texts, those beside each other as one, and pictures."""
+    parts: list[dict[str, object]] = []
+    seen = (block for block in blocks if isinstance(block, Text | Image))
+    for kind, some in groupby(seen, key=lambda block: block.type):
+        match kind:
+            case "text":
+                text = "\n\n".join(block.text for block in some if isinstance(block, Text))
+                parts.append({"type": "text", "text": text})
+            case "image":
+                pictures = [data_url(block) for block in some if isinstance(block, Image)]
+                parts += [{"type": "image_url", "image_url": {"url": url}} for url in pictures]
+            case _:
+                assert_never(kind)
+    return parts
+
+
+def _call_to_wire(call: ToolCall) -> dict[str, object]:
+    function = {"name": call.name, "arguments": dump_json(call.arguments)}
+    return {"type": "function", "id": call.id, "function": function}
+
+
+def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ChatCompletionFunctionToolParam]:
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+MAX_LOOK = 100_000
+"""Characters of a call's arguments up to which they are looked at while they come: each look reads them all."""
+
+
+@dataclass(slots=True, eq=False)
+class _OpenCall:
+    index: int
+    id: str = ""
+    name: str = ""
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing more to come: the arguments are JSON."""
+        if self.length > MAX_LOOK:
+            return False
+        try:
+            load_json("".join(self.parts))
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class ChatReader:
+    """The state machine of the table above: pure, one answer long."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._text: list[str] = []
+        self._thinking: dict[str, list[str]] = {}
+        self._calls: list[_OpenCall] = []
+        self._by_index: dict[int, _OpenCall] = {}
+        self._by_id: dict[str, _OpenCall] = {}
+        self._refusal = ""
+        self._reason: str | None = None
+        self.writing = False
+        self.usage = Usage()
+
+    def feed(self, event: JsonEvent) -> Content | None:
+        choice: JsonEvent = next(iter(event.get("choices") or ()), {})
+        if usage := part(event, "usage") or part(choice, "usage"):
+            self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
+        if error := event.get("error"):
+            raise failure_of(Fault(str(error), {"error": error}))
+        self._reason = choice.get("finish_reason") or self._reason
+        return self._extend(choice.get("delta") or choice.get("message") or {})
+
+    @property
+    def ended(self) -> bool:
+        return self._reason is not None
+
+    def _extend(self, delta: JsonEvent) -> Content | None:
+        refusal = delta.get("refusal") or ""
+        self._refusal += refusal
+        unseen = len(refusal)
+        told: set[_OpenCall] = set()
+        for call in delta.get("tool_calls") or ():
+            unseen += self._extend_call(call, told)
+            self.writing = False
+        thought = self._think(delta)
+        if not (text := _text_of(delta.get("content"))):
+            return ThinkingDelta(scrub(thought)) if thought else Unseen(unseen) if unseen else None
+        self._text.append(text)
+        self.writing = True
+        return scrub(text)
+
+    def _think(self, delta: JsonEvent) -> str:
+        name = next((name for name in REASONING if delta.get(name)), None)
+        if name is None:
+            return ""
+        thought = str(delta[name])
+        self._thinking.setdefault(name, []).append(thought)
+        return thought
+
+    def _extend_call(self, delta: JsonEvent, told: set[_OpenCall]) -> int:
+        """Add to the call it belongs to, and that to *told*, the calls of the same list.
+
+        Returns how many characters, at least 1: the call itself is a sign of life.
+        """
+        function = part(delta, "function")
+        name, arguments = function.get("name") or "", _json_of(function.get("arguments"))
+        index = delta.get("index") if isinstance(delta.get("index"), int) else None
+        call_id = "" if delta.get("id") is None else str(delta["id"])
+        call = self._continued(index, call_id, name, told)
+        if call is None:
+            call = _OpenCall(index or 0)
+            self._calls.append(call)
+            self._by_index[call.index] = call
+        if call_id:
+            call.id = call_id
+            self._by_id[call_id] = call
+        if name != call.name:  # Else it was only said again.
+            call.name += name
+        call.parts.append(arguments)
+        call.length += len(arguments)
+        told.add(call)
+        return max(1, len(name) + len(arguments))
+
+    def _continued(
+        self, index: int | None, call_id: str, name: str, told: set[_OpenCall]
+    ) -> _OpenCall | None:
+        """Return the call that a delta goes on with; None if it begins one.
+
+        Some servers give all calls of an answer the index 0, or none at all, and one id or none: then a name begins
+        a call, unless it can be more of one, whose arguments are still to come.
+        """
+        known = self._by_id.get(call_id)
+        if known and index in (None, known.index):
+            begins = name and (name != known.name or known in told) and known.complete
+            return None if begins else known
+        last = self._calls[-1] if self._calls else None
+        call = last if index is None else self._by_index.get(index)
+        if call is None or (call_id and call.id):
+            return None
+        other = index is None and name != call.name
+        begins = name and call.name and (other or call in told or call.complete)
+        return None if begins else call
+
+    def finish(self) -> Completion:
+        if self._reason is None or self._reason in BROKEN_OFF:
+            raise ModelUnavailable(f"the stream ended without its finish_reason ({self._reason or 'none'})")
+        if self._refusal or self._reason == "content_filter":
+            raise ContentPolicy(f"refused: {self._refusal or 'content filter'}")
+        if self._reason == OVERFLOW:
+            raise ContextOverflow("the context window was used up while answering")
+        return completion(
+            self._model, self._close(), self.usage, "length" if self._reason == "length" else "end"
+        )
+
+    def _close(self) -> Iterator[Block]:
+        for name, parts in self._thinking.items():
+            text = scrub("".join(parts))
+            raw: dict[str, JsonValue] = {name: text}
+            yield Thinking(text, self._model, raw)
+        if text := scrub("".join(self._text)):
+            yield Text(text)
+        for number, call in enumerate(self._calls, start=1):
+            yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
+
+
+def _json_of(arguments: object) -> str:
+    """Return a call's arguments as the text they should be; some servers send the object itself."""
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _text_of(content: str | list[JsonEvent] | None) -> str:
+    """Return the text of a content, which some servers send in parts."""
+    if isinstance(content, list):
+        return "".join(piece.get("text") or "" for piece in content)
+    return content or ""

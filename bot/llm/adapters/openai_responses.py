@@ -1,0 +1,234 @@
+"""OpenAI's own models, over the Responses API; nothing is stored at the provider (``store=False``).
+
+| event                           | becomes |
+| response.output_text.delta      | text, shown at once |
+| response.reasoning_….delta      | thinking that may be read |
+| response.output_item.done       | a block, whole: text, call, or reasoning with its encrypted content |
+| response.refusal.*              | the reason of a refusal |
+| any other delta, or item.added  | a sign of life |
+| response.completed, .incomplete | whole: without one of them no answer counts; the blocks, if none was done |
+| response.failed, error          | raised |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, assert_never, cast
+
+from pydantic import JsonValue
+
+from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
+from bot.llm.adapters.sdk import JsonEvent
+from bot.llm.adapters.stream import Content, Unseen
+from bot.llm.adapters.wire_form import (
+    completion,
+    data_url,
+    dump_json,
+    fit,
+    part,
+    scrub,
+    scrub_json,
+    tool_call,
+)
+from bot.llm.classify import Fault, failure_of
+from bot.ports.errors import ContentPolicy, ModelUnavailable
+from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from openai.types.responses import FunctionToolParam, ResponseInputImageParam, ResponseInputItemParam
+
+IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What a call's id may be here: the API refuses more than 64 characters."""
+
+WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt")
+"""Older families answer 400 "Encrypted content is not supported with this model" when asked for it
+(github.com/NousResearch/hermes-agent/pull/24234)."""
+
+
+class OpenAIResponsesModel(OpenAIModel):
+    """One model of OpenAI."""
+
+    path = "/responses"
+
+    def _body(self, request: Request) -> dict[str, object]:
+        body: dict[str, object] = {
+            "model": self._model,
+            "max_output_tokens": request.max_tokens,
+            "store": False,
+            "stream": True,
+            "stream_options": {"include_obfuscation": False},
+        }
+        if not self._model.startswith(WITHOUT_REASONING):
+            body["include"] = ["reasoning.encrypted_content"]
+        elif request.temperature is not None:
+            body["temperature"] = request.temperature  # A model that reasons refuses it.
+        if request.cache_key:
+            body["prompt_cache_key"] = cache_key(request.cache_key)
+        if (schema := request.output_schema) is not None:
+            body["text"] = {
+                "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": False}
+            }
+        if request.tools:
+            body["tools"] = tools_to_wire(request.tools)
+            if request.tool_choice == "none":
+                body["tool_choice"] = "none"
+        if request.system.strip():
+            body["instructions"] = scrub(request.system)
+        body["input"] = to_wire(request.messages, self.name, vision=self._vision)
+        return body
+
+    def _reader(self) -> ResponsesReader:
+        return ResponsesReader(self.name)
+
+
+def cache_key(key: str) -> str:
+    """Return *key* in the 64 characters that the API allows."""
+    return key if len(key) <= 64 else hashlib.sha256(key.encode()).hexdigest()
+
+
+def to_wire(messages: Sequence[Message], model: str, *, vision: bool = True) -> list[ResponseInputItemParam]:
+    """Return the conversation as the flat list of items of the Responses API.
+
+    A text's phase, commentary or final answer, is kept as a thought before it: newer models want it back.
+    """
+    return [
+        item for message in fit(messages, model, IDS, vision=vision) for item in _message_to_wire(message)
+    ]
+
+
+def _message_to_wire(message: Message) -> Iterator[ResponseInputItemParam]:
+    phase: dict[str, JsonValue] = {}
+    for block in message.blocks:
+        if isinstance(block, Thinking) and "phase" in block.raw:
+            phase = block.raw
+            continue
+        item = _block_to_wire(message, block)
+        yield cast("ResponseInputItemParam", {**item, **phase}) if isinstance(block, Text) else item
+        phase = {}
+
+
+def _block_to_wire(message: Message, block: Block) -> ResponseInputItemParam:
+    match block:
+        case Text(text):
+            return {"role": message.role, "content": text}
+        case ToolCall(call_id, name, arguments):
+            return {
+                "type": "function_call",
+                "call_id": call_id,
+                "name": name,
+                "arguments": dump_json(arguments),
+            }
+        case ToolResult(call_id, content):
+            return {"type": "function_call_output", "call_id": call_id, "output": content}
+        case Image():
+            picture: ResponseInputImageParam = {
+                "type": "input_image",
+                "image_url": data_url(block),
+                "detail": "auto",
+            }
+            return {"role": message.role, "content": [picture]}
+        case Thinking(raw=raw):
+            return cast("ResponseInputItemParam", raw)
+        case _:
+            assert_never(block)
+
+
+def tools_to_wire(tools: Sequence[ToolSpec]) -> list[FunctionToolParam]:
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": dict(tool.parameters),
+            "strict": False,
+        }
+        for tool in tools
+    ]
+
+
+class ResponsesReader:
+    """The state machine of the table above: pure, one answer long."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._blocks: list[Block] = []
+        self._refusal = ""
+        self._stop: Stop | None = None
+        self.writing = False
+        self.usage = Usage()
+
+    def feed(self, event: JsonEvent) -> Content | None:
+        match event["type"]:
+            case "response.output_text.delta":
+                self.writing = self.writing or bool(event["delta"])
+                return scrub(event["delta"]) or None
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return ThinkingDelta(scrub(event["delta"])) if event["delta"] else None
+            case "response.output_item.done":
+                self.writing = False
+                self._blocks += self._blocks_of(event["item"])
+                return Unseen(0)
+            case "response.refusal.delta":
+                self._refusal += event["delta"]
+                return Unseen(len(event["delta"]))
+            case "response.completed":
+                self._end(event["response"], "end")
+            case "response.incomplete":
+                self._cut_off(event["response"])
+            case "response.failed":
+                self._count(event["response"])
+                error = event["response"].get("error") or {}
+                raise failure_of(Fault(error.get("message") or "the response failed", error or None))
+            case "error":
+                raise failure_of(Fault(str(event.get("message")), event))
+            case kind if kind == "response.output_item.added" or kind.endswith(".delta"):
+                return Unseen(len(str(event.get("delta", ""))))
+        return None
+
+    @property
+    def ended(self) -> bool:
+        return self._stop is not None
+
+    def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
+        match item["type"]:
+            case "message":
+                for piece in item["content"]:
+                    if piece["type"] == "refusal":
+                        self._refusal = piece["refusal"] or self._refusal or "no reason given"
+                    elif text := piece.get("text"):
+                        if phase := item.get("phase"):
+                            yield Thinking("", self._model, {"phase": phase})
+                        yield Text(scrub(text))
+            case "function_call":
+                yield tool_call(item["call_id"], item["name"], item["arguments"])
+            case "reasoning":
+                summary = "\n\n".join(piece["text"] for piece in item.get("summary") or ())
+                yield Thinking(scrub(summary), self._model, scrub_json(item))
+
+    def _cut_off(self, response: JsonEvent) -> None:
+        reason = (response.get("incomplete_details") or {}).get("reason")
+        self._end(response, "length")
+        if reason == "content_filter":
+            self._refusal = self._refusal or "content filter"
+        elif reason != "max_output_tokens":
+            raise ModelUnavailable(f"the response is incomplete: {reason}")
+
+    def _end(self, response: JsonEvent, stop: Stop) -> None:
+        self._stop = stop
+        self._count(response)
+        if not self._blocks:
+            for item in response.get("output") or ():
+                self._blocks += self._blocks_of(item)
+
+    def _count(self, response: JsonEvent) -> None:
+        self.usage = usage_of(part(response, "usage"), "input_tokens", "output_tokens")
+
+    def finish(self) -> Completion:
+        if self._stop is None:
+            raise ModelUnavailable("the stream ended without its response.completed")
+        if self._refusal:
+            raise ContentPolicy(f"refused: {self._refusal}")
+        return completion(self._model, self._blocks, self.usage, self._stop)

@@ -1,6 +1,0 @@
-"""Both of OpenAI's wires, under one name: the Responses API for OpenAI itself, Chat Completions for all others."""
-
-from bot.llm.openai_chat import OpenAIChatModel
-from bot.llm.openai_responses import OpenAIResponsesModel
-
-__all__ = ["OpenAIChatModel", "OpenAIResponsesModel"]

@@ -1,0 +1,1 @@
+"""What surrounds a model call: retry, gate, circuit breaker, failover, metering."""

@@ -1,0 +1,212 @@
+"""Failover within one turn: the next candidate when this one cannot answer, never silently.
+
+| what happened                                      | then                                              |
+|----------------------------------------------------|---------------------------------------------------|
+| a candidate lacks what the request needs           | passed over                                       |
+| nobody knows its price, under a hard budget        | the same                                          |
+| its circuit is open, or its gate is stopped        | passed over, if another one can be asked          |
+| rate_limited, timeout, unavailable, connection     | the next one; the answer says who gave it and why |
+| auth, payment, model_not_found                     | the same                                          |
+| bad_request of a fallback                          | the same: the chosen model was not asked yet      |
+| bad_request, content_policy, context_overflow, ... | raised: another model is no remedy                |
+| no candidate is left                               | `AllProvidersFailed`, with what each one said     |
+| all are shut                                       | one that may come back by itself is waited for    |
+
+Whoever answers in place of the chosen model says so, and why. With ``acknowledge`` "ask" a person decides before. A
+switch lasts for the turn: the next one starts at the top again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from bot.ports.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
+from bot.ports.model import Completion, Decided, Model, ModelInfo, Request, nothing_to_keep
+from threads import wording
+from threads.errors import BotError, Code
+from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
+
+log = logging.getLogger(__name__)
+
+NEXT: frozenset[Code] = frozenset(
+    {
+        *("rate_limited", "timeout", "unavailable", "connection"),
+        *("auth", "payment", "model_not_found", "missing_tool_calling", "missing_vision"),
+    }
+)
+"""Failures that another model may be spared."""
+
+
+Chain = list[tuple[str, ProviderError]]
+"""What models that were asked, or shut, had to say, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may answer. ``unavailable`` tells why it cannot be asked now, or gives None."""
+
+    info: ModelInfo
+    model: Model
+    unavailable: Callable[[], ProviderError | None]
+
+
+class Failover:
+    """A `bot.ports.model.KnownModel` for one turn, made of candidates in the order in which they are asked."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        turn: Turn,
+        *,
+        acknowledge: Literal["notify", "ask"],
+        may_answer: Callable[[str], bool],
+        size: Callable[[Request], int],
+        decided: Decided = nothing_to_keep,
+    ) -> None:
+        self._left = list(candidates)
+        self._top = candidates[0].info.name
+        self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
+        self._size, self._decided = size, decided
+        self._why: dict[str, tuple[str, BotError]] = {}
+        """Why each model that does not answer does not: a clause for people, and the error."""
+        self._agreed = {self._top}
+
+    @property
+    def info(self) -> ModelInfo:
+        """The candidate that is asked next."""
+        return self._left[0].info
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """See `bot.ports.model.Model.complete`; raises `AllProvidersFailed` or `CapabilityMissing` too."""
+        self._left = self._capable(request)
+        chain = self._pass_over()
+        while True:
+            candidate, *others = self._left
+            await self._agree(chain)
+            last_resort = all(other.unavailable() for other in others)
+            asked = replace(request, last_resort=last_resort)
+            try:
+                completion = await candidate.model.complete(asked, on_event)
+            except ProviderError as error:
+                if error.code not in NEXT and not (chain and error.code == "bad_request"):
+                    raise
+                chain.append((candidate.info.name, error))
+                await on_event(TextReset())
+                self._switch(chain, given_up=last_resort)
+            except PriceUnknown as error:
+                self._drop(candidate, f"what {candidate.info.name} costs is not known", error)
+            else:
+                if candidate.info.name != self._top:
+                    self._turn.note(wording.switched(candidate.info.name, self._because))
+                return completion
+
+    def _capable(self, request: Request) -> list[Candidate]:
+        """Return those that can do what the request needs. Raises `CapabilityMissing` of the first when none can."""
+        able, faults = [], []
+        for candidate in self._left:
+            fault = missing(candidate.info, request) or self._too_small(candidate.info, request)
+            if fault is None:
+                able.append(candidate)
+            else:
+                log.warning("model.passed_over: %s", fault, extra={"code": fault.code})
+                faults.append(fault)
+                if not able:
+                    self._why[candidate.info.name] = (str(fault), fault)
+        if not able:
+            raise faults[0]
+        return able
+
+    def _too_small(self, info: ModelInfo, request: Request) -> CapabilityMissing | None:
+        """Judge a fallback's window; the chosen model may speak for itself."""
+        if info.context_window is None or info.name == self._top:
+            return None
+        size = self._size(request)
+        if size <= info.context_window:
+            return None
+        words = f"{info.name} holds {info.context_window} tokens, and this conversation has about {size}"
+        return CapabilityMissing("context_window_too_small", words, model=info.name)
+
+    def _pass_over(self) -> Chain:
+        """Leave out candidates that are shut while one is open; if all are, keep one that is worth waiting for."""
+        shut = [(candidate, candidate.unavailable()) for candidate in self._left]
+        first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
+        if first_open is None:
+            passing = [candidate for candidate, error in shut if error and error.code in wording.PASSING]
+            kept = (passing or self._left)[-1]
+            passed, self._left = [pair for pair in shut if pair[0] is not kept], [kept]
+        else:
+            passed, self._left = shut[:first_open], self._left[first_open:]
+        chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
+        for model, error in chain:
+            log.info("model.passed_over: %s: %s", model, error, extra={"code": error.code})
+            self._why[model] = (wording.because(model, error.code), error)
+        return chain
+
+    def _switch(self, chain: Chain, *, given_up: bool) -> None:
+        """Turn to the next candidate that is open; raises `AllProvidersFailed` when there is none.
+
+        A candidate that was spared its retries because another one seemed open gets them when none is after all.
+        """
+        same, *others = self._left
+        model, error = chain[-1]
+        place = next((at for at, other in enumerate(others) if other.unavailable() is None), None)
+        if place is None and not given_up and error.code in wording.PASSING:
+            self._left = [same]
+            return
+        if place is None:
+            # That a fallback did not take the request is no word on why the chosen model could not answer.
+            last = next((error for _, error in reversed(chain) if error.code in NEXT), error)
+            raise AllProvidersFailed(last, chain) from error
+        self._why[model] = (wording.because(model, error.code), error)
+        self._left = others[place:]
+        fields = {"code": error.code, "model": self.name, "from_model": model}
+        log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra=fields)
+
+    def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
+        """Go on without a candidate; raises *error* when it was the last."""
+        if len(self._left) == 1:
+            raise error
+        log.warning("model.passed_over: %s", error, extra={"code": error.code})
+        self._why[candidate.info.name] = (why, error)
+        self._left = self._left[1:]
+
+    async def _agree(self, chain: Chain) -> None:
+        """Let a person decide about a model that was not chosen, once a turn, if the settings want it."""
+        if self._acknowledge == "notify" or self.name in self._agreed:
+            return
+        question = Question(
+            f"{self._because}. Shall I use {self.name} for this message?",
+            (Option(f"Use {self.name}", approve=True), Option("No, stop here", approve=False)),
+            self._may_answer,
+            about="your word on another model",
+            keep=partial(self._decided, {"about": f"{self.name} in place of {self._top}"}),
+        )
+        answer = await self._turn.ask(question)
+        if answer is None or not answer.approved:
+            cause = [*self._why.values()][-1][1]
+            raise (ModelDeclined(chain[-1][1], chain) if chain else cause) from cause
+        self._agreed.add(self.name)
+
+    @property
+    def _because(self) -> str:
+        return " and ".join(clause for clause, _ in self._why.values())
+
+
+def missing(info: ModelInfo, request: Request) -> CapabilityMissing | None:
+    """Return what the model lacks for this request, or None."""
+    if not info.streaming:
+        return CapabilityMissing("missing_streaming", f"{info.name} cannot stream its answers")
+    if request.tools and not info.tools:
+        return CapabilityMissing("missing_tool_calling", f"{info.name} cannot call tools")
+    newest = request.messages[-1].blocks if request.messages else ()
+    if not info.vision and any(isinstance(block, Image) for block in newest):
+        return CapabilityMissing("missing_vision", f"{info.name} cannot see pictures")
+    return None

@@ -1,0 +1,188 @@
+"""The gate before one provider and key, shared by all threads: calls go out as the provider can bear.
+
+`queue` decides who goes when; here its decisions meet waiting tasks. Each waiting call has one event. The one
+that came first also watches the clock for all; if it leaves, the next one does. Nobody polls.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from bot.ports.errors import ProviderError
+from bot.ports.model import Completion, Model, Request, Usage
+from bot.ports.status import CircuitStatus
+from threads.model import OnEvent, Resumed, Waiting
+from threads.wording import duration
+
+from .queue import Line, Ticket
+from .retry import reason
+
+NOTICE_S = 1.0
+"""A wait shorter than this is not worth a word."""
+IN_LINE = "many are asking the model at once"
+LATE_S = 1e-6
+"""How much after its time a waiting call looks at the clock again: timers may be early by a tick."""
+
+
+class Gate:
+    """Shared by every `Gated` model of one provider and key. But for `turn` its methods never wait or raise."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self._places = itertools.count(1)
+        self._woken: dict[int, anyio.Event] = {}
+
+    def unavailable(self, model: str) -> ProviderError | None:
+        """Return why a call to *model* could not go out now, as a new error; None when it may queue."""
+        return self.line.unavailable(model, anyio.current_time())
+
+    def exhausted(self, model: str, error: ProviderError) -> None:
+        """Note that a call to *model* gave up."""
+        self.line.exhausted(model, error, anyio.current_time())
+        self._changed(everybody=True)
+
+    def hold(self, model: str, seconds: float, error: ProviderError) -> None:
+        """Note that a call to *model* will be made again in so many seconds: nobody goes before it."""
+        self.line.hold(model, seconds, error, anyio.current_time())
+        self._changed(everybody=error.retry_after is not None)
+
+    def describe(self, model: str) -> str:
+        """Return a clause on what holds up calls to *model*, for people; "" when nothing does."""
+        now, clauses = anyio.current_time(), []
+        if (wait := self.line.expected_at(model, now) - now) > 0 or self.line.shut(model, now):
+            again = f"in {duration(wait)}" if wait > 0 else "with the next call"
+            clauses.append(f"{reason(self.line.trouble(model))}, tried again {again}")
+        if waiting := len(self.line.lane(model).queue):
+            clauses.append("1 call waits in line" if waiting == 1 else f"{waiting} calls wait in line")
+        return "; ".join(clauses)
+
+    def circuits(self) -> list[CircuitStatus]:
+        """Return how each model that was asked so far can be reached."""
+        return [
+            CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
+            for lane in self.line.lanes
+        ]
+
+    def ticket(self, model: str) -> Ticket:
+        """Return the ticket of a new call to *model*: the last place in line, for all of its attempts."""
+        return Ticket(next(self._places), model)
+
+    async def turn(self, ticket: Ticket, on_event: OnEvent) -> None:
+        """Wait in line until *ticket* is let out; raises a new error when it is of no use to wait on.
+
+        Unless this returns, nothing is kept of the ticket: no place, no permit, no probe.
+        """
+        self.line.join(ticket, anyio.current_time())
+        try:
+            await self._wait(ticket, on_event)
+        except BaseException:
+            self.leave(ticket)
+            raise
+
+    def leave(self, ticket: Ticket) -> None:
+        self._woken.pop(ticket.place, None)
+        self.line.leave(ticket, anyio.current_time())
+        self._changed()
+
+    def succeeded(self, ticket: Ticket, usage: Usage) -> None:
+        self.line.succeeded(ticket, usage, anyio.current_time())
+        self._changed()
+
+    def failed(self, ticket: Ticket, error: ProviderError) -> None:
+        self.line.failed(ticket, error, anyio.current_time())
+        self._changed(everybody=True)
+
+    def cancelled(self, ticket: Ticket) -> None:
+        self.line.cancelled(ticket, anyio.current_time())
+        self._changed()
+
+    async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
+        notice_at, told = anyio.current_time() + NOTICE_S, None
+        refusal = None
+        self._changed()
+        while ticket.state == "waiting" and refusal is None:
+            now, deadline = anyio.current_time(), anyio.current_effective_deadline()
+            refusal = self.line.refusal(ticket, now, deadline)
+            if refusal is None and (wait := self._noticeable(ticket, now, notice_at, told)):
+                told = now + (wait.seconds if wait.seconds < math.inf else 0.0)
+                await on_event(wait)
+            elif refusal is None:
+                await self._sleep(ticket, notice_at if told is None else math.inf, deadline)
+        if refusal is not None:
+            self.leave(ticket)
+        if told is not None:
+            await on_event(Resumed())
+        if refusal is not None:
+            raise refusal
+
+    def _noticeable(self, ticket: Ticket, now: float, notice_at: float, told: float | None) -> Waiting | None:
+        """Return what to tell of the wait, if that is new. ``told`` is until when it was said to last."""
+        expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
+        if expected >= now + NOTICE_S and (told is None or expected >= told + NOTICE_S):
+            return Waiting(reason(self.line.trouble(ticket.model)), expected - now)
+        return Waiting(IN_LINE, math.inf) if told is None and now >= notice_at else None
+
+    async def _sleep(self, ticket: Ticket, until: float, deadline: float) -> None:
+        """Wait for a change, or until it is time to look again."""
+        now = anyio.current_time()
+        if ticket is self.line.front:
+            until = min(until, self.line.wakes_at(now))
+        if self.line.shut(ticket.model, now):
+            until = min(until, self.line.patience(ticket, now, deadline))
+        event = self._woken[ticket.place] = anyio.Event()
+        with anyio.CancelScope(deadline=until + LATE_S):
+            await event.wait()
+        self._woken.pop(ticket.place, None)
+        self._changed()
+
+    def _changed(self, *, everybody: bool = False) -> None:
+        """Let out who may go, and have those look again whom the change may concern."""
+        for ticket in self.line.admit(anyio.current_time()):
+            self._wake(ticket.place)
+        if everybody:
+            for place in list(self._woken):
+                self._wake(place)
+        elif (front := self.line.front) is not None:
+            self._wake(front.place)
+
+    def _wake(self, place: int) -> None:
+        if event := self._woken.pop(place, None):
+            event.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """A `Model` behind a gate.
+
+    ``size`` estimates what a request counts against the tokens per minute: what of its prompt is in no cache, and the
+    answer. What the call really used takes its place afterwards.
+    """
+
+    model: Model
+    gate: Gate
+    size: Callable[[Request], int]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """See `Model.complete`; raises the circuit's failure anew, not to be tried again, without a call."""
+        ticket = request.ticket if isinstance(request.ticket, Ticket) else self.gate.ticket(self.name)
+        ticket.size, ticket.last_resort = self.size(request), request.last_resort
+        await self.gate.turn(ticket, on_event)
+        try:
+            completion = await self.model.complete(request, on_event)
+        except ProviderError as error:
+            self.gate.failed(ticket, error)
+            raise
+        except BaseException:  # a cancellation or a bug: either way the provider said nothing
+            self.gate.cancelled(ticket)
+            raise
+        self.gate.succeeded(ticket, completion.usage)
+        return completion

@@ -1,0 +1,173 @@
+"""The wrappers that keep a budget: `Metered` around every single call, `Budgeted` around a turn's model.
+
+What a call counts for, in the end:
+
+| it ended with                                    | it counts for                                         |
+| an answer, or a failure that the provider counted | what the provider counted                            |
+| a failure before it was taken up                 | nothing                                               |
+| a cut, by the provider or by us                  | the prompt, and what can have been written by then    |
+| the death of the process                         | its whole reservation                                 |
+
+A prompt that nobody counted is taken for the longest it can be, at the dearest price. What can have been written in
+the time there was, thinking that is not shown included, is told by `stream`. A cut never counts for more than
+the reservation, unless the provider itself has counted more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bot.budget.accounts import Account, Opened, usd
+from bot.budget.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
+from bot.llm.catalog import Catalog, Rate, most, price_fix
+from bot.ports.errors import PriceUnknown, ProviderError
+from bot.ports.model import Completion, Decided, KnownModel, Model, ModelInfo, Request, Usage, nothing_to_keep
+from threads.model import Answer, OnEvent, Option, Question, Turn
+from threads.wording import code_of
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
+
+    ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
+    """
+
+    model: Model
+    account: Account
+    catalog: Catalog
+    most_tokens: Callable[[Request], int]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        rate = self.catalog.rate(self.name)
+        if rate is None and self.account.policy.binding:
+            raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
+        prompt = self.most_tokens(request)
+        dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
+        opened = await self.account.reserve(self.name, dearest)
+        told: Usage | None = None
+
+        def meter(usage: Usage) -> None:
+            nonlocal told
+            told = usage
+            request.meter(usage)
+
+        try:
+            completion = await self.model.complete(replace(request, meter=meter), on_event)
+        except BaseException as error:
+            usage = told or (error.usage if isinstance(error, ProviderError) else None)
+            longest = usage.output + usage.hidden if usage else 0
+            code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
+            self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
+            raise
+        longest = completion.usage.output or request.max_tokens  # some servers count nothing
+        self._commit(opened, rate, completion.usage, prompt, longest, "ok")
+        return completion
+
+    def _commit(
+        self, opened: Opened, rate: Rate | None, usage: Usage | None, prompt: int, longest: int, code: str
+    ) -> None:
+        """Charge a call: *prompt* is the most it can have been if nobody counted it, *longest* its answer."""
+        usage = usage or Usage()
+        if usage.prompt:
+            cost = rate and rate(replace(usage, output=longest))
+        else:
+            cost = rate and most(rate, prompt, longest)
+            usage = replace(usage, input=prompt)
+        self.account.commit(opened, usage, None if cost is None else micros(cost), code)
+
+
+class Budgeted:
+    """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
+
+    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
+    ``decided`` of each no.
+    What a limit has to say is noted once, above the answer.
+    """
+
+    def __init__(
+        self,
+        model: KnownModel,
+        account: Account,
+        turn: Turn,
+        may_grant: Callable[[str], bool],
+        on_grant: Callable[[Key, int, str], None] = lambda *_: None,
+        decided: Decided = nothing_to_keep,
+    ) -> None:
+        self._on_grant, self._decided = on_grant, decided
+        self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._model.info
+
+    @property
+    def usage(self) -> Usage:
+        return self._account.usage
+
+    @property
+    def spent_usd(self) -> float | None:
+        return self._account.spent_usd
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """Answer, asking for more as often as a limit is met; raises `BudgetExceeded` when nobody grants it."""
+        while True:
+            try:
+                return await self._model.complete(request, on_event)
+            except OverLimit as error:
+                await self._more(error)
+            finally:
+                for warning in self._account.warnings():
+                    self._turn.note(warning)
+
+    async def _more(self, error: OverLimit) -> None:
+        """Have the limits raised by a person, or raise *error*."""
+        missing = max(shortage.missing for shortage in error.shortages)
+        offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
+        spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
+        most = usd(micros(error.needed_usd))
+        text = (
+            f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
+            "This is the most it can cost, set aside before it; what is not used is given back."
+        )
+        question = _question(text, offer, self._may_grant)
+        answer = await self._turn.ask(replace(question, keep=partial(self._refused, error)))
+        if answer is None or not answer.approved:
+            raise error
+        amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
+        for shortage in error.shortages:
+            await self._account.grant(shortage.key, amount, answer.by)
+            self._on_grant(shortage.key, amount, answer.by)
+
+    async def _refused(self, error: OverLimit, answer: Answer) -> None:
+        if not answer.approved:
+            scopes = ", ".join(error.scopes)
+            await self._decided({"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer)
+
+
+def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:
+    more = Option(f"Continue with {usd(offer)} more", approve=True, words=usd(offer)[1:])
+    return Question(
+        text,
+        (more, Option("Cancel", approve=False)),
+        may_grant,
+        about="a decision on spending",
+        fault=_amount_fault,
+    )
+
+
+def _amount_fault(words: str) -> str:
+    if not words.strip() or parse_grant(words) is not None:
+        return ""
+    return f"I need an amount in dollars above 0 and up to {MOST_GRANTED_USD}, such as `/approve 1.50`."

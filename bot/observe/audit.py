@@ -1,0 +1,214 @@
+"""audit/<yyyy-mm-dd>.jsonl: who decided, judged or stopped what, and what went wrong without ending the bot.
+
+| kind             | what it is about                                         | durable                             |
+|------------------|----------------------------------------------------------|-------------------------------------|
+| feedback         | a person judged an answer                                | before it is answered               |
+| approval         | a call was allowed or denied, or an *always* taken back  | before it is answered               |
+| decision         | yes or no to another model, no to more money             | before it is answered               |
+| skill            | instructions of the admin's were loaded                  | before it is answered               |
+| grant            | a person raised a budget's limit (also in the ledger)    | within `WRITE_EVERY_S`              |
+| cancel           | a person stopped a thread                                | the same                            |
+| retry            | something is tried again: which try, when, and why       | the same                            |
+| failover         | a model was passed over, or another one asked, and why   | the same                            |
+| tool             | a tool call failed, and why                              | the same                            |
+| error            | a failure that a boundary caught, with its reason        | the same; at most so many of a kind |
+| start, stop      | the process                                              | the same, and the last one too      |
+
+Lines are checksummed as all others, and ``correlation_id`` is the ``(ref …)`` of their turn. A damaged end is put
+aside before the first append to a file. A disk that refuses holds nobody up: what was only told waits in memory, and
+what is too much is counted in the log. Every file is kept: a line has about 300 bytes, so that a thousand a day are
+100 MB a year; files of days that nobody needs any more may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Literal
+
+import anyio
+from pydantic import TypeAdapter
+
+from bot.observe.turn_events import turn_ids
+from threads.errors import StoreUnavailable
+from threads.model import Feedback, ThreadId
+from threads.store.checksummed_lines import SCHEMA_VERSION, encode, mend_tail
+from threads.store.disk import Disk, Offload, write_all
+from threads.wording import first_cause
+
+log = logging.getLogger(__name__)
+
+AuditKind = Literal[
+    "feedback",
+    "approval",
+    "decision",
+    "skill",
+    "grant",
+    "cancel",
+    "retry",
+    "failover",
+    "tool",
+    "error",
+    "start",
+    "stop",
+]
+
+WRITE_EVERY_S = 1.0
+"""How often what was told is written: the most that a kill can lose of it."""
+
+MOST_WAITING = 2_000
+"""Lines that wait in memory while the disk refuses."""
+
+LAST_WRITE_S = 3.0
+"""How long the end of the process waits for the last lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One line. ``author`` is the person's id; ``details`` depend on the kind."""
+
+    at: str
+    kind: AuditKind
+    thread_id: str = ""
+    message_id: str = ""
+    author: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+    correlation_id: str = ""
+    v: int = SCHEMA_VERSION
+
+
+@cache
+def record_adapter() -> TypeAdapter[AuditRecord]:
+    """Return the validator of audit lines, built on first use."""
+    return TypeAdapter(AuditRecord)
+
+
+class Audit:
+    """The audit of one data folder; one writer. ``tell`` is written while `writing` is entered."""
+
+    def __init__(self, disk: Disk, folder: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
+        self._disk, self._folder, self._offload, self._now = disk, folder, offload, now
+        self._writing = anyio.Lock()
+        self._waiting = deque[AuditRecord]()
+        self._lost, self._refused = 0, False
+
+    async def judged(self, feedback: Feedback) -> None:
+        """Note what a person thinks of a post. Raises `StoreUnavailable`."""
+        details = {"verdict": feedback.verdict, "id": feedback.id}
+        await self.note("feedback", feedback.thread, feedback.post_id, feedback.author.id, details)
+
+    async def note(
+        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Mapping[str, str]
+    ) -> None:
+        """Return when the line is on disk. Raises `StoreUnavailable`."""
+        record = self._record(kind, str(thread), message_id, author, details)
+        async with self._writing:
+            try:
+                await self._offload(self._write, [record])
+            except OSError as error:
+                raise StoreUnavailable(f"audit: {error}") from error
+
+    def tell(
+        self,
+        kind: AuditKind,
+        details: Mapping[str, str],
+        *,
+        thread_id: str = "",
+        message_id: str = "",
+        author: str = "",
+        correlation_id: str = "",
+    ) -> None:
+        """Have a line written soon; never waits, never fails, and may be called in any thread."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._lost += 1
+        else:
+            self._waiting.append(self._record(kind, thread_id, message_id, author, details, correlation_id))
+
+    @asynccontextmanager
+    async def writing(self, facts: Mapping[str, str]) -> AsyncIterator[None]:
+        """Write what is told for as long as the block lasts: first that it began, with *facts*, last how it ended."""
+        self.tell("start", facts)
+        end, how = anyio.CancelScope(shield=True), "ended"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run, end)
+            try:
+                yield
+            except anyio.get_cancelled_exc_class():
+                how = "stopped"
+                raise
+            except Exception as error:
+                how = f"failed: {type(first_cause(error)).__name__}"
+                raise
+            finally:
+                end.cancel()
+                self.tell("stop", {"how": how})
+                with anyio.move_on_after(LAST_WRITE_S, shield=True):
+                    await self._flush()
+
+    async def _run(self, end: anyio.CancelScope) -> None:
+        with end:
+            while True:
+                await self._flush()
+                await anyio.sleep(WRITE_EVERY_S)
+
+    async def _flush(self) -> None:
+        """Write what waits; what the disk refuses waits on."""
+        async with self._writing:
+            waiting = list(self._waiting)
+            if not waiting:
+                return
+            try:
+                await self._offload(self._write, waiting)
+            except OSError as error:
+                if not self._refused:
+                    log.error("audit.not_written: trying again: %s", error)  # noqa: TRY400 - the disk says why
+                self._refused = True
+                return
+            for _ in waiting:
+                self._waiting.popleft()
+            self._refused = False
+            if self._lost:
+                log.error("audit.lost: %d lines were too many to keep while the disk refused", self._lost)
+                self._lost = 0
+
+    def _record(
+        self,
+        kind: AuditKind,
+        thread_id: str,
+        message_id: str,
+        author: str,
+        details: Mapping[str, str],
+        correlation_id: str = "",
+    ) -> AuditRecord:
+        return AuditRecord(
+            at=self._now().isoformat(timespec="milliseconds"),
+            kind=kind,
+            thread_id=thread_id,
+            message_id=message_id,
+            author=author,
+            details=dict(details),
+            correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
+        )
+
+    def _write(self, records: Iterable[AuditRecord]) -> None:
+        self._disk.mkdir(self._folder)
+        for day, of_day in groupby(records, lambda record: record.at[:10]):
+            self._append(self._folder / f"{day}.jsonl", b"".join(encode(record_adapter(), r) for r in of_day))
+        self._disk.fsync_folder(self._folder)
+
+    def _append(self, path: Path, lines: bytes) -> None:
+        with suppress(FileNotFoundError):
+            mend_tail(self._disk, path)
+        file = self._disk.append(path)
+        try:
+            write_all(file, lines)
+            file.fsync()
+        finally:
+            file.close()

@@ -1,0 +1,79 @@
+"""Where the pages are answered: a Unix socket in the data folder, and a port on the loopback address."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+import anyio
+from anyio.abc import Listener, SocketStream
+
+from bot.observe.http_pages import Answering, Pages
+from threads.wording import first_cause
+
+log = logging.getLogger(__name__)
+
+SOCKET = "status.sock"
+LONGEST = 100
+"""Bytes of a path that a socket can surely be bound to: Linux allows 107, others fewer."""
+REFUSED_S = 1.0
+
+
+@contextmanager
+def reachable(data: Path) -> Iterator[str]:
+    """Give a path of the socket in *data* that is short enough, good until the block ends. Raises OSError."""
+    path = str(data / SOCKET)
+    if len(os.fsencode(path)) <= LONGEST:
+        yield path
+        return
+    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{SOCKET}"
+    finally:
+        os.close(folder)
+
+
+@asynccontextmanager
+async def answered(given: Pages, data: Path, port: int | None) -> AsyncIterator[None]:
+    """Answer the pages while in this block. Where that cannot be done is logged, and done without.
+
+    Call as the owner of the data folder: a socket that is there is a dead process's, and is replaced.
+    """
+    async with anyio.create_task_group() as tasks:
+        with ExitStack() as stack:
+            try:
+                path = stack.enter_context(reachable(data))
+                socket = await anyio.create_unix_listener(path, mode=0o600)
+                stack.callback(_remove, path)
+                tasks.start_soon(_serve, socket, Answering(given, checks_host=False))
+            except OSError as error:
+                log.warning("health.no_socket: %s: %s; `threadfast status` cannot ask this bot", data, error)
+            try:
+                if port is not None:
+                    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+                    tasks.start_soon(_serve, listener, Answering(given, checks_host=True))
+            except OSError as error:
+                log.warning("health.no_port: 127.0.0.1:%d: %s; going on without", port, error)
+            yield
+            tasks.cancel_scope.cancel()
+
+
+async def _serve(listener: Listener[SocketStream], answering: Answering) -> None:
+    async with listener, anyio.create_task_group() as tasks:
+        while True:
+            try:
+                await listener.serve(answering.answer, tasks)
+            except* (
+                OSError,
+                anyio.BrokenResourceError,
+            ) as faults:  # no descriptors left, for one; a port's in a group
+                log.warning("health.not_accepting: %s", first_cause(faults))
+                await anyio.sleep(REFUSED_S)
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):  # the next start replaces it
+        Path(path).unlink()

@@ -1,0 +1,37 @@
+"""A tool's result as the model reads it: JSON with one shape for success and for failure."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import JsonValue
+
+from bot.ports.tool import ErrorType
+from threads.model import ToolCall, ToolResult
+from threads.store.checksummed_lines import scrub
+
+
+def failed(
+    call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
+) -> ToolResult:
+    """Return the result of a call that failed, in our own words."""
+    told = error_body(kind, message, recoverable=recoverable, suggestion=suggestion)
+    return ToolResult(call.id, scrub(dumped(told)), is_error=True)
+
+
+def error_body(
+    kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
+) -> dict[str, JsonValue]:
+    """Return ``{"success": false, "error": …}``."""
+    error: dict[str, JsonValue] = {
+        "type": kind,
+        "message": message,
+        "recoverable": recoverable,
+        "suggestion": suggestion,
+    }
+    return {"success": False, "error": error}
+
+
+def dumped(result: dict[str, JsonValue]) -> str:
+    """Return a result's JSON, with letters as they are."""
+    return json.dumps(result, ensure_ascii=False)

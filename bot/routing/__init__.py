@@ -1,0 +1,1 @@
+"""From an incoming message to its thread: access, rate limit, commands, the orchestrator."""

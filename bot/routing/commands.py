@@ -1,0 +1,243 @@
+"""Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control never queues behind a turn.
+
+Two of them are turns of their own and do queue: `/compact` asks the model, `/retry` asks it the old question again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, Protocol, get_args
+
+import anyio
+
+from bot.config.settings import Tools
+from threads import wording
+from threads.actor.questions import Questions
+from threads.actor.registry import Registry
+from threads.journal.records import Owed
+from threads.model import Answer, Incoming, ThreadId
+from threads.scheduled_messages import due_of
+
+Name = Literal[
+    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "help"
+]  # fmt: skip
+
+MEANINGS: Mapping[str, str] = {
+    "/stop": "end what I am doing here and drop what waits",
+    "/status": "what I am doing here",
+    "/new": "put this conversation aside and start over",
+    "/model [NAME]": "which model answers here, or take another one; `default` is the usual one",
+    "/usage": "what was used and spent",
+    "/compact": "summarise the earlier part of this conversation to make room",
+    "/memory [forget ID]": "what I remember here, or take a note of it back",
+    "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
+    "/approve [ID] [always | AMOUNT]": "say yes to my question; with several open, to the one with this ID",
+    "/deny [ID | all | always]": "say no to it, to all of them, or take back all that was always allowed here",
+    "/retry": "try the last message that failed once more",
+}
+HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
+
+ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
+"""What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
+
+NO_SCHEDULES = (
+    "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
+    "`tools.enabled` in settings.json, beside those that are there (without the key: {usual})."
+)
+
+LOOK_AGAIN_S = 0.2
+"""How often an answer that came before its question was asked again looks whether it is."""
+
+ASKED_AGAIN_S = 5.0
+"""How long after the first question of a turn is open again the others are waited for: all were asked in one step."""
+
+_COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
+_QUESTION = re.compile(r"q[0-9a-f]{8}")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """``name`` is empty when there is no such command; ``typed`` is what was written, ``words`` what followed."""
+
+    name: Name | Literal[""]
+    typed: str
+    words: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        return self.name in {"compact", "retry"}
+
+
+class Brain(Protocol):
+    """What commands may ask about models and money; each returns a sentence for the person."""
+
+    def describe_model(self, thread: ThreadId) -> str: ...
+
+    def list_models(self, thread: ThreadId) -> str:
+        """Tell the thread's model, the others there are, and how to come to one."""
+        ...
+
+    async def choose_model(self, thread: ThreadId, name: str) -> str:
+        """Take the choice, or tell why not. Raises `StoreUnavailable`."""
+        ...
+
+    def describe_usage(self, thread: ThreadId, user: str) -> str: ...
+
+
+class Notes(Protocol):
+    """What is remembered; see `bot.agent.prompt.memory.Memory`."""
+
+    async def describe(self, thread: ThreadId) -> str: ...
+
+    async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
+        """Take a note back, and say so. Raises `StoreUnavailable`."""
+        ...
+
+
+class Timetable(Protocol):
+    """What is scheduled; see `bot.schedules.store.Schedules`."""
+
+    async def command(self, thread: ThreadId, words: str) -> str:
+        """List what is scheduled in the thread, or cancel one of it. Raises `StoreUnavailable`."""
+        ...
+
+
+class Permissions(Protocol):
+    """What was allowed for good; see `bot.tools.approvals.Approvals`."""
+
+    async def revoke(self, thread: ThreadId, by: str) -> int:
+        """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What commands act on. ``troubles`` says what does not work now, if anything.
+
+    ``on_stop`` is told of a stop: by which message, and how many turns were running and messages waited.
+    """
+
+    registry: Registry
+    questions: Questions
+    brain: Brain
+    troubles: Callable[[], str] = str
+    notes: Notes | None = None
+    timetable: Timetable | None = None
+    permissions: Permissions | None = None
+    on_stop: Callable[[Owed, int, int], None] = lambda *_: None
+
+
+def parse(text: str) -> Command | None:
+    """Return the command that a message is, or ``None`` when it is for the model."""
+    said = text.strip()
+    if said.lower() == "stop":
+        return Command("stop", "stop")
+    match = _COMMAND.fullmatch(said)
+    if match is None:
+        return None
+    typed, words = match[1].lower(), (match[2] or "").strip()
+    return next((Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed))
+
+
+def command_of(incoming: Incoming) -> Command | None:
+    """Return the command that a message is; what was scheduled is none, or a model could write one."""
+    return None if due_of(incoming.id) else parse(incoming.text)
+
+
+async def obey(command: Command, owed: Owed, controls: Controls) -> str:
+    """Carry out a command and return what to tell the person. Raises `StoreUnavailable`."""
+    in_channel = not owed.incoming.thread.root
+    if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
+        return wording.IN_ITS_THREAD
+    if command.name == "":
+        close = get_close_matches(command.typed, get_args(Name), n=1)
+        hint = f" Did you mean /{close[0]}?" if close else ""
+        hint += f" {wording.HOW_TO_ASK}" if in_channel else ""
+        return f"I do not know /{command.typed}.{hint} /help lists what I know."
+    return await _ACTIONS[command.name](command, owed, controls)
+
+
+async def _stop(_: Command, owed: Owed, controls: Controls) -> str:
+    stopped = await controls.registry.stop(owed)
+    controls.on_stop(owed, *stopped)
+    return wording.stopped(*stopped)
+
+
+async def _status(_: Command, owed: Owed, controls: Controls) -> str:
+    running, waiting = controls.registry.status(owed.incoming.thread)
+    doing = "Working on a message" if running else "Idle"
+    told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
+    return f"{told} Trouble: {down.rstrip('.')}." if (down := controls.troubles()) else told
+
+
+async def _new(_: Command, owed: Owed, controls: Controls) -> str:
+    if await controls.registry.forget(owed.incoming.thread):
+        return "I put our conversation aside. This is a fresh start."
+    return "I still have something to answer here. Say /stop first, then /new."
+
+
+async def _model(command: Command, owed: Owed, controls: Controls) -> str:
+    thread = owed.incoming.thread
+    if command.words:
+        return await controls.brain.choose_model(thread, command.words)
+    return controls.brain.list_models(thread)
+
+
+async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
+    return controls.brain.describe_usage(owed.incoming.thread, owed.incoming.author.id)
+
+
+async def _memory(command: Command, owed: Owed, controls: Controls) -> str:
+    if controls.notes is None:
+        return "I have no memory here: `tools.enabled` in my settings does not name it."
+    thread = owed.incoming.thread
+    match command.words.split():
+        case []:
+            return await controls.notes.describe(thread)
+        case ["forget", note_id]:
+            return await controls.notes.forget(thread, note_id, owed.incoming.author.id)
+        case _:
+            return "Say /memory, or /memory forget and the id of a note."
+
+
+async def _schedule(command: Command, owed: Owed, controls: Controls) -> str:
+    if controls.timetable is None:
+        return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
+    return await controls.timetable.command(owed.incoming.thread, command.words)
+
+
+async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
+    first, _, rest = command.words.partition(" ")
+    question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+    answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
+    if not answer.approved and words.lower() == "always" and controls.permissions:
+        return wording.revoked(await controls.permissions.revoke(thread, answer.by))
+    patience = ASKED_AGAIN_S
+    while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
+        if not question_id:
+            return wording.NOT_YET_ASKED
+        await anyio.sleep(LOOK_AGAIN_S)  # until the turn has asked again the answer is owed
+        if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
+            break
+    return await controls.questions.decide(thread, question_id, answer)
+
+
+async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
+    return HELP
+
+
+_ACTIONS: Mapping[str, Callable[[Command, Owed, Controls], Awaitable[str]]] = {
+    "stop": _stop,
+    "status": _status,
+    "new": _new,
+    "model": _model,
+    "usage": _usage,
+    "approve": _decide,
+    "deny": _decide,
+    "memory": _memory,
+    "schedule": _schedule,
+    "help": _help,
+}

@@ -1,0 +1,171 @@
+"""From a transport's event to a thread's mailbox, and back to work after a restart.
+
+`receive` makes an event durable; `route` then decides, synchronously and in the journal's order, where it goes. An
+exception in here is a bug that ends the process: the journal knows what is owed, and the next start pays it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import assert_never
+
+from anyio.abc import TaskGroup
+
+from bot.routing.admission import Admission
+from bot.routing.commands import Command, Controls, command_of, obey, parse
+from bot.routing.rate_limit import Rates
+from threads import wording
+from threads.actor.recovery import Plan
+from threads.actor.registry import Registry
+from threads.delivery import Delivery, Ending, patiently
+from threads.errors import MailboxFull
+from threads.journal.journal import Journal
+from threads.journal.records import Owed
+from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
+from threads.store.checksummed_lines import scrub
+
+log = logging.getLogger(__name__)
+
+
+RETRIED = ("failed", "dead_letter")
+"""Outcomes that /retry takes up again."""
+
+Shared = Callable[[int], Ending]
+"""Makes the ending that so many messages of a thread share."""
+
+
+def _full(count: int) -> Ending:
+    return Ending("refused", wording.refused(count), "notice")
+
+
+def _too_fast(count: int) -> Ending:
+    return Ending("refused", wording.too_fast(count), "notice")
+
+
+def _too_old(count: int) -> Ending:
+    return Ending("failed", wording.stale(count), "notice")
+
+
+def _cut_off(count: int) -> Ending:
+    return Ending("failed", wording.cut_off(count), "notice")
+
+
+class Orchestrator:
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        *,
+        journal: Journal,
+        registry: Registry,
+        delivery: Delivery,
+        admission: Admission,
+        rates: Rates,
+        controls: Controls,
+        on_feedback: Callable[[Feedback], Awaitable[None]],
+    ) -> None:
+        self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
+        self._admission, self._rates = admission, rates
+        self._controls, self._on_feedback = controls, on_feedback
+        self._sharing: dict[tuple[ThreadId, Shared], list[Owed]] = {}
+
+    async def receive(self, event: Inbound) -> None:
+        """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
+        match event:
+            case Incoming():
+                if await self._admission.admits(event):
+                    await self._journal.receive(replace(event, text=scrub(event.text)))
+            case Edited():
+                await self._journal.amend(replace(event, text=scrub(event.text)))
+            case Deleted():
+                await self._registry.withdraw(event)
+            case Feedback():
+                if self._admission.allowed(event):
+                    await self._on_feedback(event)
+            case _:
+                assert_never(event)
+
+    def route(self, owed: Owed, *, recovered: bool = False) -> None:
+        """Send a durable message where it belongs; never waits."""
+        incoming = owed.incoming
+        if not self._admission.allowed(incoming):
+            self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
+        elif incoming.stale:
+            self._share(owed, _too_old)
+        elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
+            self._tasks.start_soon(self._obey, command, owed)
+        elif not recovered and not self._rates.take(incoming.author.id):
+            self._share(owed, _too_fast)
+        elif command and command.name == "retry" and not self._take_up(owed, command.words):
+            self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))
+        else:
+            if command and command.name == "compact":
+                owed.incoming = replace(incoming, control=True)
+            try:
+                self._registry.tell(owed, recovered=recovered)
+            except MailboxFull:
+                self._share(owed, _full)
+
+    def recover(self, found: Plan) -> None:
+        """Take up what the last process left; call before any transport serves."""
+        for owed in found.serve:
+            self.route(owed, recovered=True)
+        for stale in found.stale.values():
+            self._end_together(stale, _too_old(len(stale)))
+        for cut in found.cut.values():
+            self._end_together(cut, _cut_off(len(cut)))
+        for owed in found.damaged:
+            self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
+        if found.elsewhere:
+            log.warning(
+                "recovery.elsewhere: %d wait for a start that serves their transport", len(found.elsewhere)
+            )
+        if found.serve or found.stale or found.cut:
+            log.info(
+                "recovery.planned: %d to serve, %d threads with stale messages",
+                len(found.serve),
+                len(found.stale | found.cut),
+            )
+
+    async def _obey(self, command: Command, owed: Owed) -> None:
+        """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
+        text = ""
+        if owed.intent is None:
+            text = await patiently(lambda: obey(command, owed, self._controls))
+        await self._delivery.insist(owed, Ending("answered", text, "notice"))
+
+    def _take_up(self, owed: Owed, message_id: str) -> bool:
+        """Put what a failed message said in place of "/retry"; without an id, the last that failed in the thread."""
+        ledger = self._journal.ledger
+        for key, failed in reversed(ledger.recent):
+            received, end = failed.received, ledger.settled.get(key)
+            if received.thread_id != owed.received.thread_id or end is None or end.outcome not in RETRIED:
+                continue
+            if message_id and received.message_id != message_id:
+                continue
+            again = parse(received.text)
+            if again is None or again.name != "retry":
+                owed.incoming = replace(owed.incoming, text=received.text, files=received.files)
+                return True
+            message_id = again.words
+        return False
+
+    def _share(self, owed: Owed, ending: Shared) -> None:
+        """End a message unserved; those that come while such a note is being posted share the next one."""
+        note = owed.incoming.thread, ending
+        if note in self._sharing:
+            self._sharing[note].append(owed)
+        else:
+            self._sharing[note] = [owed]
+            self._tasks.start_soon(self._end_all, note)
+
+    async def _end_all(self, note: tuple[ThreadId, Shared]) -> None:
+        while owed := self._sharing[note]:
+            self._sharing[note] = []
+            await self._delivery.insist(owed[-1], note[1](len(owed)), owed[:-1])
+        del self._sharing[note]
+
+    def _end_together(self, owed: list[Owed], ending: Ending) -> None:
+        """End several messages of a thread with one post, which answers the last of them."""
+        self._tasks.start_soon(self._delivery.insist, owed[-1], ending, owed[:-1])

@@ -1,0 +1,132 @@
+"""What lies in a data folder: every file that Threadfast writes, the schema it is in, and when a backup copies it.
+
+The table is the one place: a backup takes its order from it (`Step`), an upgrade its versions, and a test walks the
+folder of a whole run and fails for a file that no line here is about. Patterns are relative to the data folder; ``*``
+stands for anything within one name, ``**`` at the end for anything below.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from threads.store.checksummed_lines import SCHEMA_VERSION
+
+DATA_VERSION = 1
+"""The version of the folder as a whole. Whatever changes a schema below adds one, and a migration to it."""
+
+
+class Step(IntEnum):
+    """When a backup copies a file; see `bot.admin.backup.backup` for why in this order."""
+
+    NEVER = 0
+    MARKS = 1
+    PROMISES = 2
+    CONVERSATIONS = 3
+    OLD_CONVERSATIONS = 4
+    STATE = 5
+    MONEY = 6
+    AUDIT = 7
+    FILES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of file. ``schema`` is None for what has no schema of ours, such as what people wrote."""
+
+    pattern: str
+    holds: str
+    schema: int | None
+    step: Step
+
+    def covers(self, path: PurePosixPath) -> bool:
+        wanted, parts = self.pattern.split("/"), path.parts
+        if wanted[-1] == "**":
+            wanted, parts = wanted[:-1], parts[: len(wanted) - 1]
+        return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
+
+
+V = SCHEMA_VERSION
+THREAD = "threads/*/*"
+
+KINDS = (
+    Kind("*-marks.json", "how far each channel was read", 1, Step.MARKS),
+    Kind("schedules.json", "what is sent later", 1, Step.PROMISES),
+    Kind("journal.jsonl", "the promises of all threads", V, Step.PROMISES),
+    Kind(f"{THREAD}/context.jsonl", "what the model sees of a thread", V, Step.CONVERSATIONS),
+    Kind(f"{THREAD}/context.old.jsonl", "what a compaction or /new took out", V, Step.OLD_CONVERSATIONS),
+    Kind(f"{THREAD}/log.jsonl", "a thread's history for people", V, Step.OLD_CONVERSATIONS),
+    Kind("schema.json", "the version of the folder", 1, Step.STATE),
+    Kind("restored.json", "which backup the folder came from", 1, Step.STATE),
+    Kind("models.json", "threads that chose a model", 1, Step.STATE),
+    Kind("approvals.json", "open questions and standing permissions", 1, Step.STATE),
+    Kind("mcp.json", "what MCP servers offer", 1, Step.STATE),
+    Kind("discord-commands.json", "which commands Discord was told of", 1, Step.STATE),
+    Kind("MEMORY.md", "what is always known", None, Step.STATE),
+    Kind("IDENTITY.md", "who the bot is, written by the admin", None, Step.STATE),
+    Kind("channels/*/*/MEMORY.md", "what is known in a channel", None, Step.STATE),
+    Kind(f"{THREAD}/MEMORY.md", "what is known in a thread", None, Step.STATE),
+    Kind("skills/**", "skills, written by the admin", None, Step.STATE),
+    Kind("usage/*.jsonl", "every model call and its cost", V, Step.MONEY),
+    Kind("audit/*.jsonl", "who judged, allowed and stopped what, and what failed", V, Step.AUDIT),
+    Kind(f"{THREAD}/workspace/**", "a thread's files", None, Step.FILES),
+    Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
+    Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
+    Kind("lock", "which process has the folder", None, Step.NEVER),
+    Kind("status.sock", "where the running bot tells its status", None, Step.NEVER),
+    Kind("threadfast.log*", "the log of `threadfast chat`", None, Step.NEVER),
+    Kind("restoring.json", "a restore that has begun to change the folder", 1, Step.NEVER),
+    Kind("restoring/**", "a restore under way", None, Step.NEVER),
+    Kind("before-*/**", "what a restore or an upgrade replaced", None, Step.NEVER),
+)
+
+SIDECAR = ".broken"
+"""Beside any of our files: lines of it that were damaged. Copied last."""
+
+
+def kind_of(path: PurePosixPath) -> Kind | None:
+    """Return what kind of file has this path in the data folder, None for one that is not ours."""
+    if path.name.endswith(SIDECAR):
+        path = path.with_name(path.name.removesuffix(SIDECAR))
+        return next(
+            (Kind(k.pattern, "damaged lines", None, Step.FILES) for k in KINDS if k.covers(path)), None
+        )
+    return next((kind for kind in KINDS if kind.covers(path)), None)
+
+
+def never(path: PurePosixPath) -> bool:
+    """Return whether a file is of this process or this moment alone, as is one that is only being written."""
+    kind = kind_of(path)
+    return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
+
+
+def in_the_way(folder: PurePosixPath) -> bool:
+    """Return whether a folder of this path would be where a file of ours, or of a process, has to be."""
+    kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
+    return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
+
+
+def found(data: Path, step: Step) -> Iterator[PurePosixPath]:
+    """Return the files of a step that are there now, in the order of the table. Raises OSError."""
+    for kind in KINDS:
+        if kind.step is step:
+            yield from _expanded(data, PurePosixPath(), kind.pattern.split("/"))
+
+
+def _expanded(data: Path, folder: PurePosixPath, wanted: list[str]) -> Iterator[PurePosixPath]:
+    try:
+        with os.scandir(data / folder) as entries:
+            here = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:  # nothing of that kind, or gone meanwhile
+        return
+    first, *rest = wanted
+    for entry in here:
+        below = entry.is_dir(follow_symlinks=False)
+        if first == "**":
+            yield from _expanded(data, folder / entry.name, wanted) if below else [folder / entry.name]
+        elif fnmatchcase(entry.name, first) and below == bool(rest):
+            yield from _expanded(data, folder / entry.name, rest) if rest else [folder / entry.name]

@@ -1,0 +1,171 @@
+"""A data folder from a backup: all or nothing, whenever the process or the power goes.
+
+Everything happens inside the folder, which may be a volume of its own with a parent that is not ours to write.
+
+| step                                          | killed in it, and then                                           |
+|-----------------------------------------------|------------------------------------------------------------------|
+| unpacked and checked in ``restoring/``        | nothing was changed; the next start, or restore, sweeps it       |
+| ``restoring.json`` says that it goes: "aside" | the next start, or restore, goes on from here                    |
+| what was there moves to ``before-restore-…/`` | the same: whatever is still there is old                         |
+| ``restoring.json`` says "in"                  | the same                                                         |
+| what was unpacked moves in                    | the same: whatever is still in ``restoring/`` is missing         |
+| ``restoring.json`` is taken away              | it is done                                                       |
+
+Nothing is deleted but what this unpacked itself. `finish` is all from the second line on, and every start calls it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import StringConstraints, ValidationError
+
+from bot.store.json_file import KeptFile
+from bot.store.restored_answers import NAME as RESTORED
+from bot.store.restored_answers import Restored
+from threads.errors import BotError, NewerSchema
+from threads.store.data_folder import sole_owner
+from threads.store.disk import PosixDisk, replace_file
+
+if TYPE_CHECKING:
+    import tarfile
+
+    from bot.store.archive import Read
+
+STAGE, MARK = "restoring", "restoring.json"
+STAYS = frozenset({"lock", "status.sock", STAGE, MARK, f"{MARK}.tmp"})
+"""What is of the process that restores, or of the restore itself."""
+
+KEEP_FREE = 50_000_000
+"""Bytes of the disk that a restore does not take."""
+
+
+class RestoreRefused(BotError):
+    """Nothing was changed; ``str(error)`` says why, and what to do."""
+
+
+class _Mark(KeptFile):
+    """How far a restore has come, and where what it replaces is put."""
+
+    v: Literal[1] = 1
+    step: Literal["aside", "in"]
+    aside: Annotated[str, StringConstraints(pattern=r"^before-restore-\w[\w.]*$")]
+
+
+def restore(
+    file: Path,
+    data: Path,
+    now: Callable[[], datetime],
+    *,
+    force: bool = False,
+    on_bytes: Callable[[int], None],
+) -> tuple[Read, Path | None]:
+    """Make *data* what the backup holds; return what was read, and where what was there before is now.
+
+    Raises `FolderTaken` while a bot runs, `RestoreRefused`, `BackupDamaged`, `NewerSchema`, or OSError: nothing has
+    changed then, or the next start finishes it.
+    """
+    from bot.store.archive import about, read  # noqa: PLC0415 - a start only finishes, and need not wait for it
+
+    about(file)
+    if data.exists() and (owner := data.stat().st_uid) != os.geteuid():
+        raise RestoreRefused(
+            f"{data} belongs to user {owner}; run this as that user: what another one makes, the bot cannot open."
+        )
+    with sole_owner(data):
+        finish(data)
+        there = _there(data)
+        if there and not force:
+            raise RestoreRefused(
+                f"{data} is not empty ({', '.join(there[:3])}{', …' if there[3:] else ''}). With --force it is put "
+                "aside, not deleted; or name another folder with --data."
+            )
+        stage = data / STAGE
+        stage.mkdir(mode=0o700)
+        try:
+            room = max(0, shutil.disk_usage(data).free - KEEP_FREE)
+            found = read(file, _Unpacking(stage, on_bytes).keep, most=room)
+            came = Restored(backup=file.name, backup_at=found.about.at, restored_at=now())
+            (stage / RESTORED).write_text(came.model_dump_json())
+            os.sync()
+        except BaseException:
+            shutil.rmtree(stage, ignore_errors=True)
+            raise
+        aside = f"before-restore-{now():%Y%m%dT%H%M%S.%fZ}"
+        _mark(data, _Mark(step="aside", aside=aside))
+        finish(data)
+    return found, data / aside if there else None
+
+
+def finish(data: Path) -> bool:
+    """Finish a restore that had begun to change the folder, and say whether there was one.
+
+    Only for who holds the folder. Raises OSError, `NewerSchema` for a restore that cannot be understood.
+    """
+    try:
+        mark = _Mark.model_validate_json((data / MARK).read_bytes())
+    except FileNotFoundError:
+        shutil.rmtree(data / STAGE, ignore_errors=True)  # what never came to be a restore
+        return False
+    except ValidationError as error:
+        raise NewerSchema(
+            f"{data / MARK} cannot be read, so it is not known how far a restore had come, and the folder is left as "
+            f"it is; finish it with the version that began it. What was there is in {data}/before-restore-*."
+        ) from error
+    disk, stage, aside = PosixDisk(), data / STAGE, data / mark.aside
+    if mark.step == "aside":
+        if there := _there(data):
+            disk.mkdir(aside)
+        for name in there:
+            (data / name).rename(aside / name)
+        disk.fsync_folder(data)
+        _mark(data, _Mark(step="in", aside=mark.aside))
+    for path in sorted(stage.iterdir()) if stage.is_dir() else ():
+        path.rename(data / path.name)
+    disk.fsync_folder(data)
+    with suppress(FileNotFoundError):
+        stage.rmdir()
+    disk.unlink(data / MARK)
+    disk.fsync_folder(data)
+    return True
+
+
+def _there(data: Path) -> list[str]:
+    """Return what the folder holds, but for what earlier restores and upgrades have put aside."""
+    return sorted(
+        name
+        for name in (path.name for path in data.iterdir())
+        if name not in STAYS and not name.startswith("before-")
+    )
+
+
+def _mark(data: Path, mark: _Mark) -> None:
+    replace_file(PosixDisk(), data / MARK, mark.model_dump_json().encode())
+
+
+class _Unpacking:
+    """Writes what a backup holds below *stage*, with new files only."""
+
+    def __init__(self, stage: Path, on_bytes: Callable[[int], None]) -> None:
+        self._stage, self._on_bytes = stage, on_bytes
+
+    def keep(self, path: PurePosixPath, info: tarfile.TarInfo, blocks: Iterator[bytes]) -> None:
+        target = self._stage / path
+        if info.isdir():
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = 0o600 | (info.mode & 0o100)
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor
+            for block in blocks:
+                file.write(block)
+                self._on_bytes(len(block))
+        with suppress(ValueError, OverflowError):  # a time that this system does not know: then it is now
+            os.utime(target, (info.mtime, info.mtime))

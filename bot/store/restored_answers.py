@@ -1,0 +1,101 @@
+"""After a restore: what was answered between the backup and the restore is not answered again.
+
+The platforms hand over what the restored journal does not know: all that was said since the backup. The process that
+went on after the backup may have answered some of it, and its posts are out there, each with its key. So such a
+message is looked up before it is taken: if its post is there, it has its outcome, and is left alone. One that cannot
+be looked up now is not taken now, and the platform is read again later.
+
+Not promised: on a platform that cannot find its posts (the console), and for outcomes that have no post of their own
+(a message that was merged into another's turn, or stopped), messages are served again. The restored conversations do
+not hold what was said in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime, ValidationError
+
+from bot.store.json_file import KeptFile
+from threads.delivery import Outlet
+from threads.errors import PostFailed, StoreUnavailable, TransportRejected
+from threads.model import Inbound, Incoming, Sink
+
+log = logging.getLogger(__name__)
+
+NAME = "restored.json"
+
+
+class Restored(KeptFile):
+    """Which backup a folder came from. Times are UTC; ``backup_at`` is the backup's instant."""
+
+    backup: str
+    backup_at: AwareDatetime
+    restored_at: AwareDatetime
+
+
+def restored(data: Path) -> Restored | None:
+    """Return which backup the folder came from, if it came from one. Blocking; raises OSError."""
+    try:
+        return Restored.model_validate_json((data / NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        log.warning(
+            "restore.damaged: %s is damaged, so what was answered since the backup may be answered again: %s",
+            NAME,
+            error,
+        )
+        return None
+
+
+def sparing(
+    receive: Sink,
+    came: Restored | None,
+    knows: Callable[[str], Awaitable[bool]],
+    outlets: Mapping[str, Outlet],
+) -> Sink:
+    """Return a sink that leaves alone what was answered before the restore; without one it is *receive* itself."""
+    if came is None:
+        return receive
+    until = came.restored_at
+
+    async def sparingly(event: Inbound) -> None:
+        if (
+            isinstance(event, Incoming)
+            and _said_before(event, until)
+            and not await knows(event.key)
+            and await _answered(event, outlets)
+        ):
+            ids = {"thread_id": str(event.thread), "message_id": event.id}
+            log.info("restore.spared: answered before the backup was restored", extra=ids)
+            return
+        await receive(event)
+
+    return sparingly
+
+
+def _said_before(incoming: Incoming, until: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(incoming.sent_at) < until
+    except (ValueError, TypeError):  # no time, or one without a zone: a press, which is not read again
+        return False
+
+
+async def _answered(incoming: Incoming, outlets: Mapping[str, Outlet]) -> bool:
+    """Look a message's post up; raises `StoreUnavailable` when that cannot be done now: it is handed over again."""
+    outlet = outlets.get(incoming.thread.transport)
+    if outlet is None or not outlet.finds:
+        return False
+    try:
+        return await outlet.find(incoming.thread, incoming.key) is not None
+    except TransportRejected as refused:
+        log.warning("restore.unseen: whether it was answered before the restore cannot be seen: %s", refused)
+        return False
+    except PostFailed as error:
+        raise StoreUnavailable(
+            f"whether it was answered before the restore cannot be seen now: {error}"
+        ) from error

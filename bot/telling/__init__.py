@@ -1,1 +1,0 @@
-"""What happened, told from disk: it takes no lock and changes nothing, and so works beside a running bot."""

@@ -1,0 +1,141 @@
+"""One look at one page, in Playwright's words: load it as far as its time allows, read it, picture it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as TooLate
+from pydantic import ValidationError
+
+from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
+
+from .page_text import READ, Reading
+from .protocol import PageStuck, Seen, Wish
+from .proxy import Visit
+
+WIDTH, HEIGHT, MAX_HEIGHT = 1280, 800, 3200
+"""CSS pixels of the screen, and of the longest picture."""
+
+SETTLE_S = 4.0
+"""How long a page that loaded may take to come to rest, which is no request for half a second."""
+
+LOAD_SHARE = 0.7
+"""Share of a visit's time that loading may take; the rest is for what there is by then."""
+
+QUALITY, MAX_PICTURE = 80, 4_000_000
+"""Of the JPEG; bytes."""
+
+PICTURE_S = 8.0
+READS, READ_AGAIN_S = 3, 0.5
+JPEG = b"\xff\xd8\xff"
+
+_NO_SELECTOR = re.compile(r"while parsing|Unknown engine|is not a valid selector|Malformed selector")
+_NET_ERROR = re.compile(r"ERR_[A-Z0-9_]+")
+
+
+async def look_at(page: Page, wish: Wish, visit: Visit, deadline: float) -> Seen:
+    status, unready = await _load(page, wish, visit, deadline)
+    reading = await _read(page)
+    if not reading.url.startswith(("http://", "https://")):
+        raise _unloaded(visit, "it led nowhere")
+    seen = Seen(
+        reading.url,
+        reading.title,
+        reading.text,
+        reading.links,
+        status,
+        reading.cut,
+        unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
+        tuple((host, str(error)) for host, error in visit.problems.items() if isinstance(error, ToolDenied)),
+    )
+    return await _pictured(page, seen, wish, reading.height) if wish.picture else seen
+
+
+async def _load(page: Page, wish: Wish, visit: Visit, deadline: float) -> tuple[int, str]:
+    """Load the page as far as its time allows; return HTTP's status and what did not happen.
+
+    Raises `ToolError` for an address that gives no page, and `PageStuck` for one that gave nothing yet.
+    """
+    until = anyio.current_time() + (deadline - anyio.current_time()) * LOAD_SHARE
+    status = 0
+    try:
+        response = await page.goto(wish.url, wait_until="commit", timeout=_ms(until))
+        status = response.status if response else 0
+        await page.wait_for_load_state("domcontentloaded", timeout=_ms(until))
+        if wish.wait_for:
+            await page.wait_for_selector(wish.wait_for, state="visible", timeout=_ms(until))
+    except TooLate:
+        if page.url == "about:blank":
+            raise PageStuck("its server gave nothing in its time") from None
+        return status, f"{wish.wait_for!r} did not appear." if wish.wait_for else "It had not loaded whole."
+    except Error as error:
+        raise _fault(error.message, wish, visit) from error
+    with suppress(TooLate):
+        await page.wait_for_load_state("networkidle", timeout=min(_ms(until), SETTLE_S * 1000))
+    return status, ""
+
+
+def _fault(message: str, wish: Wish, visit: Visit) -> Exception:
+    """Say whose fault it is that a page did not load: the address's, the selector's, or the page's."""
+    if "Download is starting" in message or "net::ERR_ABORTED" in message:
+        return ToolInvalidInput("The address is a file, not a page.", suggestion="Try web_fetch.")
+    if found := _NET_ERROR.search(message):
+        return _unloaded(visit, found[0])
+    if wish.wait_for and _NO_SELECTOR.search(message):
+        return ToolInvalidInput("wait_for is no selector.", suggestion="Use a CSS selector.")
+    return PageStuck(message.splitlines()[0][:300])
+
+
+def _unloaded(visit: Visit, why: str) -> ToolError:
+    """Return what the proxy met last: nothing of a page was there yet that could have asked for another host."""
+    if visit.problems:
+        return next(reversed(visit.problems.values()))
+    return ToolError(f"The page could not be loaded ({why}).", suggestion="Try another source.")
+
+
+async def _read(page: Page) -> Reading:
+    """Read the page in a world that its scripts cannot reach; once more if it went elsewhere meanwhile."""
+    session = await page.context.new_cdp_session(page)
+    frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
+    for attempt in range(READS):
+        try:
+            world = await session.send("Page.createIsolatedWorld", {"frameId": frame})
+            told = await session.send(
+                "Runtime.evaluate",
+                {"expression": READ, "contextId": world["executionContextId"], "returnByValue": True},
+            )
+            return Reading.model_validate(told["result"]["value"])
+        except Error as error:
+            if attempt == READS - 1 or "context" not in error.message:
+                raise
+        except (KeyError, ValidationError):
+            if attempt == READS - 1:
+                break
+        await anyio.sleep(READ_AGAIN_S)
+    raise PageStuck("it could not be read")
+
+
+async def _pictured(page: Page, seen: Seen, wish: Wish, height: float) -> Seen:
+    """Add a picture: the screen, or the whole page as far as a picture goes."""
+    try:
+        if wish.whole:
+            await page.set_viewport_size(
+                {"width": WIDTH, "height": int(max(HEIGHT, min(height, MAX_HEIGHT)))}
+            )
+        picture = await page.screenshot(
+            type="jpeg", quality=QUALITY, animations="disabled", timeout=PICTURE_S * 1000
+        )
+    except Error as error:
+        return replace(seen, unpictured=error.message.splitlines()[0][:300])
+    if not picture.startswith(JPEG) or len(picture) > MAX_PICTURE:
+        return replace(seen, unpictured=f"{len(picture)} bytes of no use")
+    return replace(seen, picture=picture)
+
+
+def _ms(until: float) -> float:
+    """Return the milliseconds that are left, at least one: Playwright takes 0 for no limit."""
+    return max(1.0, (until - anyio.current_time()) * 1000)

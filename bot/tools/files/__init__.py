@@ -1,0 +1,1 @@
+"""Files in the thread's workspace: read, write, edit, search, attach."""

@@ -1,0 +1,56 @@
+"""A program of its own that looks for a regular expression in what it is given, so that it can be killed.
+
+Python's `re` cannot be interrupted, and holds up every other thread while it runs; some expressions run for ever. So
+the matching happens here, in a process that `bot.tools.files.search` starts and ends. It dies of itself after `CPU_S`
+of work, should nobody be left to end it.
+
+In: a line of JSON, ``[expression, ignore case]``; then for each text a line with its size in bytes, and the text.
+Out: a line of JSON for each line that matches, ``[text, line, excerpt]``, texts counted from 0 and lines from 1; or
+``"why the expression is none"``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import sys
+from contextlib import suppress
+from io import BytesIO, TextIOWrapper
+
+CPU_S = 60
+NICE = 10
+"""Whoever answers the other threads goes first."""
+
+MEMORY = 512_000_000
+EXCERPT = 240
+"""Characters of a matching line, or of what is wrong with the expression, that are given back."""
+
+
+def main() -> None:
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    with suppress(ValueError, OSError):  # a system that does not limit this
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    given, out = sys.stdin.buffer, sys.stdout
+    try:
+        pattern, ignore_case = json.loads(given.readline())
+        wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+    except (re.error, OverflowError, RecursionError, MemoryError) as error:
+        out.write(f"{json.dumps(str(error)[:EXCERPT] or type(error).__name__)}\n")
+        return
+    index = 0
+    while size := given.readline():
+        text = TextIOWrapper(BytesIO(given.read(int(size))), "utf-8", "replace", newline="\n")
+        for number, ended in enumerate(text, 1):
+            line = ended.removesuffix("\n").removesuffix("\r")
+            if found := wanted.search(line):
+                start = max(0, min(found.start() - EXCERPT // 4, len(line) - EXCERPT))
+                out.write(f"{json.dumps([index, number, line[start : start + EXCERPT].strip()])}\n")
+        out.flush()
+        index += 1
+
+
+if __name__ == "__main__":
+    main()

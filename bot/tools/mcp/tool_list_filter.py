@@ -1,0 +1,103 @@
+"""A server's list of tools, read leniently: one tool that breaks the protocol is taken out before the SDK sees it.
+
+The SDK takes a list as a whole or not at all, so that one bad schema would cost all tools of its server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from mcp_types import methods
+from pydantic import JsonValue, ValidationError
+
+from bot.tools.mcp.tool_list import RawTool, cut
+
+if TYPE_CHECKING:
+    from mcp.client._transport import ReadStream, TransportStreams
+
+USUAL = "2025-11-25"
+"""The version of the protocol that a list is judged by before one is agreed on, as in the SDK."""
+MAX_FAULT = 200
+"""Characters of what is wrong with a tool."""
+UNNAMED = "(a tool without a name)"
+
+
+class Reader:
+    """Reads what a server sends. ``left_out`` are the tools that were taken out of its lists."""
+
+    def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
+        self._read = read
+        self.version: str | None = None
+        self.left_out: list[RawTool] = []
+
+    async def receive(self) -> SessionMessage | Exception:
+        return self._sifted(await self._read.receive())
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        return self._sifted(await self._read.__anext__())
+
+    def __aiter__(self) -> Reader:
+        return self
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._read.__aexit__(kind, error, trace)
+
+    def __getattr__(self, name: str) -> object:
+        """Give what only some transports have, such as the context a message came in."""
+        return getattr(self._read, name)
+
+    def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        match item:
+            case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
+                faults = [(tool, fault_of(tool, result, self.version or USUAL)) for tool in tools]
+                result["tools"] = [tool for tool, fault in faults if not fault]
+                self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
+            case _:
+                pass
+        return item
+
+
+@asynccontextmanager
+async def leniently(
+    wire: AbstractAsyncContextManager[TransportStreams], reader: list[Reader]
+) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a transport, with a `Reader` in between, which is put into *reader*."""
+    async with wire as (read, write):
+        reader.append(Reader(read))
+        yield reader[0], write
+
+
+def fault_of(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
+    """Return what about a tool is not in the form of the protocol, or ""; *result* is the list that it came in."""
+    try:
+        methods.validate_server_result("tools/list", version, {**result, "tools": [tool]})
+        types.Tool.model_validate(tool, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
+        return cut(f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT)
+    except (KeyError, ValueError):  # a version that has no form for it: the SDK will say so
+        return ""
+    return ""
+
+
+def _name(tool: JsonValue) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) and name else UNNAMED

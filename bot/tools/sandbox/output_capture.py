@@ -1,0 +1,55 @@
+"""What is kept of a stream while it is read: its head and its tail, however long it is. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from threads.invisible_text import prose
+
+_TERMINAL = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor
+    r"|\x1b[\]P_^X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # titles, links, and other strings to the terminal
+    r"|\x1b[ -/]{0,8}[0-Z\\^-~]"
+)
+_PICTURES = 0x2400
+"""Unicode's visible signs for the control characters 0 to 31."""
+
+
+class Captured:
+    """The first and the last *kept* bytes of a stream; ``total`` counts them all."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._head, self._tail = bytearray(), bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._kept - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._kept:
+            del self._tail[: -self._kept]
+
+    @property
+    def left_out(self) -> int:
+        """Bytes between head and tail that are gone."""
+        return max(0, self.total - 2 * self._kept)
+
+    def text(self) -> str:
+        """Return what was kept as text that is safe to show."""
+        if not self.left_out:
+            return plain(bytes(self._head + self._tail))
+        head, tail = bytes(self._head), bytes(self._tail[-self._kept :])
+        return f"{plain(head)}\n[... {self.left_out} bytes left out ...]\n{plain(tail)}"
+
+
+def plain(data: bytes) -> str:
+    """Return *data* as text: no terminal's language in it, and what would be unseen or reorders is made visible."""
+    text = _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+    return prose(text, _visible)
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    return chr(_PICTURES + code) if code < 32 else f"<U+{code:04X}>"

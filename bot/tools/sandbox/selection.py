@@ -1,0 +1,170 @@
+"""Which layer is used: the first that can be started and that lets nothing of the self-probe through.
+
+| mode          | tried, in this order                                                  | none works       |
+|---------------|-----------------------------------------------------------------------|------------------|
+| `auto`        | bubblewrap (the system's, then the packaged one, each variant), Landlock | off, and says why |
+| `bubblewrap`  | bubblewrap                                                            | off, and says why |
+| `landlock`    | Landlock                                                              | off, and says why |
+| `unsafe-host` | no walls: only limits and the death of the tree                       | off, and says why |
+| `off`         | -                                                                     |                  |
+
+As root nothing is tried: root is held by neither the limit of processes nor the owners of files.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from bot.ports.errors import SandboxFailed, ToolBusy, ToolDenied
+from bot.tools.files.quota import Quota
+from threads.store.disk import Offload
+
+from . import bubblewrap
+from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi, machine
+from .probe import probe
+from .profile import Limits
+from .run import Ran, run
+from .workspace_meter import Meter
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"]
+
+AT_ONCE = 8
+"""Commands of the whole process that run at once; each may use as much memory as its limit says."""
+
+_AS_ROOT = "commands are not run while the bot runs as root: start it as a user of its own"
+
+
+class Sandbox:
+    """Runs commands behind one layer; with none, it says why."""
+
+    def __init__(
+        self,
+        layer: Layer | None,
+        why: str,
+        *,
+        offload: Offload,
+        limits: Limits | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        self._layer, self.why, self._quota = layer, why, quota
+        self._offload, self._limits = offload, limits or Limits()
+        self._room = anyio.Semaphore(AT_ONCE)
+
+    @property
+    def layer(self) -> Name | Literal["off"]:
+        return self._layer.name if self._layer else "off"
+
+    async def run(self, command: str, workspace: Path, deadline: float) -> Ran:
+        """Run *command* in *workspace*, which is made if it is missing, until *deadline* on anyio's clock.
+
+        Raises `ToolDenied` when it is off, `ToolBusy` when no turn came in time, `SandboxFailed`.
+        """
+        if self._layer is None:
+            raise ToolDenied(self.why, suggestion="Go on without commands, and say so.")
+        await self._turn(deadline)
+        try:
+            await self._offload(_make, workspace)
+            meter = await self._offload(Meter, self._quota, workspace) if self._quota else None
+            return await run(self._layer, command, workspace, deadline, self._limits, self._offload, meter)
+        finally:
+            self._room.release()
+
+    async def _turn(self, deadline: float) -> None:
+        with anyio.CancelScope(deadline=deadline):
+            await self._room.acquire()
+            return
+        raise ToolBusy(
+            "Too many commands were running; this one was not started.", suggestion="Try again later."
+        )
+
+
+async def open_sandbox(
+    mode: Mode, beside: Path, *, offload: Offload, limits: Limits | None = None, quota: Quota | None = None
+) -> Sandbox:
+    """Return the best sandbox that *mode* allows and that holds. *beside*: the folder that workspaces lie in.
+
+    *quota* bounds what commands leave in a workspace; without one only the disk does.
+    """
+    limits = limits or Limits()
+    if mode == "off":
+        return Sandbox(None, "commands are switched off in the settings", offload=offload)
+    if reason := _impossible():
+        return Sandbox(None, reason, offload=offload)
+    reasons: dict[str, str] = {}
+    for layer in _candidates(mode):
+        failure = await _failure(layer, beside, limits, offload)
+        if not failure:
+            why = _chosen(layer, reasons)
+            log.info("sandbox.chosen: %s", why)
+            return Sandbox(layer, why, offload=offload, limits=limits, quota=quota)
+        log.info("sandbox.unusable: %r cannot be used: %s", layer, failure)  # the next one may be
+        reasons.setdefault(layer.name, failure)
+    if mode in ("auto", "bubblewrap") and "bubblewrap" not in reasons:
+        reasons["bubblewrap"] = "it is not installed: install the package bubblewrap"
+    if mode in ("auto", "landlock") and "landlock" not in reasons:
+        reasons["landlock"] = "this kernel, or the container, has none"
+    return Sandbox(None, f"no sandbox works here; {_listed(reasons)}", offload=offload)
+
+
+def _impossible() -> str:
+    if not sys.platform.startswith("linux"):
+        return "commands need Linux: run the bot in a container, in a virtual machine, or under WSL 2"
+    if os.geteuid() == 0 or os.getuid() == 0:
+        return _AS_ROOT
+    if machine() is None:
+        return "commands need a system call filter, which exists for x86_64 and aarch64 alone"
+    return ""
+
+
+def _candidates(mode: Mode) -> Iterator[Layer]:
+    if mode == "unsafe-host":
+        yield Landlock(landlock_abi(), walls=False)
+    if mode in ("auto", "bubblewrap"):
+        for binary in bubblewrap.binaries():
+            for variant in bubblewrap.VARIANTS:
+                yield Bubblewrap(binary, variant)
+    if mode in ("auto", "landlock") and landlock_abi():
+        yield Landlock(landlock_abi())
+
+
+async def _failure(layer: Layer, beside: Path, limits: Limits, offload: Offload) -> str:
+    """Return why *layer* cannot be used; empty when it can."""
+    try:
+        leaks = await probe(layer, beside, limits, offload)
+    except SandboxFailed as error:
+        said = str(error.__cause__ or error)
+        advice = bubblewrap.symptom(said) if layer.name == "bubblewrap" else said.strip()[:200]
+        if "AppArmor" in advice:
+            log.warning("sandbox.profile: a profile that lets bubblewrap work:\n%s", bubblewrap.APPARMOR)
+        return advice
+    except OSError as error:
+        return f"the folder of the workspaces cannot be used ({type(error).__name__})"
+    return "" if layer.name == "unsafe-host" else "; ".join(leaks)
+
+
+def _chosen(layer: Layer, reasons: dict[str, str]) -> str:
+    match layer.name:
+        case "unsafe-host":
+            return "commands run on the host without any walls, as the settings demand"
+        case "bubblewrap":
+            return "commands run in bubblewrap: only their workspace, no network, no other processes"
+        case "landlock":
+            instead = "".join(f", since bubblewrap does not work ({reason})" for reason in reasons.values())
+            return f"commands run behind Landlock: only their workspace, no network{instead}"
+
+
+def _listed(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+
+
+def _make(workspace: Path) -> None:
+    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,1 @@
+"""The `web_fetch` tool and the guarded HTTP client under it."""

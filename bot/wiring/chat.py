@@ -1,0 +1,88 @@
+"""`threadfast chat`: the console over the whole bot; no account, no settings file and no key are needed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TextIO
+
+from bot.config.load import check_start, secrets_of
+from bot.config.settings import Settings
+from bot.guards.redaction import Masker
+from bot.llm.detect_model import choose
+from bot.observe.logs import configure_logging
+from bot.ports.errors import ConfigInvalid
+from bot.routing.commands import MEANINGS
+from bot.wiring.app import serve
+from bot.wiring.model_chain import candidates, offered
+from bot.wiring.verify_models import verify_all
+from transports.console import CONSOLE_USER, Console
+
+LOG_BYTES = 5_000_000
+"""A log of an interactive chat that has grown beyond this is put aside at the next start."""
+
+
+async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
+    """Chat until the input ends and return the exit code. Raises what `bot.wiring.app.serve` raises."""
+    settings, model, reason = await with_model(settings, environ)
+    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
+        raise ConfigInvalid("\n".join(faults))
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    session = format(time.time_ns() // 1_000_000, "x")
+    completions = ["/model default", *(f"/model {name}" for name in offered(settings, model))]
+    console = Console(
+        session=session,
+        history_file=settings.data / "console-history",
+        commands=MEANINGS,
+        completions=completions,
+        attached=settings.data / "attached",
+    )
+    say = partial(print, file=sys.stdout if console.interactive else sys.stderr, flush=True)
+    say(f"Model: {model} ({reason}). Data: {settings.data}")
+    with _log_stream(settings, interactive=console.interactive) as stream:
+        given = settings.observe
+        # In a pipe the console itself tells of waits and retries; a log line is for what went wrong.
+        usual = "warning" if console.interactive else "error"
+        level = given.log_level if "log_level" in given.model_fields_set else usual
+        form = given.log_format if "log_format" in given.model_fields_set else "text"
+        secrets = secrets_of(settings, environ)
+        configure_logging(level, form, stream, secrets=secrets)
+        if settings.verify_providers:
+            say("Asking for a word, since verify_providers says so …")
+            for fault in await verify_all(candidates(settings, model), settings, environ):
+                say(f"Does not answer: {Masker(secrets)(fault)}")
+        # Whoever sits at the console owns the machine: nobody else could decide anything here.
+        admins = (*settings.access.admins, CONSOLE_USER)
+        access = settings.access.model_copy(update={"admins": admins})
+        mine = settings.model_copy(update={"access": access})
+        await serve(mine, environ, model=model, transports=[console])
+    return console.exit_code
+
+
+async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
+    """Return the model to use and why; a local server that was found becomes a provider."""
+    if "model" in settings.model_fields_set:
+        return settings, settings.model, "as the settings say"
+    choice = await choose(environ)
+    if choice.provider is not None:
+        providers = {**settings.providers, choice.model.partition("/")[0]: choice.provider}
+        settings = settings.model_copy(update={"providers": providers})
+    return settings, choice.model, choice.reason
+
+
+@contextmanager
+def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
+    """Give standard error, or for a terminal a file in the data folder: a log line would tear the screen."""
+    if not interactive:
+        yield sys.stderr
+        return
+    path = settings.data / "threadfast.log"
+    with suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES:
+            path.rename(path.with_suffix(".log.1"))
+    path.touch(mode=0o600)
+    with path.open("a", encoding="utf-8") as stream:
+        yield stream

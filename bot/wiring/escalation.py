@@ -1,0 +1,120 @@
+"""A word to whoever runs the bot, in the channel that the settings name: what people there should not find out late.
+
+| what happened                                      | told                                                      |
+|----------------------------------------------------|-----------------------------------------------------------|
+| no model could answer a message                    | once in `AGAIN_AFTER_S` for a kind of failure             |
+| a provider declined, if the settings want it told  | once in `AGAIN_AFTER_S` for a thread                      |
+| a transport went, came back, or stopped for good   | as `bot.wiring.outages` says                              |
+
+What is about a message carries its reference and a link to its thread, never its words. Each of these is in the log
+and in the audit anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bot.config.settings import Escalation as Settings
+from bot.observe.live_parts import Edge
+from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
+from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
+from threads import wording
+from threads.errors import PostFailed
+from threads.model import Outgoing, ThreadId
+from threads.wording import first_cause
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""Between two looks at the transports."""
+
+FAILED_S = 60.0
+"""How long news that were not posted wait before they are tried again; the post itself was tried several times."""
+
+REMEMBERED = 1_000
+"""Kinds of failures, and threads, of which it is known when they were told."""
+
+
+class Escalation:
+    """Posts to ``settings.channel`` ("transport:workspace:channel"); with None it does nothing.
+
+    ``link`` returns the web address of a thread, blank where there is none.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        settings: Settings,
+        post: Callable[[Outgoing], Awaitable[str]],
+        link: Callable[[ThreadId], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._tasks, self._settings, self._post, self._link, self._now = tasks, settings, post, link, now
+        self._thread = ThreadId.parse(f"{settings.channel}:") if settings.channel else None
+        self._told_at: dict[str, float] = {}
+        self._outages = Outages()
+        self._telling: set[str] = set()
+
+    def failed(self, error: Exception, thread: ThreadId, reference: str) -> None:
+        """Take up why a turn failed; returns at once."""
+        kind: str
+        match first_cause(error):
+            case ModelDeclined():
+                return  # whoever asked decided that
+            case AllProvidersFailed(chain=chain) as cause:
+                what, kind = wording.escalated([wording.because(m, e.code) for m, e in chain]), cause.code
+            case ContentPolicy() if self._settings.content_policy:
+                what, kind = wording.DECLINED_BY_PROVIDER, f"content_policy:{thread}"
+            case _:
+                return
+        now = anyio.current_time()
+        if self._thread is None or now - self._told_at.get(kind, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+            return
+        self._told_at.pop(kind, None)
+        self._told_at[kind] = now
+        if len(self._told_at) > REMEMBERED:
+            del self._told_at[next(iter(self._told_at))]
+        where = wording.where(self._link(thread) or str(thread), reference)
+        self._tasks.start_soon(self._send, reference, f"{what} {where}")
+
+    def stopped(self, transport: str, fault: str) -> None:
+        """Take up that only a person can have a transport work again."""
+        self._outages.stopped(transport, fault)
+
+    async def watch(self, transports: Sequence[Edge]) -> None:
+        """Tell of transports that go and come back, until cancelled."""
+        if self._thread is None:
+            return
+        healthy = next((edge for edge in transports if edge.name == self._thread.transport), None)
+        while True:
+            at, now = self._now(), anyio.current_time()
+            for edge in transports:
+                self._outages.see(edge.name, edge.state, at, now)
+            for news in self._outages.news(now) if healthy and healthy.state == "connected" else ():
+                if news.transport not in self._telling:
+                    self._telling.add(news.transport)
+                    key = f"{news.transport}:{at.isoformat(timespec='seconds')}"
+                    self._tasks.start_soon(self._tell, key, news)
+            await anyio.sleep(LOOK_S)
+
+    async def _tell(self, key: str, news: News) -> None:
+        if await self._send(key, news.text):
+            self._outages.told(news, anyio.current_time())
+        else:
+            await anyio.sleep(FAILED_S)
+        self._telling.discard(news.transport)
+
+    async def _send(self, what: str, text: str) -> bool:
+        """Post it; False when there is still use in trying again."""
+        assert self._thread is not None
+        try:
+            await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))
+        except PostFailed as error:
+            log.warning("escalation.failed: not posted: %s", error, extra={"code": error.code})
+            return not error.retryable
+        return True

@@ -1,0 +1,203 @@
+"""What is watched from outside: wrappers of a run, a model, a tool and the journal, none of which knows of it.
+
+| kind       | around                                                                     |
+|------------|----------------------------------------------------------------------------|
+| turn       | what the actor runs                                                        |
+| step       | the outermost model of a turn, `bot.llm.policies.metering.Budgeted`                  |
+| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.Metered` |
+| tool       | each tool; also a call that a rule or a person denied, which takes no time |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+from pydantic import JsonValue
+
+from bot.budget.accounts import Account
+from bot.observe.turn_events import Observing
+from bot.ports.errors import ToolDenied
+from bot.ports.model import Around, Completion, Model, Request, Usage
+from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
+from bot.tools.gate import Permits
+from threads.actor.turn import ActorTurn
+from threads.journal.journal import Journal
+from threads.journal.records import Owed, Record, Settled
+from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, ThreadId, Turn, TurnEvent, message_key
+from threads.store.disk import Disk, Offload
+
+
+def watched_run(run: Run, journal: Journal, observing: Observing) -> Run:
+    """Return *run*, watched, and with its ids on every line that is logged in it."""
+
+    async def watched(turn: Turn) -> str:
+        incoming = turn.incoming
+        owed = journal.ledger.owed.get(incoming.key)
+        started = owed.started if owed is not None else None
+        ids = {"thread_id": str(incoming.thread), "message_id": incoming.id}
+        if started is not None:
+            ids["correlation_id"] = started.correlation_id
+        attempt = started.attempt if started is not None else 1
+        with observing.work("turn", incoming.thread.transport, ids, attempt) as work:
+            try:
+                return await run(turn)
+            except anyio.get_cancelled_exc_class():
+                if isinstance(turn, ActorTurn) and turn.clock.cancel_called:
+                    work.cut = "turn_timeout"
+                raise
+
+    return watched
+
+
+class WatchedJournal(Journal):
+    """A journal that tells of each message that has its outcome, once that is durable."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        offload: Offload,
+        now: Callable[[], datetime],
+        observing: Observing,
+    ) -> None:
+        super().__init__(disk, path, offload=offload, now=now)
+        self._observing = observing
+
+    async def append(self, *records: Record) -> None:
+        ends = [(record, self._owed(record)) for record in records if isinstance(record, Settled)]
+        await super().append(*records)
+        for end, owed in ends:
+            transport = end.thread_id.partition(":")[0]
+            self._observing.settled(transport, end.outcome, _took(owed, end) if owed else None)
+
+    def _owed(self, end: Settled) -> Owed | None:
+        return self.ledger.owed.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
+
+
+def _took(owed: Owed, end: Settled) -> float | None:
+    """Return how long a message with a turn of its own took, seconds; the clock may have been set back meanwhile."""
+    if owed.started is None or not owed.received.at:
+        return None
+    took = datetime.fromisoformat(end.at) - datetime.fromisoformat(owed.received.at)
+    return max(0.0, took.total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedModel:
+    """A `Model`, each call of which is told with what its account was charged."""
+
+    model: Model
+    account: Account
+    observing: Observing
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        usage, spent = self.account.usage, self.account.spent_usd
+        with self.observing.work("model_call", self.name) as call:
+
+            async def tell(event: TurnEvent) -> None:
+                if call.first_content_s is None and isinstance(event, TextDelta | ThinkingDelta):
+                    call.first_content_s = call.so_far
+                await on_event(event)
+
+            try:
+                completion = await self.model.complete(request, tell)
+            finally:
+                call.usage = _less(self.account.usage, usage)
+                if spent is not None and self.account.spent_usd is not None:
+                    call.cost_usd = max(0.0, self.account.spent_usd - spent)
+            call.stop = completion.stop
+            return completion
+
+
+def _less(after: Usage, before: Usage) -> Usage:
+    return Usage(
+        after.input - before.input,
+        after.output - before.output,
+        after.cache_read - before.cache_read,
+        after.cache_write - before.cache_write,
+        after.cache_write_1h - before.cache_write_1h,
+        after.hidden - before.hidden,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTurnModel(Around):
+    """A `TurnModel`, each question to which begins a step."""
+
+    observing: Observing
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        chosen = self.model.name
+        step = self.observing.step(chosen)
+        try:
+            completion = await self.model.complete(request, on_event)
+        except BaseException as error:
+            step.fail(error)
+            raise
+        if self.model.name != chosen:
+            step.name, step.switched_from = self.model.name, chosen
+        return completion
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTool:
+    """A `Tool` whose calls are told."""
+
+    tool: Tool
+    observing: Observing
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def description(self) -> str:
+        return self.tool.description
+
+    @property
+    def risk(self) -> Risk:
+        return self.tool.risk
+
+    @property
+    def arguments(self) -> type[Arguments]:
+        return self.tool.arguments
+
+    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+        with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
+            try:
+                returned = await self.tool(arguments, place)
+            except anyio.get_cancelled_exc_class():
+                if anyio.current_time() >= place.deadline:
+                    call.cut = "tool_timeout"
+                raise
+            if isinstance(returned, Returned) and returned.errors:
+                call.outcome = "partial"
+            return returned
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedPermits:
+    """`Permits` whose refusals are told: a call that was denied never gets to its tool."""
+
+    permits: Permits
+    observing: Observing
+
+    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+        try:
+            await self.permits.permit(tool, arguments, place)
+        except ToolDenied as error:
+            with self.observing.work("tool", tool.name, {"call_id": place.call_id}) as call:
+                call.fail(error)
+            raise
+
+    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+        return self.permits.waits(tool, arguments, place)

@@ -1,0 +1,209 @@
+"""Which models may answer a thread's turns, and in which order: the wiring of all that a model call passes through.
+
+``Budgeted(Failover([Retrying(Gated(Metered(adapter))), ...]))``: the turn's money, then its candidates; for each of
+them its retries, its place in the provider's line, and the price of every single attempt. The outermost and the
+innermost of these are watched: they are a step and a model call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+
+from bot.agent.prompt.token_estimate import most_tokens, request_size, uncached_size
+from bot.budget.accounts import Account, Accounts
+from bot.budget.budgets import Key
+from bot.config.settings import Provider, Settings
+from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
+from bot.llm.catalog import Catalog
+from bot.llm.policies.failover import Candidate, Failover, missing
+from bot.llm.policies.gate import Gate, Gated
+from bot.llm.policies.metering import Budgeted, Metered
+from bot.llm.policies.retry import Retrying
+from bot.llm.policies.structured_output import Conforming
+from bot.observe.turn_events import Observing
+from bot.ports.errors import ConfigInvalid
+from bot.ports.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
+from bot.ports.status import CircuitStatus
+from bot.store.model_choice import ChosenModels
+from bot.wiring.instrumentation import WatchedModel, WatchedTurnModel
+from threads import wording
+from threads.model import Answer, ThreadId, Turn
+
+OFFLINE = Provider(max_parallel=100_000)
+"""The settings of a provider that has none: nothing to be careful with."""
+
+MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
+
+SHOWN = 30
+"""Models that a list names."""
+
+
+def candidates(settings: Settings, name: str) -> list[str]:
+    """Return the model, its downgrades at the same provider, and the fallbacks: who is asked, in this order."""
+    provider, _, model = name.partition("/")
+    downgrades = settings.providers.get(provider, OFFLINE).model_map.get(model, ())
+    return list(
+        dict.fromkeys([name, *(f"{provider}/{other}" for other in downgrades), *settings.fallback_models])
+    )
+
+
+def offered(settings: Settings, default: str) -> list[str]:
+    """Return the models that a thread may choose: those that the settings name, the usual one first."""
+    return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
+
+
+class Lineup:
+    """A `ports.model.Models` and a `routing.commands.Brain`; one for the process. ``default`` is ``provider/model``.
+
+    Raises `ConfigInvalid` when the default, a downgrade of it or a fallback cannot be used.
+    """
+
+    def __init__(
+        self,
+        default: str,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        tools: tuple[ToolSpec, ...],
+        http: SharedHttp,
+        catalog: Catalog,
+        accounts: Accounts,
+        chosen: ChosenModels,
+        random: Callable[[], float],
+        now: Callable[[], datetime],
+        observing: Observing,
+        on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
+        decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: (
+            nothing_to_keep(*of)
+        ),
+    ) -> None:
+        self.name = default
+        self._settings, self._environ, self._http, self._now = settings, environ, http, now
+        self._tools, self._random = tools, random
+        self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
+        self._observing, self._on_grant, self._decided = observing, on_grant, decided
+        self._offered = offered(settings, default)
+        self._gates: dict[str, Gate] = {}
+        self._adapters: dict[str, Model] = {}
+        for name in candidates(settings, default):
+            self._adapter(name)
+        if fault := self._lacks(default):
+            raise ConfigInvalid(
+                f"model: {fault}; choose another one, or correct models.{default} if that is wrong"
+            )
+
+    async def for_turn(self, turn: Turn) -> TurnModel:
+        """Return the thread's model with all that stands behind it, for one turn."""
+        thread, asker = turn.incoming.thread, turn.incoming.author.id
+        account = self._accounts.account(str(thread), asker, turn.incoming.key)
+        if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
+            turn.note(wording.not_usable(chosen))
+        failover = Failover(
+            [self._candidate(name, account) for name in candidates(self._settings, self._of(thread))],
+            turn,
+            acknowledge=self._settings.failover.acknowledge,
+            may_answer=lambda who: who == asker or self._is_admin(who),
+            size=request_size,
+            decided=partial(self._decided, turn),
+        )
+        budgeted = Budgeted(
+            failover,
+            account,
+            turn,
+            self._may_grant(asker),
+            partial(self._on_grant, turn),
+            partial(self._decided, turn),
+        )
+        return WatchedTurnModel(budgeted, self._observing)
+
+    def describe_model(self, thread: ThreadId) -> str:
+        chosen = self._of(thread)
+        state = self._gate(chosen.partition("/")[0]).describe(chosen)
+        return f"Model: {chosen}{state and f' ({state})'}."
+
+    def list_models(self, thread: ThreadId) -> str:
+        chosen = self._of(thread)
+        others = ", ".join(name for name in self._offered[:SHOWN] if name != chosen)
+        how = (
+            f"Others: {others}. /model NAME takes one of them here."
+            if others
+            else f"It is the only one. {MORE}"
+        )
+        return f"{self.describe_model(thread)} {how}"
+
+    async def choose_model(self, thread: ThreadId, name: str) -> str:
+        if name.lower() == "default":
+            await self._chosen.choose(thread, None)
+            return f"This thread uses {self.name} again."
+        if name not in self._offered:
+            close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            if len(self._offered) == 1:
+                return f"I know no model of that name here: {self.name} is the only one. {MORE}"
+            return f"I know no model of that name here.{hint} /model lists them."
+        if not self._usable(name):
+            return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
+        if fault := self._lacks(name):
+            return f"I stay with {self._of(thread)}: {fault}."
+        await self._chosen.choose(thread, name)
+        return f"From the next message on, {name} answers in this thread."
+
+    def circuits(self) -> list[CircuitStatus]:
+        """Return the circuit breakers of all models that were asked so far."""
+        return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
+
+    def describe_usage(self, thread: ThreadId, user: str) -> str:
+        return self._accounts.overview(str(thread), user)
+
+    def _is_admin(self, who: str) -> bool:
+        return who in self._settings.access.admins
+
+    def _may_grant(self, asker: str) -> Callable[[str], bool]:
+        allowed = self._settings.budget.asker_may_grant
+        return lambda who: self._is_admin(who) or (allowed and who == asker)
+
+    def _of(self, thread: ThreadId) -> str:
+        """Return the thread's model: the one it chose, as long as that can be used."""
+        chosen = self._chosen.of(thread)
+        return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
+
+    def _usable(self, name: str) -> bool:
+        try:
+            self._adapter(name)
+        except ConfigInvalid:
+            return False
+        return True
+
+    def _lacks(self, name: str) -> str:
+        fault = missing(self._catalog.info(name), Request("", (), self._tools))
+        return str(fault) if fault else ""
+
+    def _candidate(self, name: str, account: Account) -> Candidate:
+        provider = name.partition("/")[0]
+        gate = self._gate(provider)
+        metered = Metered(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+        attempt = WatchedModel(metered, account, self._observing)
+        policy = retry_policy(self._settings.llm_retry, local=is_local(self._provider(provider)))
+        model = Retrying(Gated(attempt, gate, partial(uncached_size, model=name)), policy, self._random, gate)
+        return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
+
+    def _gate(self, provider: str) -> Gate:
+        if provider not in self._gates:
+            self._gates[provider] = build_gate(self._settings, self._provider(provider))
+        return self._gates[provider]
+
+    def _adapter(self, name: str) -> Model:
+        if name not in self._adapters:
+            vision = self._catalog.info(name).vision
+            adapter = build_adapter(
+                name, self._settings, self._environ, http=self._http, now=self._now, vision=vision
+            )
+            self._adapters[name] = Conforming(adapter)
+        return self._adapters[name]
+
+    def _provider(self, name: str) -> Provider:
+        return self._settings.providers.get(name, OFFLINE)

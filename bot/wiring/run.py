@@ -1,0 +1,182 @@
+"""`threadfast run`: the transports that the settings name, over the whole bot, until the process is ended."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from bot.config.load import check_start, resolve_secret, secrets_of
+from bot.config.settings import Discord, Settings, Slack
+from bot.observe.logs import configure_logging, form_for
+from bot.observe.otlp_export import open_spans
+from bot.observe.shutdown import Stop
+from bot.observe.supervision import watching
+from bot.observe.systemd_notify import Notify
+from bot.observe.turn_events import Observing
+from bot.ports.errors import ConfigInvalid
+from bot.wiring.app import serve, utc_now
+from bot.wiring.chat import with_model
+from bot.wiring.model_chain import candidates, offered
+from bot.wiring.verify_models import verify_all
+from threads.model import ThreadId
+from threads.store.data_folder import recent_threads
+from threads.store.disk import PosixDisk
+from transports.base.transport import Transport
+from transports.slack.manifest import Features, manifest, scopes
+
+if TYPE_CHECKING:
+    from bot.observe.metrics import Metrics
+    from transports.discord.client import Options as DiscordOptions
+    from transports.slack.client import Options as SlackOptions
+
+log = logging.getLogger(__name__)
+
+NOTHING_NAMED = (
+    'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
+    'or "discord": {} (with DISCORD_TOKEN), or talk to it here with: threadfast chat'
+)
+
+
+async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Serve until cancelled, or asked to stop by a signal; see `bot.observe.shutdown`.
+
+    Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does.
+    """
+    stop, notify = Stop(settings.recovery.drain_s), Notify.taken_from(os.environ)
+    await stop.over(partial(_run, settings, environ, stop, notify))
+
+
+async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
+    faulthandler.enable()  # systemd's watchdog ends what is stuck with SIGABRT: the log then says where it was
+    settings, model, reason = await with_model(settings, environ)
+    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
+        raise ConfigInvalid("\n".join(faults))
+    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    given = settings.observe
+    form = form_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
+    configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
+    transports = list(_transports(settings, environ, model))
+    if not transports:
+        raise ConfigInvalid(NOTHING_NAMED)
+    log.info("model.chosen: %s (%s)", model, reason)
+    if settings.verify_providers:
+        await verify_all(candidates(settings, model), settings, environ)
+    metrics = _metrics() if given.metrics_port else None
+    told = metrics.render if metrics else None
+    watch = partial(watching, observe=given, stop=stop, notify=notify, metrics=told)
+    async with open_spans(given.otlp_endpoint, settings.name) as spans:
+        observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
+        await serve(settings, environ, model=model, transports=transports, watch=watch, observing=observing)
+
+
+def _metrics() -> Metrics:
+    from bot.observe.metrics import Metrics  # noqa: PLC0415 - loaded only when asked for
+
+    return Metrics()
+
+
+def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
+    """Return the manifest of a Slack app that has what these settings use, and why it needs each scope."""
+    slack = settings.transports.slack or Slack()
+    features = _slack_features(settings, slack)
+    prompts = [prompt.model_dump() for prompt in slack.suggested_prompts]
+    reasons = [f"{scope.name}: {scope.reason}" for scope in scopes(features)]
+    return manifest(settings.name, features, prompts), reasons
+
+
+def _slack_features(settings: Settings, slack: Slack) -> Features:
+    return Features(slack.command or "", files="files" in settings.tools.enabled)
+
+
+def _transports(settings: Settings, environ: Mapping[str, str], model: str) -> Iterator[Transport]:
+    if settings.transports.slack:
+        yield _slack(settings, settings.transports.slack, environ)
+    if settings.transports.discord:
+        yield _discord(settings, settings.transports.discord, environ, model)
+
+
+def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
+    """Return what Slack is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    from transports.slack.client import Options  # noqa: PLC0415 - loaded only when asked for
+
+    return Options(
+        bot_token=resolve_secret(slack.bot_token, environ),
+        app_token=resolve_secret(slack.app_token, environ),
+        api_base_url=slack.api_base_url,
+        features=_slack_features(settings, slack),
+        prompts=tuple((prompt.title, prompt.message) for prompt in slack.suggested_prompts),
+        feedback=slack.feedback,
+        stream_in_channels=slack.stream_in_channels,
+        bots=frozenset(slack.bots),
+        links=frozenset(settings.links.allow),
+        max_age_s=settings.recovery.max_age_s,
+    )
+
+
+def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Transport:
+    from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415 - loaded only when asked for
+
+    return SlackTransport(
+        slack_options(settings, slack, environ),
+        settings.data,
+        disk=PosixDisk(),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=partial(_recent, settings.data, "slack"),
+    )
+
+
+def discord_options(
+    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str
+) -> DiscordOptions:
+    """Return what Discord is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    from transports.discord.client import Options  # noqa: PLC0415 - loaded only when asked for
+
+    return Options(
+        token=resolve_secret(discord.token, environ),
+        api_base_url=discord.api_base_url,
+        gateway_url=discord.gateway_url,
+        streaming=discord.streaming,
+        reactions=discord.reactions,
+        typing=discord.typing,
+        in_place=frozenset(discord.in_place),
+        bots=frozenset(discord.bots),
+        roles=frozenset(settings.access.roles),
+        models=("default", *offered(settings, model)),
+        max_age_s=settings.recovery.max_age_s,
+    )
+
+
+def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], model: str) -> Transport:
+    from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415 - loaded only when asked for
+
+    return DiscordTransport(
+        discord_options(settings, discord, environ, model),
+        settings.data,
+        disk=PosixDisk(),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=partial(_recent, settings.data, "discord"),
+    )
+
+
+async def _recent(data: Path, transport: str, within_s: float, most: int) -> list[ThreadId]:
+    """Without them only what is said in older threads meanwhile is not looked for: no reason to end."""
+    try:
+        return await anyio.to_thread.run_sync(recent_threads, data, transport, within_s, most)
+    except OSError as error:
+        log.error(  # noqa: TRY400 - the disk says why
+            "transport.recent_unknown: the recent threads of %s cannot be listed, going on without: %s",
+            transport,
+            error,
+        )
+        return []

@@ -1,0 +1,279 @@
+"""The tools of one bot, put together: which there are by the settings, what they stand on, and who permits a call.
+
+This is wiring, as `bot.wiring.model_chain` is for models: every tool is made here, and nothing else knows them all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
+
+from bot.agent.prompt.memory import Memory
+from bot.agent.prompt.skills import Skills, listing
+from bot.config.settings import Settings
+from bot.documents.reader import Documents
+from bot.guards.egress import Egress
+from bot.guards.policy import Policy
+from bot.guards.redaction import Masker
+from bot.observe.audit import Audit
+from bot.observe.turn_events import Observing
+from bot.ports.errors import ToolError
+from bot.ports.tool import Place, Tool
+from bot.routing.access import is_admin
+from bot.routing.commands import parse
+from bot.tools.approvals import Approvals
+from bot.tools.files.attach import Attach
+from bot.tools.files.edit import EditFile
+from bot.tools.files.quota import Quota
+from bot.tools.files.read import ListFiles, ReadFile
+from bot.tools.files.resolve_beneath import TOOL_OUTPUT
+from bot.tools.files.search import SearchFiles
+from bot.tools.files.write import WriteFile, Writer
+from bot.tools.gate import Toolbox
+from bot.tools.memory import Recall, Remember
+from bot.tools.skills import LoadSkill
+from bot.tools.web.http_client import Http
+from bot.tools.web.tool import WebFetch
+from bot.wiring.instrumentation import WatchedPermits, WatchedTool
+from threads.errors import StoreUnavailable
+from threads.store.disk import Disk, Offload
+
+if TYPE_CHECKING:
+    from bot.schedules.store import Schedules
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What tools are made of: where things are kept, what time it is, what hides secrets.
+
+    ``offload`` runs what must not wait long, as promises are kept by it; ``work`` what may, as what tools do. Without
+    one it is the same.
+    """
+
+    disk: Disk
+    offload: Offload
+    now: Callable[[], datetime]
+    mask: Masker
+    work: Offload | None = None
+    observing: Observing = field(default_factory=Observing)
+
+    @property
+    def hands(self) -> Offload:
+        return self.work or self.offload
+
+
+@dataclass(slots=True)
+class Workbench:
+    """The tools, and what of them the rest of the bot uses. ``skills`` is the listing for the system prompt."""
+
+    documents: Documents
+    audit: Audit
+    writer: Writer
+    tools: list[Tool] = field(default_factory=list)
+    off: dict[str, str] = field(default_factory=dict)
+    memory: Memory | None = None
+    schedules: Schedules | None = None
+    skills: str = ""
+    sandbox: str = "off"
+    status: list[Callable[[], str]] = field(default_factory=list)
+    approvals: Approvals = field(init=False)
+    toolbox: Toolbox = field(init=False)
+
+    async def spill(self, workspace: Path, name: str, text: str) -> str:
+        """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
+        path = f"{TOOL_OUTPUT}/{name}"
+        try:
+            async with self.writer.alone(workspace):
+                await self.writer.offload(self.writer.put, workspace, path, text.encode())
+        except ToolError as error:
+            raise StoreUnavailable(f"{TOOL_OUTPUT}: {error}") from error
+        return path
+
+    @property
+    def troubles(self) -> list[str]:
+        """Return a sentence on each of the tools that cannot work here."""
+        return [*filter(None, [*self.off.values(), *(told() for told in self.status)])]
+
+
+@asynccontextmanager
+async def open_workbench(
+    settings: Settings, environ: Mapping[str, str], means: Means, *, attach: bool
+) -> AsyncIterator[Workbench]:
+    """Yield the tools that the settings enable; *attach* is whether a transport takes files.
+
+    Raises `threads.errors.NewerSchema` and OSError for what is kept in the data folder.
+    """
+    enabled, hands = set(settings.tools.enabled), means.hands
+    quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
+    writer = Writer(means.disk, hands, quota)
+    audit = Audit(means.disk, settings.data / "audit", offload=means.offload, now=means.now)
+    bench = Workbench(Documents(hands), audit, writer)
+    async with _servers(bench, settings, environ, means), anyio.create_task_group() as tasks:
+        if "files" in enabled:
+            bench.tools += [ReadFile(hands), ListFiles(hands), SearchFiles(hands)]
+            bench.tools += [
+                WriteFile(writer),
+                EditFile(writer),
+                *([Attach(hands, means.mask)] if attach else []),
+            ]
+        if "shell" in enabled:
+            await _shell(bench, settings, means)
+        if "memory" in enabled:
+            admin = partial(is_admin, settings.access)
+            bench.memory = Memory(
+                means.disk, settings.data, offload=means.offload, now=means.now, is_admin=admin
+            )
+            bench.tools += [Remember(bench.memory, means.mask), Recall(bench.memory)]
+        if "skills" in enabled:
+            await _skills(bench, settings, means)
+        if "schedule" in enabled:
+            await _schedule(bench, settings, means)
+        await _web(bench, settings, means, tasks)
+        bench.approvals = await _approvals(bench, settings, means)
+        bench.toolbox = Toolbox(
+            [WatchedTool(tool, means.observing) for tool in bench.tools],
+            timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
+            default_timeout_s=settings.tools.default_timeout_ms / 1000,
+            permits=WatchedPermits(bench.approvals, means.observing),
+            mask=means.mask,
+            off=bench.off,
+        )
+        yield bench
+        tasks.cancel_scope.cancel()
+
+
+async def _approvals(bench: Workbench, settings: Settings, means: Means) -> Approvals:
+    given = settings.tools
+    approvals = Approvals(
+        Policy(given.policy, outside=given.after_outside_text),
+        means.disk,
+        settings.data / "approvals.json",
+        offload=means.offload,
+        now=means.now,
+        is_admin=partial(is_admin, settings.access),
+        note=bench.audit.note,
+        mask=means.mask,
+        expires_s=given.approval_expires_s,
+    )
+    await means.offload(approvals.open)
+    return approvals
+
+
+async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
+    from bot.tools.sandbox import open_sandbox  # noqa: PLC0415 - only where commands are wanted
+    from bot.tools.shell import Shell  # noqa: PLC0415
+
+    folder = settings.data / "threads"
+    await means.offload(means.disk.mkdir, folder)
+    sandbox = await open_sandbox(
+        settings.tools.sandbox, folder, offload=means.hands, quota=bench.writer.quota
+    )
+    bench.tools.append(Shell(sandbox, means.hands))
+    bench.sandbox = sandbox.layer
+    if sandbox.layer == "off":
+        bench.off["shell"] = f"The shell is off: {sandbox.why}."
+        log.warning("tool.unavailable: %s", bench.off["shell"])
+
+
+async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
+    skills = Skills(settings.data / "skills", settings.skills)
+    if found := await means.offload(skills.scan):
+        bench.skills = listing(found)
+        bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))
+    bench.status.append(lambda: "; ".join(skills.problems))
+
+
+async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
+    try:
+        details = {"skill": name, "sha256": digest}
+        await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
+    except StoreUnavailable as error:
+        log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
+
+
+async def _schedule(bench: Workbench, settings: Settings, means: Means) -> None:
+    from bot.schedules.store import Bounds, Schedules  # noqa: PLC0415 - off by default
+    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
+
+    given = settings.schedule
+    bounds = Bounds(given.max_per_thread, given.max_per_user)
+    path = settings.data / "schedules.json"
+    bench.schedules = Schedules(means.disk, path, means.offload, means.now, bounds)
+    await means.offload(bench.schedules.open)
+    bench.tools += [
+        SetSchedule(
+            bench.schedules, means.offload, lambda text: parse(text) is not None, given.min_interval_minutes
+        ),
+        ListSchedules(bench.schedules),
+        CancelSchedule(bench.schedules),
+    ]
+
+
+async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGroup) -> None:
+    enabled, degradation = set(settings.tools.enabled), settings.degradation
+    egress = Egress(settings.tools.private_hosts)
+    fetch = WebFetch(Http(egress, means.hands, agent=settings.name), bench.documents)
+    if "web_fetch" in enabled:
+        bench.tools.append(fetch)
+    if "browser" not in enabled:
+        return
+    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - an extra
+    from bot.tools.browser.launch import Chromium  # noqa: PLC0415
+    from bot.tools.browser.session import OneBrowser  # noqa: PLC0415
+    from bot.tools.browser.tool import Browser  # noqa: PLC0415
+
+    missing = await means.offload(unavailable)
+    pages = OneBrowser(egress, Chromium(means.hands))
+    tasks.start_soon(pages.run)
+    bench.tools.append(
+        Browser(
+            pages,
+            egress,
+            bench.writer,
+            fetch if "web_fetch" in enabled else None,
+            missing,
+            disable_browser=degradation.disable_browser_on_error,
+            disable_screenshots=degradation.disable_screenshots_on_error,
+        )
+    )
+    if missing:
+        log.warning("tool.unavailable: %s", missing)
+        bench.status.append(lambda: missing)
+
+
+@asynccontextmanager
+async def _servers(
+    bench: Workbench, settings: Settings, environ: Mapping[str, str], means: Means
+) -> AsyncIterator[None]:
+    if not settings.mcp_servers:
+        yield
+        return
+    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
+
+    async def save(workspace: Path, path: str, data: bytes) -> None:
+        async with bench.writer.alone(workspace):
+            await means.hands(bench.writer.put, workspace, path, data)
+
+    async with open_servers(
+        settings.mcp_servers,
+        environ,
+        settings.data,
+        disk=means.disk,
+        offload=means.offload,
+        mask=means.mask,
+        save=save,
+    ) as servers:
+        bench.tools += servers.tools
+        bench.status.append(servers.trouble)
+        yield

@@ -1,0 +1,73 @@
+"""`verify_providers`: every model that may be asked says a word before the bot serves.
+
+| what answers                                              | then                                         |
+|-----------------------------------------------------------|----------------------------------------------|
+| all                                                       | it serves                                    |
+| some do not                                               | a warning for each; it serves                 |
+| none, and one of them only does not now (limits, network) | warnings; it serves: that may pass            |
+| none, and each needs a person (key, account, name)        | `ConfigInvalid`: the start is refused, with 78 |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import anyio
+
+from bot.config.settings import Settings
+from bot.llm.verify import Verified, verify
+from bot.ports.errors import ConfigInvalid
+from bot.wiring.remedy import sentence
+
+log = logging.getLogger(__name__)
+
+NEEDS_A_PERSON = frozenset({"auth", "payment", "model_not_found", "config_invalid"})
+AT_ONCE = 4
+"""Models that are asked side by side."""
+
+Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verified]]
+
+
+async def verify_all(
+    names: Sequence[str], settings: Settings, environ: Mapping[str, str], *, ask: Ask = verify
+) -> list[str]:
+    """Ask each of these models; return a line on each that does not answer.
+
+    Raises `ConfigInvalid` when none can answer before a person acts.
+    """
+    answers: dict[str, Verified] = {}
+    room = anyio.Semaphore(AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with room:
+            answers[name] = await ask(name, settings, environ)
+
+    async with anyio.create_task_group() as tasks:
+        for name in names:
+            tasks.start_soon(one, name)
+    for name in names:
+        if answers[name].ok:
+            log.info("model.verified: %s answered in %.1f s", name, answers[name].took_s)
+        else:
+            log.warning("model.unverified: %s: %s", name, _why(name, answers[name], settings))
+    faults = [f"{name}: {_why(name, answers[name], settings)}" for name in names if not answers[name].ok]
+    if names and all(_code(answers[name]) in NEEDS_A_PERSON for name in names):
+        raise ConfigInvalid(
+            "\n".join(
+                [
+                    *faults,
+                    "No model can answer. Mend one with `threadfast init`, or set verify_providers to false.",
+                ]
+            )
+        )
+    return faults
+
+
+def _code(answer: Verified) -> str:
+    return "" if answer.ok or answer.error is None else answer.error.code
+
+
+def _why(name: str, answer: Verified, settings: Settings) -> str:
+    mend = "" if answer.error is None else sentence(name, answer.error, settings)
+    return " ".join(filter(None, [mend, f"{_code(answer)}: {answer.error}"]))

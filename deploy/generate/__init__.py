@@ -1,1 +1,0 @@
-"""Makes the documents that are drawn from the code: ``python -m deploy.generate``. A test compares them."""

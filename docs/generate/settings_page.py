@@ -1,0 +1,123 @@
+"""docs/settings.md: every setting with its type, default, meaning and reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from bot.config.load import json_schema
+from bot.config.settings import Section, Settings
+from docs.generate.reasons import REASONS
+
+HEAD = """# Every setting
+
+Made from the program's own schema by `make docs`; a test fails when it is out of date. All settings are optional, and
+a section that is left out has its defaults. `null` means no limit. Durations say their unit: `_ms` or `_s`. Secrets
+are references: `"env:NAME"`, or `"file:NAME"` for a file in the folder `credentials` beside `settings.json` (under
+systemd: its credentials). Mistakes are all told at once, with exit code 78: try `threadfast check`.
+"""
+
+
+def section_in(annotation: object) -> type[Section] | None:
+    """Return the section that a field holds: bare, or null, or a list of or map to it."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(section_in, get_args(annotation))), None)
+
+
+def settings_in(section: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Return each setting's dotted path, without the names that people choose themselves."""
+    for name, field in section.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        below = section_in(field.annotation)
+        if below is None or path in REASONS:
+            yield path, field
+        if below is not None:
+            yield from settings_in(below, f"{path}.")
+
+
+def page() -> str:
+    groups: dict[str, list[str]] = {}
+    for path, field in settings_in(Settings):
+        top, _, name = path.rpartition(".")
+        cells = (f"`{name}`", _default(field), _meaning(path, field), REASONS.get(path, ""))
+        rows = groups.setdefault(top, [])
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    parts = [HEAD]
+    for top, rows in groups.items():
+        parts += [f"## {top}\n\n{_about(top)}"] if top else []
+        parts += ["| setting | default | meaning | why |\n|---|---|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
+def _about(path: str) -> str:
+    """Return what stands above a section's table: what the section is for."""
+    section: type[BaseModel] = Settings
+    words = []
+    for step in path.split("."):
+        field = section.model_fields[step]
+        words.append(field.description or "")
+        section = section_in(field.annotation) or section
+    return f"{words[-1]}\n"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, Section):
+        return "see below"
+    if isinstance(value, tuple) and any(isinstance(item, Section) for item in value):
+        value = [item.model_dump() for item in value]
+    return f"`{json.dumps(value, default=str, ensure_ascii=False)}`"
+
+
+def _meaning(path: str, field: FieldInfo) -> str:
+    choices = _choices(path)
+    return f"{field.description}{f' One of {choices}.' if choices else ''}"
+
+
+def _choices(path: str) -> str:
+    """Return the values that a setting can have, where there are but a few."""
+    schema: object = json_schema()
+    definitions = schema["$defs"] if isinstance(schema, dict) else {}
+    node = schema
+    for step in path.split("."):
+        node = _named(node, step, definitions)
+    found = list(_enumerated(node, definitions))
+    return ", ".join(f"`{value}`" for value in found)
+
+
+def _resolved(node: object, definitions: object) -> list[dict[str, object]]:
+    """Return the objects that a schema node may be, behind references, maps, lists and alternatives."""
+    if not isinstance(node, dict):
+        return []
+    if isinstance(reference := node.get("$ref"), str) and isinstance(definitions, dict):
+        return _resolved(definitions[reference.rpartition("/")[2]], definitions)
+    found = [node]
+    for key in ("additionalProperties", "items"):
+        found += _resolved(node.get(key), definitions)
+    for key in ("anyOf", "allOf", "oneOf"):
+        options = node.get(key)
+        for option in options if isinstance(options, list) else []:
+            found += _resolved(option, definitions)
+    return found
+
+
+def _named(node: object, step: str, definitions: object) -> object:
+    for option in _resolved(node, definitions):
+        properties = option.get("properties")
+        if isinstance(properties, dict) and step in properties:
+            return properties[step]
+    return {}
+
+
+def _enumerated(node: object, definitions: object) -> Iterator[object]:
+    for option in _resolved(node, definitions):
+        values = option.get("enum")
+        if isinstance(values, list):
+            yield from values

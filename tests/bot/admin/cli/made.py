@@ -1,0 +1,56 @@
+"""A data folder as a bot would leave it, and the command line run on it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from bot.admin.cli import main
+from threads.log import Entry, entry_adapter
+from threads.model import ThreadId
+from threads.store.checksummed_lines import encode
+from threads.store.data_folder import thread_folder
+
+DAY = "2026-11-20"
+
+
+def at(second: int) -> str:
+    return f"{DAY}T10:{second // 60:02}:{second % 60:02}.000+00:00"
+
+
+def told(
+    n: int, text: str = "hello", answer: str = "hi", outcome: str = "answered", **more: str
+) -> list[Entry]:
+    """Return a message, its answer and its end, *n* seconds after ten."""
+    return [
+        Entry(at=at(n), kind="message", message_id=f"m{n}", author="U1", text=text),
+        Entry(at=at(n), kind="reply", message_id=f"m{n}", text=answer, platform_id=f"p{n}"),
+        Entry(
+            at=at(n), kind="settled", message_id=f"m{n}", outcome=outcome, correlation_id=f"{n:08x}", **more
+        ),
+    ]
+
+
+def thread(data: Path, root: str, *entries: Entry, channel: str = "C1", transport: str = "slack") -> Path:
+    """Write a thread's log; the later its last line, the later its file was changed."""
+    folder = thread_folder(data, ThreadId(transport, "T1", channel, root))
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log.jsonl"
+    log.write_bytes(b"".join(encode(entry_adapter(), entry) for entry in entries))
+    hours, minutes, seconds = entries[-1].at[11:19].split(":")
+    when = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+    os.utime(log, (when, when))
+    return folder
+
+
+def threadfast(data: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--data", str(data)])
+
+
+def document(data: Path, *arguments: str) -> dict:
+    result = threadfast(data, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)

@@ -1,0 +1,265 @@
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from click.testing import CliRunner
+
+from bot.admin.cli import main
+from bot.admin.reports import audit_trail as telling
+from bot.admin.reports.line_reader import Damage
+from bot.admin.terminal.table import Column, show
+from bot.budget.budgets import Call, Commit
+from bot.observe.audit import AuditRecord
+from bot.observe.audit import record_adapter as audit_adapter
+from bot.ports.model import Usage
+from tests.bot.admin.cli.made import document, thread, threadfast, told
+from tests.bot.admin.cli.test_usage_command import spend
+from tests.bot.budget.ledgers import Time
+from threads.journal.records import Received, record_adapter
+from threads.model import Author
+from threads.store.checksummed_lines import encode
+
+
+def audit(data, day, *records) -> None:
+    (data / "audit").mkdir(exist_ok=True)
+    with (data / "audit" / f"{day}.jsonl").open("ab") as file:
+        for kind, root in records:
+            record = AuditRecord(
+                at=f"{day}T10:00:00.000+00:00",
+                kind=kind,
+                thread_id=f"slack:T1:C1:{root}",
+                message_id="m1",
+                author="U1",
+                details={"tool": "shell", "about": "ls \x1b[2J sk-abcdef1234567890abcdef1234"},
+            )
+            file.write(encode(audit_adapter(), record))
+
+
+def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
+    audit(tmp_path, "2026-01-01", ("skill", "1.1"))
+    audit(tmp_path, "2026-01-02", ("approval", "1.1"), ("feedback", "2.2"))
+
+    def found(*arguments):
+        records = document(tmp_path, "audit", "--since", "2026-01-01", *arguments)["records"]
+        return [(record["kind"], record["thread_id"][-3:]) for record in records]
+
+    assert found() == [("skill", "1.1"), ("approval", "1.1"), ("feedback", "2.2")]
+    assert found("--since", "2026-01-02") == [("approval", "1.1"), ("feedback", "2.2")]
+    assert found("--kind", "skill", "--kind", "feedback") == [("skill", "1.1"), ("feedback", "2.2")]
+    assert found("--thread", "slack:T1:C1:2.2") == [("feedback", "2.2")]
+    shown = threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
+    assert "tool shell, about ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
+
+
+def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
+    record = telling.Decision(at="2026-01-01T10:00:00.000+00:00", kind="novelty", details={"attempt": 2})
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "2026-01-01.jsonl").write_bytes(encode(telling.decision_adapter(), record))
+    assert "novelty  -    attempt 2" in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
+
+
+def test_damaged_lines_of_the_audit_are_counted(tmp_path):
+    audit(tmp_path, "2026-01-01", ("skill", "1.1"), ("approval", "1.1"))
+    file = tmp_path / "audit" / "2026-01-01.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"skill", b"skull", 1))
+    result = threadfast(tmp_path, "audit", "--since", "2026-01-01")
+    assert "1 damaged line was left out." in result.stderr
+    assert "approval" in result.stdout
+    assert document(tmp_path, "audit", "--since", "2026-01-01")["damaged_lines"] == 1
+
+
+def test_what_is_added_to_the_audit_is_followed_into_the_next_day(tmp_path):
+    audit(tmp_path, "2026-01-01", ("skill", "1.1"))
+    more = iter([("2026-01-01", "approval"), ("2026-01-02", "feedback")])
+
+    class Enough(Exception):
+        pass
+
+    def wait():
+        try:
+            day, kind = next(more)
+        except StopIteration:
+            raise Enough from None
+        audit(tmp_path, day, (kind, "1.1"))
+
+    found = []
+    with pytest.raises(Enough):
+        found.extend(one.kind for one in telling.decisions(tmp_path, telling.Wanted(), Damage(), wait))
+    found = []
+    more = iter([("2026-01-02", "approval"), ("2026-01-03", "feedback")])
+    told_so_far = telling.decisions(tmp_path, telling.Wanted(), Damage(), wait)
+    with pytest.raises(Enough):
+        for one in told_so_far:
+            found.append(f"{one.at[8:10]} {one.kind}")
+    assert found == ["01 skill", "01 approval", "02 feedback", "02 approval", "03 feedback"]
+
+
+def test_limits_are_told_beside_what_is_spent(tmp_path):
+    now = datetime.now(UTC)
+    call = Call("slack:T1:C1:1.1", "U1", "t", "anthropic/large", now.date().isoformat())
+    paid = Commit(call=call, usage=Usage(10, 5), micros=12_500_000)
+    anyio.run(spend, tmp_path, Time(now.isoformat()[:19]), paid)
+    limits = {one["scope"]: one for one in document(tmp_path, "usage")["limits"]}
+    assert limits["day"] == {"scope": "day", "spent": 12.5, "reserved": 0.0, "limit": 50.0}
+    assert limits["month"]["limit"] is None
+    rows = [line.split() for line in threadfast(tmp_path, "usage").stdout.splitlines()]
+    assert ["everyone", "today", "$12.50", "-", "$50.00", "25%"] in rows
+    assert ["Total", "1", "10", "-", "5", "$12.50"] in rows
+
+
+def test_dead_letters_tell_what_became_of_them(tmp_path):
+    again = {"m1~1": told(9)}
+    lines = [
+        *told(1, "one", outcome="dead_letter"),
+        *told(2, "two", outcome="dead_letter"),
+        *told(3, "three", outcome="dead_letter"),
+        *told(4),
+    ]
+    lines += [
+        type(entry)(**{**{name: getattr(entry, name) for name in entry.__slots__}, "message_id": "m1~1"})
+        for entry in again["m1~1"]
+    ]
+    thread(tmp_path, "1.1", *lines)
+    waits = Received(thread_id="slack:T1:C1:1.1", message_id="m2~1", author=Author("U1"), text="two")
+    (tmp_path / "journal.jsonl").write_bytes(encode(record_adapter(), waits))
+    found = document(tmp_path, "dead-letters", "list")["dead_letters"]
+    assert [(one["message_id"], one["again"]) for one in found] == [
+        ("m1", "answered"),
+        ("m2", "in line"),
+        ("m3", ""),
+    ]
+
+
+def test_a_resubmission_is_told_to_programs(tmp_path):
+    thread(tmp_path, "1.1", *told(1, outcome="dead_letter"))
+    assert document(tmp_path, "dead-letters", "resubmit", "m1") == {
+        "message_id": "m1",
+        "resubmitted_as": "m1~1",
+    }
+
+
+def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_price(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gateway = {"base_url": "http://127.0.0.1:4000/v1"}
+    given = {"model": "mine/large", "providers": {"mine": gateway}}
+    for extra, meaning in (
+        ({}, "a hard budget refuses it"),
+        ({"budget": {"mode": "soft"}}, "is not counted"),
+    ):
+        (tmp_path / "settings.json").write_text(json.dumps({**given, **extra}))
+        result = CliRunner().invoke(main, ["check"])
+        assert result.exit_code == 0
+        assert "the price of mine/large is not known" in result.stderr
+        assert meaning in result.stderr
+        assert '"free": true under providers.mine' in result.stderr
+    gateway["free"] = True
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    assert "price" not in CliRunner().invoke(main, ["check"]).stderr
+
+
+def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["check", "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["ok"]) == (0, True)
+    (tmp_path / "settings.json").write_text('{"budget": {"mode": "x"}}')
+    result = CliRunner().invoke(main, ["check", "--json"])
+    assert result.exit_code == 78
+    assert "budget.mode" in json.loads(result.stdout)["faults"][0]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_for_the_installed_program(shell):
+    result = CliRunner().invoke(main, ["completion", shell], prog_name="python -m bot")
+    assert result.exit_code == 0
+    assert "_THREADFAST_COMPLETE" in result.stdout
+    assert (
+        CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"}).stdout == result.stdout
+    )
+    assert CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/tcsh"}).exit_code == 2
+
+
+def completed(words: str, incomplete: str) -> list[str]:
+    env = {"COMP_WORDS": f"threadfast {words} {incomplete}", "COMP_CWORD": str(len(words.split()) + 1)}
+    result = CliRunner().invoke(
+        main, [], prog_name="threadfast", env={**env, "_THREADFAST_COMPLETE": "bash_complete"}
+    )
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+
+def test_threads_are_completed_by_the_last_part_of_their_ids(tmp_path):
+    for n in range(3):
+        thread(tmp_path, f"1.{n}", *told(n))
+    thread(tmp_path, "1.0", *told(9), channel="C2")
+    assert completed(f"threads show --data {tmp_path}", "1.") == ["1.2", "1.1"]
+    assert completed("threads show --data /nowhere", "1.") == []
+    assert "audit" in completed("", "a")
+
+
+def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
+    thread(tmp_path, "1.1", *told(1))
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "bot", "threads", "export", "1.1", "--data", str(tmp_path)]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(write)
+    assert done.stderr == b""
+
+
+def test_plain_columns_line_up_whatever_people_are_called(capsys):
+    show(
+        [Column("A"), Column("B", right=True), Column("C", on_terminal=True)],
+        [["日本", "1", "x"], ["a\nb", "22", "x"]],
+    )
+    assert capsys.readouterr().out == "A      B\n日本   1\na b   22\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["status"],
+        ["threads", "list"],
+        ["why", "m1"],
+        ["usage"],
+        ["audit"],
+        ["dead-letters", "list"],
+        ["backup", "-"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):
+    data, settings, copy = tmp_path / "data", tmp_path / "settings.json", tmp_path / "copy.tar.gz"
+    thread(data, "1.1", *told(1))
+    words = [str(copy) if word == "-" else word for word in command]
+    good = threadfast(data, *words)
+    copy.unlink(missing_ok=True)
+    settings.write_text('{"max_tokens": "many"}')
+    bad = threadfast(data, *words, "--settings", str(settings))
+    assert bad.exit_code == good.exit_code
+    assert "settings: max_tokens: " in bad.stderr
+    assert "only what looks like a secret is masked" in bad.stderr
+    if command[0] != "backup":
+        assert bad.stdout == good.stdout
+    without = CliRunner().invoke(main, [*words, "--settings", str(settings)])
+    assert without.exit_code == 78
+
+
+def test_commands_that_serve_or_write_take_no_faulty_settings(tmp_path):
+    (tmp_path / "settings.json").write_text('{"max_tokens": "many"}')
+    (tmp_path / "copy.tar.gz").touch()
+    for words in (["run"], ["chat"], ["restore", str(tmp_path / "copy.tar.gz")]):
+        result = threadfast(tmp_path / "data", *words, "--settings", str(tmp_path / "settings.json"))
+        assert result.exit_code == 78
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_restore_says_what_no_backup_holds(tmp_path):
+    thread(tmp_path / "data", "1.1", *told(1))
+    file = tmp_path / "copy.tar.gz"
+    assert threadfast(tmp_path / "data", "backup", str(file)).exit_code == 0
+    result = threadfast(tmp_path / "again", "restore", str(file))
+    assert result.exit_code == 0
+    assert "settings.json and credentials/ are in no backup" in result.stdout

@@ -1,0 +1,302 @@
+"""The doctor as a whole: what is told, in which order, with which exit code, whatever breaks."""
+
+import errno
+import json
+import os
+import socket
+import time
+from dataclasses import replace
+
+import anyio
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import bot.admin.doctor.examination as module
+from bot.admin.cli import main
+from bot.admin.doctor.examination import Look, Subject, examine
+from bot.admin.doctor.models import Asked, judged, look_at_model
+from bot.admin.doctor.run import Wanted, run_doctor
+from bot.admin.doctor.running_bot import look_beside
+from bot.admin.doctor.screen import Screen, group_of
+from bot.admin.doctor.settings import look_at_settings
+from bot.admin.status.client import Silent
+from bot.config.settings import Budget, Settings
+from bot.llm.verify import Verified
+from bot.ports.errors import ModelTimeout, Unauthorized
+from bot.ports.status import Status, TransportStatus
+from threads.store.data_folder import sole_owner
+from transports.shared.checks import Finding
+
+KEYS = ["name", "state", "found", "meaning", "fix"]
+
+
+@pytest.fixture
+def settings_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"model": "offline/demo", "tools": {"sandbox": "off"}}))
+    file.chmod(0o600)
+    return file
+
+
+def run(settings_file, environ=None, **wanted):
+    return run_doctor(Wanted(settings_file, **wanted), environ or {"PATH": os.environ["PATH"]})
+
+
+def test_json_is_one_document_with_the_same_keys_in_every_check(settings_file, capsys):
+    assert run(settings_file, as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is True
+    found = told["checks"]
+    assert all(list(entry) == KEYS for entry in found)
+    assert {"version", "settings", "secrets", "data.folder", "bot", "model", "sandbox"} <= {
+        e["name"] for e in found
+    }
+    assert all(group_of(entry["name"]) != "Other" for entry in found)
+
+
+def test_through_a_pipe_it_is_plain_lines_and_a_sum(settings_file, capsys):
+    assert run(settings_file) == 0
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out
+    assert "ok    sandbox             commands are switched off in the settings" in out.splitlines()
+    assert out.splitlines()[-1].startswith(
+        f"{len([x for x in out.splitlines() if x[:2] in ('ok', 'wa', 'fa')])} checks"
+    )
+    assert err == ""
+
+
+def test_what_fails_makes_the_exit_code_1_and_a_missing_secret_fails(settings_file, capsys):
+    settings_file.write_text(json.dumps({"model": "openai/x", "transports": {"slack": {}}}))
+    assert run(settings_file, offline=True) == 1
+    out = capsys.readouterr().out
+    for words in ("env:OPENAI_API_KEY", "transports.slack.bot_token: env:SLACK_BOT_TOKEN", "threadfast init"):
+        assert words in out
+
+
+def test_settings_that_cannot_be_used_end_with_78_and_the_rest_is_looked_at(settings_file, capsys):
+    settings_file.write_text('{"model": 3, "max_tokens": "many"}')
+    assert run(settings_file, as_json=True) == 78
+    found = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["checks"]}
+    assert "model: " in found["settings"]["found"]
+    assert "max_tokens: " in found["settings"]["found"]
+    assert found["version"]["state"] == "ok"
+    assert "sandbox" in found
+
+
+def test_an_unknown_key_and_skill_fail_and_a_file_that_others_can_write_is_a_warning(settings_file, capsys):
+    settings_file.chmod(0o666)
+    assert run(settings_file, as_json=True, offline=True) == 0
+    assert "can be written by others" in capsys.readouterr().out
+    settings_file.write_text('{"modle": "offline/demo"}')
+    assert run(settings_file, as_json=True, offline=True) == 78
+    assert 'nearest known one is \\"model\\"' in capsys.readouterr().out
+    settings_file.write_text('{"model": "offline/demo", "skills": ["deploi"]}')
+    assert run(settings_file, as_json=True, offline=True) == 1
+    assert "no skill is called" in capsys.readouterr().out
+
+
+def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_path, capsys):
+    folder = tmp_path / "credentials"
+    folder.mkdir(mode=0o755)
+    (folder / "KEY").write_text("canary-of-a-key")
+    (folder / "KEY").chmod(0o644)
+    settings_file.write_text(
+        json.dumps(
+            {
+                "model": "offline/demo",
+                "tools": {"sandbox": "off"},
+                "providers": {"openai": {"api_key": "file:KEY"}},
+            }
+        )
+    )
+    run(settings_file)
+    assert "others on this machine may look into" in capsys.readouterr().out
+    assert run(settings_file, fix=True) == 0
+    out, err = capsys.readouterr()
+    assert (folder.stat().st_mode & 0o777, (folder / "KEY").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert "others on this machine" not in out
+    assert err.count("fix: closed ") == 2
+    assert "canary-of-a-key" not in out + err
+
+
+@pytest.mark.anyio
+async def test_subjects_look_side_by_side_and_are_told_in_their_order():
+    first_told, told, waiting = anyio.Event(), [], []
+
+    async def slow(look):
+        await first_told.wait()
+        yield Finding("slow.1", "ok", "")
+
+    async def quick(look):
+        yield Finding("quick.1", "ok", "")
+        first_told.set()
+        yield Finding("quick.2", "ok", "")
+
+    subjects = [Subject("slow", slow), Subject("quick", quick)]
+    found = await examine(
+        subjects, Look(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
+    )
+    assert told == ["slow.1", "quick.1", "quick.2"] == [finding.name for finding in found]
+    assert waiting[0] == ["slow", "quick"]
+    assert waiting[-1] == []
+
+
+@pytest.mark.anyio
+async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
+    monkeypatch.setattr(module, "WITHIN_S", 0.05)
+
+    async def breaks(look):
+        yield Finding("breaks.1", "ok", "")
+        raise RuntimeError("canary")
+
+    async def hangs(look):
+        await anyio.sleep_forever()
+        yield
+
+    async def good(look):
+        yield Finding("good", "ok", "")
+
+    subjects = [Subject("breaks", breaks), Subject("hangs", hangs), Subject("good", good)]
+    found = await examine(subjects, Look(Settings(), {}), lambda _: None)
+    assert [(f.name, f.state) for f in found] == [
+        ("breaks.1", "ok"),
+        ("breaks", "fail"),
+        ("hangs", "fail"),
+        ("good", "ok"),
+    ]
+    assert "canary" not in str(found)
+
+
+def test_what_a_model_says_becomes_a_finding():
+    asked = Asked("openai/x", 0, Settings(), " (as the settings say)")
+    assert (
+        judged(asked, Verified(ok=True, took_s=0.8)).found
+        == "openai/x (as the settings say) answered in 0.8 s"
+    )
+    bad = judged(asked, Verified(ok=False, took_s=0.8, error=Unauthorized("no")))
+    assert (bad.state, bad.name) == ("fail", "model")
+    assert "good key" in bad.fix
+    spare = judged(replace(asked, place=1), Verified(ok=False, took_s=20, error=ModelTimeout("no answer")))
+    assert (spare.state, spare.name) == ("warn", "model.1")
+
+
+@pytest.mark.anyio
+async def test_a_price_that_is_not_known_is_told_with_what_to_write():
+    for mode, state in (("hard", "fail"), ("soft", "warn")):
+        asked = Asked("mine/unheard-of", 0, Settings(budget=Budget(mode=mode)))
+        found = [finding async for finding in look_at_model(asked, Look(Settings(), {}, offline=True))]
+        assert [(f.name, f.state) for f in found] == [("model", "ok"), ("model.price", state)]
+        assert '"mine/unheard-of": {"input"' in found[1].fix
+        assert '"free": true under providers.mine' in found[1].fix
+
+
+def status(**more):
+    given = {"ready": True, "stopping": False, "data": "/d", "model": "m/x", "started_at": "", "version": "1"}
+    return Status(**given, pid=7, uptime_s=7200.0, **more)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("beside", "states", "words"),
+    [
+        (Silent("absent"), {"bot": "ok"}, "none runs"),
+        (Silent("mute", 7), {"bot": "warn"}, "process 7"),
+        (Silent("stuck", 7), {"bot": "fail"}, "stuck"),
+        (status(), {"bot": "ok"}, "for 2 h 0 min"),
+        (status(worst_lag_s=4.0), {"bot": "warn"}, "stuck for 4.0 s"),
+        (status(troubles=("the disk is full",)), {"bot": "warn"}, "the disk is full"),
+        (
+            status(transports=(TransportStatus("slack", "stopped", "bad token"),)),
+            {"bot": "ok", "bot.slack": "fail"},
+            "bad token",
+        ),
+    ],
+    ids=str,
+)
+async def test_a_bot_beside_is_told_as_it_is(beside, states, words):
+    found = [finding async for finding in look_beside(Look(Settings(), {}, beside=beside))]
+    assert {finding.name: finding.state for finding in found} == states
+    assert words in str(found)
+
+
+@pytest.mark.anyio
+async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path):
+    """As the service's user sees it: systemd shows its credentials to the service alone."""
+    given = {
+        "model": "openai/x",
+        "providers": {"openai": {"api_key": "file:KEY"}},
+        "transports": {"slack": {"bot_token": "file:BOT", "app_token": "env:APP"}},
+    }
+    settings = Settings.model_validate(given)
+    environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    up, down = (status(transports=(TransportStatus("slack", s),)) for s in ("connected", "connecting"))
+    for beside, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (Silent("absent"), ["fail"] * 3)):
+        look = Look(settings, environ, beside=beside)
+        found = [finding async for finding in look_at_settings(look) if finding.name == "secrets"]
+        assert [finding.state for finding in found] == states
+        asked = [finding async for finding in look_at_model(Asked("openai/x", 0, settings), look)]
+        assert asked[0].state == states[0]
+    fixes = {finding.found.partition(":")[0]: finding.fix for finding in found}
+    assert "systemctl status threadfast" in fixes["transports.slack.bot_token"]
+    assert "systemctl" not in fixes["transports.slack.app_token"]
+
+
+def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
+    screen = Screen()
+    screen.console = Console(width=80, force_terminal=True, color_system=None, highlight=False)
+    with screen.waiting() as waiting:
+        waiting(["slack"])
+        screen.tell(Finding("data.space", "ok", "57 GB free"))
+        screen.tell(
+            Finding("discord.servers.700000000000000001", "warn", "word " * 40, "Means it.", "Do it.")
+        )
+    screen.done([Finding("a", "ok", ""), Finding("b", "fail", "")], 1.0)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert "Data folder" in lines
+    assert any("→ Do it." in line for line in lines)
+    assert max(map(len, lines)) <= 80
+    assert "2 checks in 1.0 s: 1 ok, 1 failed." in lines
+
+
+def test_a_running_bot_keeps_its_folder_to_itself(settings_file, tmp_path, capsys):
+    data = tmp_path / "data"
+    with sole_owner(data):
+        data.chmod(0o755)
+        run(settings_file, fix=True)
+        out, err = capsys.readouterr()
+        assert "left alone" in err
+        assert data.stat().st_mode & 0o777 == 0o755
+        assert "has the data folder" in out or not os.access("/proc/locks", os.R_OK)
+
+
+def test_what_is_told_names_no_secret_of_a_server_that_answers_oddly(settings_file, capsys):
+    """A port that takes calls and says nothing: the look ends all the same."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        given = {
+            "model": "offline/demo",
+            "tools": {"sandbox": "off"},
+            "transports": {"slack": {"api_base_url": f"http://127.0.0.1:{port}/api/"}},
+        }
+        settings_file.write_text(json.dumps(given))
+        tokens = {"SLACK_BOT_TOKEN": "xoxb-canary-1", "SLACK_APP_TOKEN": "xapp-canary-2"}
+        began = time.monotonic()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("transports.slack.checks.WITHIN_S", 0.2)
+            assert run(settings_file, {"PATH": os.environ["PATH"], **tokens}) == 1
+        assert time.monotonic() - began < 5
+    out = capsys.readouterr().out
+    assert "slack.token" in out
+    assert "canary" not in out
+
+
+def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatch):
+    def closed(*_):
+        raise ExceptionGroup("tasks", [BrokenPipeError(errno.EPIPE, "Broken pipe")])
+
+    monkeypatch.setattr("bot.admin.doctor.run.run_doctor", closed)
+    result = CliRunner().invoke(main, ["doctor", "--settings", str(settings_file)])
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output

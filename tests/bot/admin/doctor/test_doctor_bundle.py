@@ -1,0 +1,202 @@
+"""A bundle goes to strangers: nothing that was planted anywhere is in it, and what a maintainer needs is."""
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.admin.doctor.bundle import Marks, bundle, told_settings
+from bot.admin.doctor.examination import Look
+from bot.admin.doctor.run import Wanted, run_doctor
+from bot.config.load import load
+from bot.guards.redaction import Masker
+from bot.ports.status import CircuitStatus, Status, TransportStatus
+from threads.journal.records import Intent, Received, Settled, Started, record_adapter
+from threads.model import Author
+from threads.store.checksummed_lines import encode
+from transports.shared.checks import Finding
+
+AT = datetime(2026, 11, 22, 14, 0, tzinfo=UTC)
+
+
+def canary(place):
+    return f"canary-{place}-7f3a"
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder with a canary wherever somebody may have put something of his own."""
+    here = tmp_path / canary("path")
+    (here / "credentials").mkdir(parents=True, mode=0o700)
+    (here / "credentials" / "KEY").write_text(canary("secretfile"))
+    settings = {
+        "name": canary("name"),
+        "data": canary("data"),
+        "model": "openai/gpt-6.1-terra",
+        "max_tokens": 777,
+        "access": {"users": ["*", "U0CANARY7F3A"], "admins": ["U0CANARY7F3A"], "channels": ["C0CANARY7F3A"]},
+        "providers": {
+            "openai": {"api_key": "file:KEY"},
+            "local": {"base_url": f"http://{canary('host')}/v1", "model_map": {"a": ["b"]}},
+        },
+        "tools": {
+            "policy": {f"shell({canary('pattern')}*)": "allow", "web_fetch": "ask"},
+            "private_hosts": [canary("private")],
+        },
+        "links": {"allow": [canary("link")]},
+        "skills": [canary("skill")],
+        "escalation": {"channel": f"slack:T1:{canary('channel')}"},
+        "mcp_servers": {
+            canary("server"): {
+                "command": f"/opt/{canary('command')}",
+                "args": ["--token", canary("arg")],
+                "env": {"CANARY_VARIABLE": canary("env"), "K": "env:PLANTED"},
+            }
+        },
+        "transports": {
+            "slack": {"suggested_prompts": [{"title": canary("title"), "message": canary("prompt")}]},
+            "discord": {"in_place": ["700000000000000777"]},
+        },
+    }
+    (here / "settings.json").write_text(json.dumps(settings))
+    return here
+
+
+ENVIRON = {
+    "SLACK_BOT_TOKEN": "xoxb-canary-bottoken-7f3a",
+    "PLANTED": canary("planted"),
+    "PATH": os.environ["PATH"],
+}
+
+
+def furnish(data):
+    about = {"thread_id": f"slack:T1:{canary('threadid')}:1", "message_id": canary("messageid")}
+    records = (
+        Received(**about, author=Author("U0CANARY7F3A", canary("person")), text=canary("text")),
+        Started(**about, attempt=1, correlation_id="ref4711"),
+        Intent(**about, text=canary("answer"), post="error", outcome="failed", code="timeout"),
+        Settled(**about, outcome="failed"),
+    )
+    data.mkdir(mode=0o700)
+    (data / "journal.jsonl").write_bytes(b"".join(encode(record_adapter(), record) for record in records))
+    lines = [
+        {"at": "2026-11-22T13:00:00.000+00:00", "level": "error", "logger": "bot.agent.loop", "event": "turn.failed",
+         "text": canary("logtext"), "correlation_id": "ref4711", "thread_id": canary("logthread")},
+        {"at": canary("logat"), "level": canary("loglevel"), "logger": canary("logger"), "event": canary("logevent")},
+        {"at": "2026-11-22T13:00:01", "level": "info", "logger": canary("logger"), "event": f"{canary('e')}: x",
+         "correlation_id": f"{canary('ref')} and more"},
+        [canary("list")],
+    ]  # fmt: skip
+    text = "\n".join(json.dumps(line) for line in lines)
+    (data / "threadfast.log").write_text(f"{text}\n{canary('plainlog')}\n")
+
+
+def status(data):
+    return Status(
+        pid=7, version="0.1.0", started_at="2026-11-22T13:00:00Z", uptime_s=60, ready=True, stopping=False,
+        data=str(data), model="openai/gpt-6.1-terra", pending=3,
+        transports=(TransportStatus("slack", "connected", canary("trouble")),),
+        circuits=(CircuitStatus("openai/gpt-6.1-terra", "open", canary("why")),),
+        troubles=(canary("statustrouble"),),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def look(home):
+    loaded = load(home / "settings.json", environ=ENVIRON)
+    furnish(loaded.settings.data)
+    secrets = [canary("secretfile"), canary("planted"), ENVIRON["SLACK_BOT_TOKEN"]]
+    return Look(
+        loaded.settings,
+        loaded.environ,
+        home / "settings.json",
+        beside=status(loaded.settings.data),
+        mask=Masker(secrets),
+    )
+
+
+FINDINGS = [
+    Finding(
+        "slack.token", "ok", f"{canary('bot')} in {canary('team')}", names=(canary("bot"), canary("team"))
+    ),
+    Finding(
+        "mcp_servers.x",
+        "fail",
+        f"it ended. It said: {canary('stderr')} x",
+        "m",
+        "f",
+        (f"{canary('stderr')}  x",),
+    ),
+    Finding("model", "fail", f"auth: {canary('planted')}", "It answers nobody.", "Set a good key."),
+]
+
+
+def left(text):
+    return re.findall(r"(?i)[\w-]*canary[\w-]*", text) + re.findall("700000000000000777", text)
+
+
+def test_nothing_that_was_planted_is_in_it(look, home):
+    place = Finding("data.folder", "ok", f"{look.settings.data} and {home}/settings.json")
+    text = bundle(look, [*FINDINGS, place], at=AT)
+    assert left(text) == []
+    assert "<data> and <settings>/settings.json" in text
+
+
+def test_what_a_maintainer_needs_is_in_it(look):
+    text = bundle(look, FINDINGS, at=AT)
+    for words in (
+        "threadfast 0.", "Python 3.", "pydantic 2", "openai/gpt-6.1-terra", '"max_tokens": 777', "file:KEY",
+        '"shell(…)": "allow"', "fail  model", "Set a good key.", "pending: 3", '"state": "open"',
+        "records: 4, damaged: 0, waiting: 0", "failed: 1", "timeout: 1, the last ones ref4711",
+        "error bot.agent.loop turn.failed ref4711",
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_equal_ids_have_equal_marks_in_one_bundle_and_others_in_the_next():
+    marks = Marks()
+    told = told_settings({"access": {"users": ["U1", "U2"], "admins": ["U1"]}}, "", marks)
+    assert told["access"]["users"][0] == told["access"]["admins"][0] != told["access"]["users"][1]
+    assert told["access"]["admins"][0] != Marks()("U1")
+
+
+def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    settings = {"model": "offline/demo", "tools": {"sandbox": "off"}}
+    (home / "settings.json").write_text(json.dumps(settings))
+    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 0
+    assert (home / "out.txt").stat().st_mode & 0o777 == 0o600
+    text = (home / "out.txt").read_text()
+    assert left(text) == []
+    assert "## Checks" in text
+    assert "look through it" in capsys.readouterr().err
+
+
+def test_settings_that_cannot_be_used_are_not_repeated_with_their_values(home, monkeypatch):
+    monkeypatch.chdir(home)
+    (home / "settings.json").write_text(json.dumps({"providers": {"openai": {"api_key": canary("literal")}}}))
+    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 78
+    assert left((home / "out.txt").read_text()) == []
+
+
+def test_a_bundle_is_for_our_eyes_whatever_lay_there(home, capsys):
+    out = home / "out.txt"
+    out.write_text("older, and longer " * 10_000)
+    out.chmod(0o644)
+    assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=out), ENVIRON) in {0, 1}
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert out.read_text().startswith("# Threadfast doctor")
+    assert "older, and longer" not in out.read_text()
+
+
+def test_a_bundle_follows_no_link_and_waits_for_no_pipe(home, capsys):
+    theirs, link, pipe = home / "theirs.txt", home / "link.txt", home / "pipe.txt"
+    theirs.write_text("theirs")
+    link.symlink_to(theirs)
+    os.mkfifo(pipe)
+    for place in (link, pipe, home / "nowhere" / "out.txt"):
+        assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=place), ENVIRON) == 1
+        assert f"Not written: {place}: " in "".join(capsys.readouterr().err.split("\n"))
+    assert theirs.read_text() == "theirs"

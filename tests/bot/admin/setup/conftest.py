@@ -1,0 +1,88 @@
+"""`threadfast init` in this process: its questions are answered from a list, and local servers are named by the test."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio.to_thread
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.admin.cli import main
+from bot.admin.setup import dialog, models, slack
+
+KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "DISCORD_TOKEN")
+
+
+@dataclass
+class Setup:
+    """Runs `init` in ``folder``. A test that answers questions has a terminal, the others have none."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / "settings.json"
+
+    async def run(self, *arguments: str, answers: list[str] | None = None, piped: str = "") -> Result:
+        """Answer each question with the next of *answers*; one too many asked is Ctrl-C."""
+        self.asked: list[str] = []
+
+        def answer(question: str, *_: object, **__: object) -> str:
+            self.asked.append(click.unstyle(question))
+            if not answers:
+                raise click.Abort
+            return answers.pop(0)
+
+        if answers is not None:
+            self.patch.setattr(dialog, "read", answered(answer))
+            self.patch.setattr("bot.admin.cli.setup.on_terminal", lambda: True)
+        command = ["init", *arguments, "--settings", str(self.settings)]
+        environ = dict.fromkeys(KEYS) | self.env
+        return await anyio.to_thread.run_sync(
+            lambda: CliRunner().invoke(main, command, input=piped, env=environ)
+        )
+
+    def secrets(self) -> dict[str, str]:
+        folder = self.folder / "credentials"
+        return {path.name: path.read_text().strip() for path in folder.iterdir()} if folder.is_dir() else {}
+
+    def tree(self) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        }
+
+
+def answered(answer):
+    """Give the default where the answer is empty, as the prompt would."""
+
+    def read(question, default, *, hidden):
+        return answer(question) or default
+
+    return read
+
+
+@pytest.fixture
+def setup(tmp_path, monkeypatch):
+    folder = tmp_path / "bot"
+    folder.mkdir()
+    monkeypatch.setattr(models, "LOCAL_SERVERS", ())
+    monkeypatch.setattr("bot.guards.hardening.seal", lambda: None)  # the tests' own process stays as it is
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "CREDENTIALS_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(slack.click, "launch", lambda _: pytest.fail("a browser was opened"))
+    return Setup(folder, monkeypatch)
+
+
+@pytest.fixture
+def as_user():
+    """Skip where permissions stop nobody."""
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")

@@ -1,0 +1,135 @@
+"""From nothing to a reply in Slack, as a person does it: one command in a terminal, two pastes, and a mention.
+
+The commands are the installation (done here already) and `threadfast init slack`; the third step is the mention.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
+
+pytestmark = pytest.mark.anyio
+
+CODE = "from bot.admin.cli import main; main()"
+WITHIN_S = 30
+
+
+class Terminal:
+    """A command in a terminal of its own: what it shows, and what a person types."""
+
+    def __init__(self, folder, *arguments):
+        self._ours, theirs = pty.openpty()
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CODE, *arguments],
+            cwd=folder,
+            env={**kept, "TERM": "xterm", "LANG": "C.UTF-8"},
+            preexec_fn=lambda: os.login_tty(theirs),
+        )
+        os.close(theirs)
+        self.shown = ""
+
+    async def until(self, text):
+        """Wait until *text* is shown."""
+        seen = len(self.shown)
+        with anyio.fail_after(WITHIN_S):
+            while text not in self.shown[seen:]:
+                more = await anyio.to_thread.run_sync(os.read, self._ours, 65536, abandon_on_cancel=True)
+                self.shown += more.decode("utf-8", "replace")
+
+    def type(self, text):
+        os.write(self._ours, text.encode())
+
+    async def end(self, number=signal.SIGINT):
+        self._process.send_signal(number)
+        try:
+            with anyio.move_on_after(WITHIN_S):
+                while True:
+                    await anyio.to_thread.run_sync(os.read, self._ours, 65536)
+        except OSError:
+            pass  # the terminal is gone with its last process
+        return await anyio.to_thread.run_sync(self._process.wait, WITHIN_S)
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    opened = []
+
+    def opening(*arguments):
+        opened.append(Terminal(tmp_path, *arguments))
+        return opened[-1]
+
+    yield opening
+    for one in opened:
+        one.close()
+
+
+async def test_one_command_and_two_pastes_later_a_mention_is_answered(terminal, tmp_path):
+    async with FakeSlack() as slack:
+        screen = terminal("init", "slack", "--api-base-url", slack.api_base_url)
+        await screen.until("Number, or any provider/model")
+        screen.type("offline/demo\n")
+        await screen.until("Enter to go on")
+        screen.type("\n")
+        await screen.until("Paste the app token")
+        screen.type(f"{APP_TOKEN}\n")
+        await screen.until("Paste the bot token")
+        screen.type(f"{BOT_TOKEN}\n")
+        await screen.until("Who may use it?")
+        screen.type("\n")
+        await screen.until("Who is admin?")
+        screen.type("U1\n")
+        await screen.until("/invite @threadfast")
+        await slack.until(lambda: slack.sockets.links, WITHIN_S)
+        said = await slack.say("U1", "C1", "<@UBOT> hello")
+        await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2, WITHIN_S)
+        assert "offline/demo" in slack.thread("C1", said.ts)[1].text
+        assert BOT_TOKEN not in screen.shown
+        assert APP_TOKEN not in screen.shown
+
+
+BRACKETED = "\x1b[200~{}\x1b[201~"
+"""How a terminal marks what was pasted, if it does."""
+
+
+@pytest.mark.parametrize("pasted", [BRACKETED, "{}"], ids=["marked", "unmarked"])
+async def test_a_token_pasted_at_the_first_question_is_never_shown(terminal, tmp_path, pasted):
+    token = "xoxb-1234567890-abcdefghij"
+    screen = terminal("init", "slack", "--no-verify", "--no-start")
+    await screen.until("Number, or any provider/model")
+    screen.type(pasted.format(token))
+    await screen.until("*" * len(token))
+    screen.type("\n")
+    await screen.until("That is a Slack bot token")
+    await screen.until("Number, or any provider/model")
+    screen.type("\x1b[A")  # the line before, where a terminal remembers them
+    screen.type("offline/demo\n")
+    await screen.until("Bot token, xoxb-…: 26 characters")
+    await screen.until("Enter to go on")
+    assert await screen.end() == 130
+    assert token not in screen.shown
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+async def test_ctrl_c_while_a_token_is_typed_changes_nothing(terminal, tmp_path):
+    screen = terminal("init", "discord")
+    await screen.until("Number, or any provider/model")
+    screen.type("offline/demo\n")
+    await screen.until("Paste the bot token")
+    assert await screen.end() == 130
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,220 @@
+"""The loop's rules: what goes to the model, what is run, when it ends."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bot.agent.loop import CONTINUATIONS, EMPTY_TRIES, FINISH, Agent
+from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit
+from bot.ports.model import Completion, Usage
+from bot.ports.tool import nobody, nowhere
+from bot.tools.files.read import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
+from tests.one_model import unspilled
+from tests.world import Scripted, calls, inline, message, says
+from threads.model import Message, Text, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
+
+
+class FakeTurn:
+    """A turn without an actor: it remembers what the agent did, in order."""
+
+    def __init__(self, *messages, joining=()):
+        self.incoming = message(1, "question")
+        self.messages = list(messages)
+        self.did: list[str] = []
+        self.told = []
+        self._joining = list(joining)
+
+    def add(self, *messages):
+        self.messages.extend(messages)
+        self.did.append("add " + "+".join(m.role for m in messages))
+
+    def mend(self, messages):
+        self.messages[:] = messages
+        self.did.append("mend")
+
+    async def checkpoint(self):
+        self.did.append("checkpoint")
+
+    async def steer(self, render):
+        joining, self._joining = self._joining, []
+        self.add(*[await render(incoming) for incoming in joining])
+
+    async def earlier(self):
+        return []
+
+    attach = staticmethod(nowhere)
+    ask = staticmethod(nobody)
+
+    def note(self, text):
+        self.did.append(f"note {text}")
+
+    async def tell(self, event):
+        self.told.append(event)
+
+
+class Stops(Scripted):
+    """A scripted model whose steps are ``(message, stop)``."""
+
+    async def complete(self, request, on_event):
+        self.requests.append(request)
+        answer, stop = self.script.popleft()
+        return Completion(answer, Usage(1, 1), stop)
+
+
+def agent(model, **limits):
+    toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
+    return Agent(model, toolbox, "You are kind.", *PLACES, **limits)
+
+
+def nothing():
+    return Message("assistant", (Text(" "),))
+
+
+async def test_the_call_is_on_disk_before_its_tool_runs_and_the_result_before_the_next_call():
+    turn, model = FakeTurn(), Scripted(calls("list_files"), says("done"))
+    assert await agent(model).run(turn) == "done"
+    assert turn.did[:7] == [
+        "add user",
+        "add assistant",
+        "checkpoint",
+        "add user",
+        "checkpoint",
+        "add ",
+        "add assistant",
+    ]
+
+
+async def test_a_turn_served_again_with_its_answer_in_the_context_asks_no_model():
+    first = FakeTurn()
+    await agent(Scripted(says("paid"))).run(first)
+    model = Scripted()
+    assert await agent(model).run(FakeTurn(*first.messages)) == "paid"
+    assert model.requests == []
+
+
+async def test_the_system_prompt_and_the_history_are_the_same_bytes_from_step_to_step():
+    model = Scripted(calls("list_files"), calls("read_file", path="x", id="c2"), says("done"))
+    await agent(model).run(FakeTurn())
+    requests = model.requests
+    for earlier, later in pairwise(requests):
+        assert later.messages[: len(earlier.messages)] == earlier.messages
+        assert (later.system, later.tools, later.cache_key) == (
+            earlier.system,
+            earlier.tools,
+            earlier.cache_key,
+        )
+    assert [tool.name for tool in requests[0].tools] == ["list_files", "read_file"]
+
+
+async def test_the_model_reads_who_wrote_and_when_but_not_in_the_system_prompt():
+    model = Scripted(says("ok"))
+    await agent(model).run(FakeTurn())
+    assert model.requests[0].messages[0].blocks[0].text == "[ann (U1), 2026-11-21 10:00 UTC]"
+    assert "ann" not in model.requests[0].system
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "word"),
+    [
+        (ToolCall("c", "rm_rf", {}), "not_found", "no tool named"),
+        (ToolCall("c", "read_file", {}), "validation", "path: Field required"),
+        (ToolCall("c", "read_file", {}, malformed='{"path'), "validation", "not a JSON object"),
+        (ToolCall("c", "read_file", {"path": "../../etc/passwd"}), "permission", "out of the workspace"),
+    ],
+)
+async def test_a_bad_call_becomes_an_error_that_the_model_reads(call, kind, word):
+    model = Scripted(Message("assistant", (call,)), says("sorry"))
+    assert await agent(model).run(FakeTurn()) == "sorry"
+    result = model.requests[1].messages[-1].results[0]
+    error = json.loads(result.content)["error"]
+    assert result.is_error
+    assert error["type"] == kind
+    assert word in error["message"]
+
+
+async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
+    class Broken:
+        name, description, risk = "broken", "", "read"
+        arguments = ListFiles.arguments
+
+        async def __call__(self, arguments, place):
+            raise RuntimeError("/secret/path")
+
+    model = Scripted(calls("broken"), says("oh"))
+    toolbox = Toolbox([Broken()], timeout_s={}, default_timeout_s=5)
+    await Agent(model, toolbox, "", *PLACES).run(FakeTurn())
+    assert "/secret/path" not in model.requests[1].messages[-1].results[0].content
+
+
+async def test_results_come_back_in_the_order_asked():
+    both = Message("assistant", (ToolCall("x", "read_file", {"path": "no"}), ToolCall("y", "list_files", {})))
+    model = Scripted(both, says("ok"))
+    await agent(model).run(FakeTurn())
+    assert [r.call_id for r in model.requests[1].messages[-1].results] == ["x", "y"]
+
+
+async def test_messages_that_join_come_after_the_results():
+    model = Scripted(calls("list_files"), says("both"))
+    await agent(model).run(FakeTurn(joining=[message(2, "also")]))
+    assert [m.source for m in model.requests[1].messages] == ["m1", "", "", "m2"]
+
+
+async def test_a_call_that_repeats_is_told_so_and_then_ends_the_turn():
+    model = Scripted(*[calls("list_files", id=f"c{n}") for n in range(9)])
+    with pytest.raises(LoopDetected):
+        await agent(model).run(FakeTurn())
+    assert len(model.requests) == 4
+    assert "Already tried" in model.requests[3].messages[-1].results[0].content
+
+
+async def test_at_the_step_limit_one_call_without_tools_may_still_answer():
+    steps = [calls("read_file", path=str(n), id=f"c{n}") for n in range(3)]
+    model = Scripted(*steps, says("what I have"))
+    assert await agent(model, max_steps=3).run(FakeTurn()) == "what I have"
+    assert model.requests[-1].tool_choice == "none"
+    assert model.requests[-1].messages[-1] == FINISH
+    with pytest.raises(StepLimit):
+        await agent(Scripted(*steps, nothing()), max_steps=3).run(FakeTurn())
+
+
+async def test_empty_answers_are_asked_again_then_without_tools_then_admitted():
+    model = Scripted(nothing(), nothing(), says("at last"))
+    turn = FakeTurn()
+    assert await agent(model).run(turn) == "at last"
+    assert all(m.text.strip() for m in turn.messages)
+    model = Scripted(*[nothing()] * (EMPTY_TRIES + 1))
+    with pytest.raises(OutputInvalid):
+        await agent(model).run(FakeTurn())
+    assert model.requests[-1].tool_choice == "none"
+
+
+async def test_an_answer_cut_by_its_length_is_continued_and_posted_whole():
+    model = Stops((says("one "), "length"), (says("two"), "end"))
+    turn = FakeTurn()
+    assert await agent(model).run(turn) == "one two"
+    model = Stops(*[(says("x"), "length")] * (CONTINUATIONS + 1))
+    assert await agent(model).run(FakeTurn()) == "x" * (CONTINUATIONS + 1)
+
+
+async def test_calls_of_an_answer_cut_by_its_length_are_never_run():
+    cut = Message("assistant", (Text("let me"), ToolCall("c", "list_files", {})))
+    model = Stops((cut, "length"), (says(" see"), "end"))
+    turn = FakeTurn()
+    assert await agent(model).run(turn) == "let me see"
+    assert not any(r for m in model.requests[1].messages for r in m.results if "entries" in r.content)
+
+
+async def test_a_pause_is_sent_back_unchanged():
+    paused = says("thinking")
+    model = Stops((paused, "pause"), (says("done"), "end"))
+    assert await agent(model).run(FakeTurn()) == "done"
+    assert model.requests[1].messages[-1].blocks is paused.blocks

@@ -1,0 +1,422 @@
+"""The promise of a hard limit: whatever happens, what the provider bills stays within it."""
+
+import math
+import random
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+import anyio
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.budget import ledger as ledger_module
+from bot.budget.accounts import Account, Accounts, Opened
+from bot.budget.budgets import Key, OverLimit, Policy
+from bot.budget.ledger import Ledger
+from bot.config.settings import Price
+from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, StreamTimeouts, Unseen
+from bot.llm.catalog import Catalog
+from bot.llm.policies.metering import Metered
+from bot.ports.errors import ModelConnection, ProviderError
+from bot.ports.model import Completion, Request, Usage
+from tests.bot.budget.ledgers import Time, empty_disk, ledger_on, opened, power_cut
+from tests.explorer.model import ModelDisk, Sync, Write
+from tests.sim.loop import SimLoop
+from threads.errors import StoreUnavailable
+from threads.model import Message, Text
+
+PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
+LONGEST = 4000
+MOST = 2 * 30 + 3 * LONGEST
+DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
+
+
+class Seen(Account):
+    """An account that shows which call went out last, and sees that it is charged what was billed or more."""
+
+    last: Opened
+    bill: int = 0
+
+    async def reserve(self, model: str, most: int) -> Opened:
+        self.last, self.bill = await super().reserve(model, most), 0
+        return self.last
+
+    def commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+        assert cost is not None
+        assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        super().commit(opened, usage, cost, outcome)
+
+
+@dataclass
+class Writing:
+    """A time in which a model writes *tokens*, no more than `TOKENS_PER_SECOND`: text comes at its end, in pieces."""
+
+    seconds: float
+    tokens: int
+    text: bool
+
+
+@dataclass
+class Answering:
+    """Reader and stream in one: a model that writes on whether or not anybody reads, and breaks off at the end or not."""
+
+    written: list[Writing]
+    words: str
+    prompt: Usage
+    told_first: bool
+    breaks_off: bool
+    began: float = 0
+    writing: bool = False
+    ended: bool = False
+    usage: Usage = field(default_factory=Usage)
+    response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+
+    @asynccontextmanager
+    async def open(self):
+        self.began = anyio.current_time()
+        yield self
+
+    async def __aiter__(self):
+        yield self.prompt if self.told_first else Usage()
+        due = self.began
+        for part in self.written:
+            due += part.seconds
+            await anyio.sleep_until(due)
+            pieces = [part.tokens // 2, part.tokens - part.tokens // 2]
+            for tokens in pieces:
+                yield self.words * tokens if part.text else Unseen(0)
+        if self.breaks_off:
+            raise ModelConnection("reset")
+        self.ended = True
+        yield replace(self.prompt, output=sum(part.tokens for part in self.written))
+
+    def feed(self, event):
+        if isinstance(event, Usage):
+            self.usage = event
+            return None
+        self.writing = isinstance(event, str)
+        return event or None
+
+    def finish(self) -> Completion:
+        return Completion(Message("assistant", (Text("x"),)), self.usage, "end")
+
+    def so_far(self) -> int:
+        """Return how many tokens are written by now, and in the time until the model notices that nobody listens."""
+        left, tokens = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S), 0.0
+        for part in self.written:
+            tokens += part.tokens * min(1.0, max(0.0, left) / part.seconds)
+            left -= part.seconds
+        return math.floor(tokens)
+
+
+NOTICED_S = 0.5
+LONGEST_PART_S = IN_FLIGHT_S - NOTICED_S
+"""Text is held back no longer than that: what is on its way and what is written unheard are a second together."""
+
+
+@dataclass
+class Provider:
+    """Bills each call that it takes up: the prompt, and every token that it has written."""
+
+    account: Seen
+    rng: random.Random
+    billed: dict[Key, int]
+    name: str = "fake/one"
+
+    def bill(self, usage: Usage) -> None:
+        cost = usage.input + 2 * usage.cache_write + 3 * usage.output
+        self.account.bill += cost
+        for key in self.account.last.call.keys:
+            self.billed[key] = self.billed.get(key, 0) + cost
+
+    def answering(self) -> Answering:
+        rng, written, left = self.rng, list[Writing](), LONGEST
+        for _ in range(rng.randrange(1, 30)):
+            text = rng.random() < 0.7
+            seconds = rng.uniform(0.01, LONGEST_PART_S if text else 4)
+            tokens = min(left, math.floor(seconds * TOKENS_PER_SECOND * rng.choice([0.2, 1, 1])))
+            written.append(Writing(seconds, tokens, text))
+            left -= tokens
+        read = rng.randrange(30)
+        prompt = Usage(rng.randrange(31 - read), 0, 0, read)
+        words = rng.choice(["ab", "X", "7", "你"])
+        return Answering(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
+
+    async def complete(self, request: Request, on_event) -> Completion:
+        rng, answering = self.rng, self.answering()
+
+        async def connect():
+            await anyio.sleep(rng.random())
+            if rng.random() < 0.1:
+                raise ModelConnection("refused")
+            self.bill(answering.prompt)
+            return answering.open()
+
+        async def listen(event: object) -> None:
+            if rng.random() < 0.1:
+                await anyio.sleep(rng.random() * 3)
+
+        limits = StreamTimeouts(first_content=3, idle=2, total=20)
+        call = Call("fake", "one", connect, answering, limits, request.max_tokens, None, request.meter)
+        try:
+            return await call.answer(listen)
+        finally:
+            if answering.began:
+                self.bill(Usage(output=answering.so_far()))
+
+
+@dataclass
+class Bank:
+    """What the outside world knows: what was billed, and what people granted."""
+
+    rng: random.Random
+    limits: dict[str, int]
+    billed: dict[Key, int] = field(default_factory=dict)
+    granted: dict[Key, int] = field(default_factory=dict)
+    refused: int = 0
+
+    def check(self) -> None:
+        for key, cost in self.billed.items():
+            if key[0] in self.limits:
+                allowed = self.limits[key[0]] + self.granted.get(key, 0)
+                assert cost <= allowed, f"{key}: {cost} of {allowed}"
+
+    async def caller(self, ledger: Ledger, accounts: Accounts, turn: str) -> None:
+        rng = self.rng
+        thread, user = rng.choice("tu"), rng.choice("ab")
+        account = Seen(ledger, accounts.policy, thread, user, turn)
+        model = Metered(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        for _ in range(rng.randrange(1, 6)):
+            await anyio.sleep(rng.random() * 3)
+            with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
+                with suppress(ProviderError, StoreUnavailable):
+                    try:
+                        await model.complete(Request("", (), max_tokens=LONGEST), nothing)
+                    except OverLimit as error:
+                        self.refused += 1
+                        if rng.random() < 0.3:
+                            await self.grant(accounts, error)
+            self.check()
+
+    async def grant(self, accounts: Accounts, error: OverLimit) -> None:
+        for shortage in error.shortages:
+            amount = self.rng.randrange(1, 2 * MOST)
+            self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
+            await accounts.account("", "", "").grant(shortage.key, amount, "admin")
+
+
+async def nothing(event: object) -> None:
+    pass
+
+
+async def life(bank: Bank, disk: ModelDisk, time: Time, policy: Policy, seconds: float, n: int) -> ModelDisk:
+    """Run one process until it is killed; returns the disk as it was at that moment."""
+    rng = bank.rng
+
+    async def slow(function, *args):
+        await anyio.sleep(rng.random() * 0.2)
+        return function(*args)
+
+    def faults(op):
+        if isinstance(op, Write | Sync) and rng.random() < 0.05:
+            raise OSError(5, "I/O error")
+        return op
+
+    ledger = ledger_on(disk, time, slow)
+    ledger.open()
+    disk.faults = faults
+    accounts = Accounts(ledger, policy)
+
+    async def clock() -> None:
+        while True:
+            await anyio.sleep(rng.random() * 5)
+            time.set(f"{rng.choice(DAYS)}T23:59:59")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        tasks.start_soon(clock)
+        for caller in range(rng.randrange(1, 8)):
+            tasks.start_soon(bank.caller, ledger, accounts, f"m{n}-{caller}" if rng.random() < 0.7 else "m")
+        await anyio.sleep(seconds)
+        left = disk.copy()
+        tasks.cancel_scope.cancel()
+    return left
+
+
+async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+    rng = random.Random(seed)
+    bank, time, disk = Bank(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
+    for n, (seconds, power) in enumerate(crashes):
+        left = await life(bank, disk, time, Policy(True, 0.8, limits), seconds, n)
+        bank.check()
+        disk = power_cut(left, rng) if power else left
+    return bank
+
+
+def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+    options = {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}
+    return anyio.run(lives, seed, limits, crashes, backend_options=options)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    seed=st.integers(0, 2**32),
+    limits=st.dictionaries(
+        st.sampled_from(["turn", "thread", "user_day", "day", "month"]), st.integers(0, 6 * MOST), min_size=1
+    ),
+    crashes=st.lists(st.tuples(st.floats(0, 15), st.booleans()), min_size=1, max_size=5),
+)
+def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, crashes):
+    limit, ledger_module.BEGIN_ANEW_ABOVE = ledger_module.BEGIN_ANEW_ABOVE, 3000
+    try:
+        run_lives(seed, limits, crashes)
+    finally:
+        ledger_module.BEGIN_ANEW_ABOVE = limit
+
+
+def test_the_property_looks_at_spending_and_at_refusals():
+    banks = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
+    assert sum(bank.refused for bank in banks) > 20
+    assert all(sum(bank.billed.values()) > MOST for bank in banks)
+
+
+LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})
+
+
+@pytest.mark.anyio
+async def test_of_two_calls_at_once_at_the_edge_of_a_limit_one_goes():
+    went: list[object] = []
+    async with opened(empty_disk(), Time()) as ledger:
+        accounts = Accounts(ledger, LIMITS)
+
+        async def call(turn: str) -> None:
+            try:
+                went.append(await accounts.account("t", "ann", turn).reserve("fake/one", 60))
+            except OverLimit as error:
+                went.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call, "m1")
+            tasks.start_soon(call, "m2")
+    assert sorted(type(outcome).__name__ for outcome in went) == ["Opened", "OverLimit"]
+
+
+@pytest.mark.anyio
+async def test_a_call_that_runs_over_midnight_belongs_to_the_day_it_began():
+    time = Time("2026-11-30T23:59:59")
+    async with opened(empty_disk(), time) as ledger:
+        account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+        call = await account.reserve("fake/one", 60)
+        time.set("2026-12-01T00:00:01")
+        account.commit(call, Usage(1), 50, "ok")
+        assert ledger.budgets.total(("day", "2026-11-30")).used == 50
+        assert ledger.budgets.total(("day", "2026-12-01")).used == 0
+        assert ledger.budgets.total(("month", "2026-11")).used == 50
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("hard", [True, False])
+async def test_a_disk_that_refuses_stops_a_hard_budget_and_not_a_soft_one(hard):
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+
+        def faults(op):
+            raise OSError(28, "No space left on device")
+
+        disk.faults = faults
+        account = Accounts(ledger, Policy(hard, 0.8, LIMITS.limits)).account("t", "ann", "m1")
+        if hard:
+            with pytest.raises(StoreUnavailable):
+                await account.reserve("fake/one", 60)
+        else:
+            await account.reserve("fake/one", 60)
+        assert ledger.budgets.total(("thread", "t")).used == (0 if hard else 60)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_is_cancelled_while_it_is_reserved_costs_nothing():
+    stuck, never = anyio.Event(), anyio.Event()
+
+    async def offload(function, *args):
+        if not stuck.is_set():
+            stuck.set()
+            await never.wait()
+        return function(*args)
+
+    ledger = ledger_on(empty_disk(), Time(), offload)
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        with anyio.move_on_after(0.01):
+            await Accounts(ledger, LIMITS).account("t", "ann", "m1").reserve("fake/one", 60)
+        tasks.cancel_scope.cancel()
+    assert ledger.budgets.total(("thread", "t")).used == 0
+
+
+@pytest.mark.anyio
+async def test_a_warning_is_said_once_to_whoever_comes_first():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        accounts = Accounts(ledger, LIMITS)
+        first, second = (accounts.account("t", "ann", turn) for turn in ("m1", "m2"))
+        first.commit(await first.reserve("fake/one", 90), Usage(10, 1, 30), 80, "ok")
+        assert first.warnings() == [
+            "(Budget warning: $0.0001 of $0.0001 spent for this thread, $0.0000 left.)"
+        ]
+        assert first.warnings() == second.warnings() == []
+        await ledger._group.put().done.wait()
+    async with opened(disk, Time()) as again:
+        assert Accounts(again, LIMITS).account("t", "ann", "m3").warnings() == []
+
+
+@pytest.mark.anyio
+async def test_a_soft_limit_that_is_passed_is_said():
+    async with opened(empty_disk(), Time()) as ledger:
+        account = Accounts(ledger, Policy(False, 0.8, {"thread": 1_000_000})).account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 3_000_000), Usage(), 2_000_000, "ok")
+        assert account.warnings() == [
+            "(Over budget: $2.00 of $1.00 spent for this thread, $1.00 more than allowed.)"
+        ]
+        assert account.warnings() == []
+
+
+@pytest.mark.anyio
+async def test_the_overview_tells_what_was_spent_of_what():
+    async with opened(empty_disk(), Time()) as ledger:
+        policy = Policy(True, 0.8, {"thread": 5_000_000, "user_day": 10_000_000, "day": 50_000_000})
+        accounts = Accounts(ledger, policy)
+        account = accounts.account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 2_000_000), Usage(25, 5, 75), 1_250_000, "ok")
+        other = accounts.account("u", "bob", "m2")
+        await other.reserve("fake/one", 500_000)
+        assert accounts.overview("t", "ann").splitlines() == [
+            "$1.25 of $5.00 spent for this thread, 75 % of the prompt read from the cache",
+            "$1.25 of $10.00 spent for you today, 75 % of the prompt read from the cache",
+            "$1.25 of $50.00 spent and $0.50 set aside for everyone today, 75 % of the prompt read from the cache",
+            "$1.25 spent and $0.50 set aside for everyone this month, 75 % of the prompt read from the cache",
+        ]
+        assert accounts.overview("new", "eve").splitlines()[0] == "$0.00 of $5.00 spent for this thread"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("amount", [0, -1])
+async def test_a_grant_of_nothing_is_refused(amount):
+    async with opened(empty_disk(), Time()) as ledger:
+        with pytest.raises(ValueError, match="more than nothing"):
+            account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+            await account.grant(("thread", "t"), amount, "admin")
+
+
+@pytest.mark.anyio
+async def test_a_turn_that_goes_on_after_a_restart_knows_what_it_used():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        account = Accounts(ledger, LIMITS).account("t", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 60), Usage(10, 5, 30, 20), 50, "ok")
+    async with opened(disk, Time()) as again:
+        account = Accounts(again, LIMITS).account("t", "ann", "m1")
+        assert account.usage == Usage(30, 5, 30)
+        assert account.spent_usd == pytest.approx(50e-6)
+        assert Accounts(again, LIMITS).account("t", "ann", "m2").usage == Usage()

@@ -1,0 +1,527 @@
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bot.budget import ledger as ledger_module
+from bot.budget.budgets import Carried, Commit, Grant, Reserve, Warned, record_adapter
+from bot.budget.ledger import Ledger, Part, parts, read_records
+from bot.ports.model import Usage
+from tests.bot.budget.ledgers import (
+    CALL,
+    FOLDER_PATH,
+    THREAD,
+    Time,
+    empty_disk,
+    files,
+    inline,
+    ledger_on,
+    opened,
+    power_cut,
+)
+from tests.explorer.model import ModelDisk, Read, Sync, Write
+from tests.fakes.http import Reply, Stall
+from tests.fakes.openai import FakeOpenAI
+from tests.serving import compatible, serving
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.store.checksummed_lines import encode
+from threads.store.disk import PosixDisk
+
+pytestmark = pytest.mark.anyio
+NOVEMBER = str(FOLDER_PATH / "2026-11.jsonl")
+
+
+def reserve(amount: int = 100) -> Reserve:
+    return Reserve(call=CALL, micros=amount)
+
+
+def commit(of: Reserve | None, amount: int | None = 30, usage: Usage = Usage(10, 5, 4)) -> Commit:
+    return Commit(call=CALL, usage=usage, micros=amount, reserve=of.seq if of else 0)
+
+
+async def written(ledger: Ledger) -> None:
+    """Wait until all that was put so far is on disk."""
+    await ledger._group.put().done.wait()
+
+
+def used(ledger: Ledger) -> int:
+    return ledger.budgets.total(THREAD).used
+
+
+async def test_a_reservation_is_on_disk_when_its_append_returns():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+    for seed in range(20):
+        again = ledger_on(power_cut(disk, random.Random(seed)), Time())
+        again.open()
+        assert used(again) == 100
+
+
+async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        assert used(ledger) == 30
+        await written(ledger)
+    async with opened(disk, Time()) as again:
+        assert used(again) == 30
+        assert again.budgets.total(THREAD).cached == 4
+
+
+async def test_a_reservation_without_a_commit_counts_in_full_after_every_restart():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+    for _ in range(3):
+        async with opened(disk, Time()) as again:
+            assert used(again) == 100
+            assert not again.budgets.open
+
+
+async def test_grants_and_warnings_survive():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(Grant(scope="thread", key="t1", micros=7, by="admin"))
+        await ledger.append(Warned(scope="thread", key="t1", level="warning"))
+    async with opened(disk, Time()) as again:
+        assert again.budgets.total(THREAD).granted == 7
+        assert again.budgets.total(THREAD).said == "warning"
+
+
+async def test_a_commit_alone_costs_no_fsync():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        disk.ops.clear()
+        ledger.put(commit(record))
+        await written(ledger)
+    assert [type(op) for op in disk.ops] == [Write]
+
+
+async def test_a_new_month_begins_a_new_file_that_carries_all_that_counts():
+    disk, time = empty_disk(), Time("2026-11-30T23:59:00")
+    async with opened(disk, time) as ledger:
+        await ledger.append(running := reserve(50))
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        time.set("2026-12-01T00:00:01")
+        ledger.put(commit(running, 20))
+        await written(ledger)
+    assert sorted(files(disk)) == ["2026-11.jsonl", "2026-12.jsonl"]
+    read: list[str] = []
+    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
+    async with opened(disk, time) as again:
+        assert used(again) == 50
+        assert again.budgets.total(("month", "2026-11")).used == 50
+    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+
+
+async def test_a_call_that_runs_over_the_end_of_a_month_keeps_its_reservation_through_a_crash():
+    disk, time = empty_disk(), Time("2026-11-30T23:59:00")
+    async with opened(disk, time) as ledger:
+        await ledger.append(reserve(50))
+        time.set("2026-12-01T00:00:01")
+        await ledger.append(reserve(1))
+        assert used(ledger) == 51
+    async with opened(disk, time) as again:
+        assert used(again) == 51
+
+
+async def test_a_clock_that_goes_back_goes_on_in_the_newest_file():
+    disk, time = empty_disk(), Time("2026-12-01T00:00:01")
+    async with opened(disk, time) as ledger:
+        await ledger.append(reserve())
+        time.set("2026-11-03T00:00:00")
+        await ledger.append(reserve())
+    async with opened(disk, time) as again:
+        await again.append(reserve())
+        assert used(again) == 300
+    assert sorted(files(disk)) == ["2026-12.jsonl"]
+
+
+async def test_a_large_file_is_followed_by_another_of_the_same_month(monkeypatch):
+    monkeypatch.setattr(ledger_module, "BEGIN_ANEW_ABOVE", 2000)
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        for _ in range(100):
+            await ledger.append(reserve(1))
+    assert {"2026-11.jsonl", "2026-11.2.jsonl", "2026-11.3.jsonl"} <= set(files(disk))
+    async with opened(disk, Time()) as again:
+        assert used(again) == 100
+
+
+async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve(1))
+        await ledger.append(reserve(2))
+    torn = files(disk)["2026-11.jsonl"][:-9]
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: torn})
+    async with opened(disk, Time()) as again:
+        assert used(again) == 1
+        await again.append(reserve(4))
+    async with opened(disk, Time()) as third:
+        assert used(third) == 5
+    assert torn.split(b"\n")[-1] in files(disk)["2026-11.jsonl.broken"]
+
+
+async def test_a_damaged_line_in_the_middle_is_put_aside_and_the_rest_counts():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        for amount in (1, 2, 4):
+            await ledger.append(reserve(amount))
+    lines = files(disk)["2026-11.jsonl"].split(b"\n")
+    lines[2] = lines[2].replace(b"ann", b"bob")
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)})
+    again = ledger_on(disk, Time())
+    assert again.open() == 1
+    assert used(again) == 5
+    assert lines[2] in files(disk)["2026-11.jsonl.broken"]
+
+
+async def test_a_damaged_commit_leaves_the_reservation_counted():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        await ledger.append(reserve(1))
+    lines = files(disk)["2026-11.jsonl"].split(b"\n")
+    lines[2] = b"#" + lines[2]
+    again = ledger_on(ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)}), Time())
+    again.open()
+    assert used(again) == 101
+
+
+async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_it():
+    disk, time = empty_disk(), Time()
+    async with opened(disk, time) as ledger:
+        await ledger.append(record := reserve())
+        time.set("2026-12-01T00:00:00")
+        ledger.put(commit(record))
+        await ledger.append(reserve(1))
+    damaged = files(disk)["2026-12.jsonl"].replace(b'"carried"', b'"carrieD"')
+    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
+    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): damaged})
+    again = ledger_on(disk, time)
+    assert again.open() == 1
+    assert used(again) == 31
+    third = ledger_on(disk, time)
+    third.open()
+    assert used(third) == 31
+
+
+async def heads(disk: ModelDisk, time: Time) -> bytes:
+    """Write a file with a head of many lines, after one that adds up to the same; return it."""
+    async with opened(disk, time) as ledger:
+        for n in range(5):
+            await ledger.append(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10))
+        await ledger.append(reserve())
+        time.set("2026-12-01T00:00:00")
+        await ledger.append(reserve(1))
+    return files(disk)["2026-12.jsonl"]
+
+
+async def test_a_head_of_many_lines_is_read_back(monkeypatch):
+    monkeypatch.setattr("bot.budget.budgets.ROWS", 3)
+    disk, time = empty_disk(), Time()
+    december = await heads(disk, time)
+    assert december.count(b'"carried"') > 3
+    read: list[str] = []
+    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
+    again = ledger_on(disk, time)
+    again.open()
+    assert used(again) == 111
+    assert again.budgets.total(("day", "2026-11-21")).used == 151
+    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+
+
+@pytest.mark.parametrize("damaged", [0, 1, -1])
+async def test_a_head_with_any_line_damaged_is_not_believed(monkeypatch, damaged):
+    monkeypatch.setattr("bot.budget.budgets.ROWS", 3)
+    disk, time = empty_disk(), Time()
+    lines = (await heads(disk, time)).split(b"\n")
+    last = sum(b'"carried"' in line for line in lines) - 1
+    place = last if damaged == -1 else damaged
+    lines[place] = lines[place].replace(b"carried", b"carrieD")
+    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
+    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): b"\n".join(lines)})
+    for damage in (1, 0):
+        again = ledger_on(disk, time)
+        assert again.open() == damage
+        assert used(again) == 111
+        assert again.budgets.total(("day", "2026-11-21")).used == 151
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_file_grows_to_several_times_its_head_before_the_next_one(monkeypatch, restart):
+    monkeypatch.setattr(ledger_module, "BEGIN_ANEW_ABOVE", 1000)
+    disk, time = empty_disk(), Time()
+    async with opened(disk, time) as ledger:
+        for n in range(300):
+            ledger.put(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10))
+        await written(ledger)
+        time.set("2026-12-01T00:00:00")
+        await ledger.append(reserve(1))
+    async with opened(disk, time) as ledger:
+        while "2026-12.2.jsonl" not in files(disk):
+            await ledger.append(reserve(1))
+            if restart:
+                break
+    while "2026-12.2.jsonl" not in files(disk):
+        async with opened(disk, time) as ledger:
+            for _ in range(20):
+                await ledger.append(reserve(1))
+    lines = files(disk)["2026-12.jsonl"].splitlines(keepends=True)
+    head = sum(len(line) for line in lines if b'"carried"' in line)
+    grown = sum(map(len, lines)) - head
+    assert head > 10_000
+    assert ledger_module.HEADS * head < grown < (ledger_module.HEADS + 0.5) * head
+
+
+async def test_a_batch_that_was_cancelled_on_its_way_to_the_disk_is_written_at_the_end():
+    disk, calls = empty_disk(), []
+    taken = anyio.Event()
+
+    async def busy(function, *args):
+        calls.append(function)
+        if len(calls) == 2:
+            taken.set()
+            await anyio.sleep_forever()
+        return function(*args)
+
+    ledger = ledger_on(disk, Time(), busy)
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await ledger.append(record := reserve())
+        ledger.put(commit(record))
+        await taken.wait()
+        tasks.cancel_scope.cancel()
+    again = ledger_on(disk, Time())
+    again.open()
+    assert used(again) == 30
+
+
+async def test_what_a_cancelled_block_puts_last_is_written_too():
+    disk = empty_disk()
+    ledger = ledger_on(disk, Time())
+    ledger.open()
+
+    async def life() -> None:
+        async with ledger.writing(), anyio.create_task_group() as actors:
+            actors.start_soon(actor)
+            await anyio.sleep_forever()
+
+    async def actor() -> None:
+        await ledger.append(record := reserve())
+        ready.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()  # last of all
+                ledger.put(commit(record))
+
+    ready = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(life)
+        await ready.wait()
+        tasks.cancel_scope.cancel()
+    again = ledger_on(disk, Time())
+    again.open()
+    assert used(again) == 30
+
+
+async def test_a_disk_that_refuses_at_the_end_does_not_hold_up_the_end(caplog):
+    disk = empty_disk()
+
+    def faults(op):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with opened(disk, Time()) as ledger:
+        disk.faults = faults
+        ledger.put(reserve())
+    assert "No space left" in caplog.text
+
+
+async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_reservation(tmp_path):
+    price = {"input": 1.0, "output": 1000.0}
+    asked = anyio.Event()
+
+    def silent(seen: object) -> Reply:
+        asked.set()
+        return Reply((Stall(),))
+
+    async with FakeOpenAI(silent) as fake:
+        given = {
+            "model": "cloud/x",
+            "providers": compatible("cloud", fake.base_url),
+            "prices": {"cloud/x": price},
+            "budget": {"limit_usd": {"turn": None, "thread": None, "user_day": None, "day": None}},
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.send("hello")
+            await asked.wait()
+    records, _ = read_records(b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir()))
+    made = [record for record, _ in records if isinstance(record, Commit)]
+    assert [record.outcome for record in made] == ["turn_stopped"]
+    assert 0 < made[0].micros < 2_000_000, "the reservation was for 8192 tokens, which are 8 dollars"
+
+
+async def test_a_ledger_of_a_newer_version_is_left_alone():
+    line = encode(record_adapter(), Carried(seq=1, rows=[], open=[], v=99))
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: line})
+    with pytest.raises(NewerSchema):
+        ledger_on(disk, Time()).open()
+    assert files(disk) == {"2026-11.jsonl": line}
+
+
+async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
+    disk, broken = empty_disk(), []
+
+    def faults(op):
+        if broken and isinstance(op, broken[0]):
+            raise OSError(errno.EIO, "I/O error")
+        return op
+
+    disk.faults = faults
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(first := reserve())
+        broken.append(Sync)
+        with pytest.raises(StoreUnavailable):
+            await ledger.append(second := reserve())
+        ledger.put(commit(second, 0))
+        await written(ledger)
+        broken.clear()
+        ledger.put(commit(first))
+        await ledger.append(reserve(1))
+        assert used(ledger) == 31
+    async with opened(disk, Time()) as again:
+        assert used(again) == 31
+    seqs = [
+        record.seq
+        for name in ("2026-11.jsonl", "2026-11.2.jsonl")
+        for record, _ in read_records(files(disk)[name])[0]
+        if not isinstance(record, Carried)
+    ]
+    assert set(seqs) == set(range(1, 6))
+
+
+async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        await ledger.append(reserve())
+
+        def faults(op):
+            if isinstance(op, Sync):
+                raise OSError(errno.EIO, "I/O error")
+            return op
+
+        disk.faults = faults
+        with pytest.raises(StoreUnavailable):
+            await ledger.append(reserve(7))
+        disk.faults = lambda op: op
+    ledger_on(disk, Time()).open()
+    again = ledger_on(power_cut(disk, random.Random(1)), Time())
+    again.open()
+    assert used(again) == 107
+
+
+async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
+    for name, kept in {"KEPT_TURNS": 3, "KEPT_DAYS": 8, "KEPT_USER_DAYS": 2}.items():
+        monkeypatch.setattr(f"bot.budget.budgets.{name}", kept)
+    disk, time = empty_disk(), Time("2026-01-01T10:00:00")
+    async with opened(disk, time) as ledger:
+        for month in range(1, 13):
+            time.set(f"2026-{month:02}-15T10:00:00")
+            ledger.put(Commit(call=_call(month, ledger.today), usage=Usage(1, 1), micros=10))
+            await written(ledger)
+    scopes = [scope for scope, _ in ledger.budgets.totals]
+    # The last file began when its first record had been counted.
+    assert [scopes.count(scope) for scope in ("thread", "turn", "user_day", "day", "month")] == [
+        8,
+        3,
+        2,
+        8,
+        3,
+    ]
+    async with opened(disk, time) as again:
+        assert again.budgets.totals == ledger.budgets.totals
+
+
+def _call(n: int, day: str):
+    return type(CALL)(f"t{n}", "ann", f"m{n}", "fake/one", day)
+
+
+def test_the_order_of_files_is_by_month_and_number():
+    names = ["2026-11.jsonl", "2026-11.10.jsonl", "2026-11.2.jsonl", "2025-12.jsonl", "x.jsonl"]
+    names += ["2026-11.jsonl.broken", "2026-11.jsonl.tmp", "2026-11.0.jsonl"]
+    assert parts(names) == [Part("2025-12"), Part("2026-11"), Part("2026-11", 2), Part("2026-11", 10)]
+
+
+async def test_the_ledger_on_a_real_disk(tmp_path):
+    folder = tmp_path / "usage"
+
+    def fresh() -> Ledger:
+        return Ledger(PosixDisk(), folder, offload=inline, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
+
+    ledger = fresh()
+    assert ledger.open() == 0
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await ledger.append(reserve())
+        tasks.cancel_scope.cancel()
+    assert [path.name for path in folder.iterdir()] == ["2026-11.jsonl"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "2026-11.jsonl").stat().st_mode & 0o777 == 0o600
+    again = fresh()
+    again.open()
+    assert used(again) == 100
+
+
+CHILD = """
+import sys, anyio, anyio.to_thread
+from pathlib import Path
+from bot.budget.accounts import Accounts
+from datetime import UTC, datetime
+from bot.budget.ledger import Ledger
+from bot.config.settings import Budget
+from threads.store.disk import PosixDisk
+
+async def main():
+    ledger = Ledger(PosixDisk(), Path(sys.argv[1]), offload=anyio.to_thread.run_sync, now=lambda: datetime.now(UTC))
+    ledger.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        await Accounts.of(ledger, Budget()).account("t1", "ann", "m1").reserve("fake/one", 123)
+        print("RESERVED", flush=True)
+        await anyio.sleep_forever()
+
+anyio.run(main)
+"""
+
+
+def test_kill_9_between_reserve_and_commit_leaves_the_reservation_counted(tmp_path):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "usage")],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    try:
+        assert child.stdout.readline() == b"RESERVED\n"
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    again = Ledger(PosixDisk(), tmp_path / "usage", offload=inline, now=lambda: datetime.now(UTC))
+    assert again.open() == 0
+    assert used(again) == 123

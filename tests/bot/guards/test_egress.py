@@ -1,0 +1,466 @@
+import ipaddress
+import socket
+import threading
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.guards import egress
+from bot.guards.addresses import refusal
+from bot.guards.egress import Egress, Resolver, opened
+from bot.guards.urls import parsed
+from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+
+pytestmark = pytest.mark.anyio
+
+PUBLIC = "93.184.215.14"
+PUBLIC6 = "2606:2800:21f:cb07:6820:80da:af6b:8b2c"
+
+HOSTILE = [  # address, a word of the refusal
+    # the metadata services of clouds, in every notation
+    ("http://169.254.169.254/latest/meta-data/", "link-local"),
+    ("http://169.254.170.2/v2/credentials", "link-local"),
+    ("http://2852039166/latest/meta-data/", "number in disguise"),
+    ("http://0xa9fea9fe/", "number in disguise"),
+    ("http://0xA9.0xFE.0xA9.0xFE/", "number in disguise"),
+    ("http://0251.0376.0251.0376/", "number in disguise"),
+    ("http://0251.254.169.254/", "number in disguise"),
+    ("http://169.254.43518/", "number in disguise"),
+    ("http://169.16689662/", "number in disguise"),
+    ("http://169.254.169.0xfe/", "number in disguise"),
+    ("http://[::ffff:169.254.169.254]/", "in disguise"),
+    ("http://[::ffff:a9fe:a9fe]/", "in disguise"),
+    ("http://[0:0:0:0:0:ffff:a9fe:a9fe]/", "in disguise"),
+    ("http://[::169.254.169.254]/", "reserved"),
+    ("http://[64:ff9b::169.254.169.254]/", "link-local"),
+    ("http://[64:ff9b:1::a9fe:a9fe]/", "reserved"),
+    ("http://[2002:a9fe:a9fe::1]/", "tunnel"),
+    ("http://[2001:0:a9fe:a9fe::1]/", "tunnel"),
+    ("http://[fd00:ec2::254]/", "metadata"),
+    ("http://[fd20:ce::254]/", "metadata"),
+    ("http://100.100.100.200/", "metadata"),
+    ("http://168.63.129.16/", "metadata"),
+    ("http://metadata.google.internal/computeMetadata/v1/", "metadata"),
+    ("http://metadata.goog/", "metadata"),
+    ("http://METADATA.GOOGLE.INTERNAL/", "metadata"),
+    ("http://instance-data/", "inner network"),
+    ("http://169.254.169.254./", "number in disguise|not a name"),
+    ("http://①⑥⑨.②⑤④.①⑥⑨.②⑤④/", "letters"),
+    ("http://１６９.２５４.１６９.２５４/", "letters"),
+    ("http://169。254。169。254/", "letters"),
+    ("http://169.254.169.254%2f@example.com/", "user name"),
+    # loopback and the like
+    ("http://127.0.0.1/", "loopback"),
+    ("http://127.8.9.10:8080/", "loopback"),
+    ("http://127.1/", "number in disguise"),
+    ("http://127.0.1/", "number in disguise"),
+    ("http://2130706433/", "number in disguise"),
+    ("http://017700000001/", "number in disguise"),
+    ("http://0x7f.1/", "number in disguise"),
+    ("http://127.0.0.01/", "not a valid IP"),
+    ("http://256.1.1.1/", "not a valid IP"),
+    ("http://127.0.0.1.5/", "number in disguise"),
+    ("http://0/", "number in disguise"),
+    ("http://0.0.0.0:8000/", "unspecified"),
+    ("http://[::]/", "unspecified"),
+    ("http://[::1]/", "loopback"),
+    ("http://[0000:0000:0000:0000:0000:0000:0000:0001]/", "loopback"),
+    ("http://[::1%25lo]/", "not a valid IP"),
+    ("http://[::1%lo]/", "not a valid IP"),
+    ("http://[fe80::1%25eth0]/", "not a valid IP"),
+    ("http://[127.0.0.1]/", "not a valid IP"),
+    ("http://[v1.x]/", "not a valid IP"),
+    ("http://[::1]example.com/", "cannot be read"),
+    ("http://[::1/", "cannot be read"),
+    ("http://::1/", "cannot be read"),
+    ("http://localhost/", "inner network"),
+    ("http://LocalHost:8080/", "inner network"),
+    ("http://localhost./", "not a name"),
+    ("http://app.localhost/", "inner network"),
+    # other networks that are not public
+    ("http://10.0.0.1/", "private"),
+    ("http://172.16.0.1/", "private"),
+    ("http://172.31.255.255/", "private"),
+    ("http://192.168.1.1/", "private"),
+    ("http://100.64.0.1/", "carrier"),
+    ("http://192.0.0.8/", "reserved"),
+    ("http://192.0.2.1/", "documentation"),
+    ("http://198.51.100.1/", "documentation"),
+    ("http://203.0.113.1/", "documentation"),
+    ("http://198.18.0.1/", "benchmark"),
+    ("http://192.88.99.1/", "tunnel"),
+    ("http://224.0.0.1/", "multicast"),
+    ("http://240.0.0.1/", "reserved"),
+    ("http://255.255.255.255/", "reserved"),
+    ("http://[fc00::1]/", "private"),
+    ("http://[fd12:3456::1]/", "private"),
+    ("http://[fe80::1]/", "link-local"),
+    ("http://[fec0::1]/", "site-local"),
+    ("http://[ff02::1]/", "multicast"),
+    ("http://[2001:db8::1]/", "documentation"),
+    ("http://[3fff::1]/", "documentation"),
+    ("http://[100::1]/", "reserved"),
+    ("http://[5f00::1]/", "reserved"),
+    ("http://[::ffff:0:7f00:1]/", "in disguise"),
+    ("http://[::ffff:8.8.8.8]/", "in disguise"),
+    ("http://[64:ff9b::10.0.0.1]/", "private"),
+    ("http://[2002:7f00:1::]/", "tunnel"),
+    ("http://intranet/", "inner network"),
+    ("http://printer.local/", "inner network"),
+    ("http://vault.service.internal/", "inner network"),
+    ("http://nas.home.arpa/", "inner network"),
+    ("http://wiki.corp/", "inner network"),
+    ("http://abcdefghij.onion/", "inner network"),
+    # other schemes, and none
+    ("file:///etc/passwd", "http://"),
+    ("gopher://127.0.0.1:6379/_FLUSHALL", "http://"),
+    ("ftp://example.com/", "http://"),
+    ("dict://127.0.0.1:11211/stat", "http://"),
+    ("data:text/html,hello", "http://"),
+    ("javascript:alert(1)", "http://"),
+    ("http+unix://%2Fvar%2Frun%2Fdocker.sock/info", "http://"),
+    ("unix:///var/run/docker.sock", "http://"),
+    ("ws://example.com/", "http://"),
+    ("view-source:http://example.com/", "http://"),
+    ("jar:http://example.com!/x", "http://"),
+    ("//example.com/", "http://"),
+    ("http:/example.com/", "http://"),
+    ("http:example.com", "http://"),
+    ("http:\\\\example.com\\", "http://"),
+    ("example.com", "http://"),
+    (" http://example.com/", "http://"),
+    ("", "http://"),
+    # parts that programs read differently
+    ("http://user:secret@example.com/", "user name"),
+    ("http://example.com@127.0.0.1/", "user name"),
+    ("http://127.0.0.1@example.com/", "user name"),
+    ("http://example.com:80@127.0.0.1/", "user name"),
+    ("http://@example.com/", "user name"),
+    ("http://example.com\\@127.0.0.1/", "user name"),
+    ("http://127.0.0.1\\.example.com/", "not a name"),
+    ("http://example.com%00.evil.net/", "not a name"),
+    ("http://%31%32%37.0.0.1/", "not a name"),
+    ("http://127.0.0.1%09/", "not a name"),
+    ("http://exam\tple.com/", "control"),
+    ("http://example.com/\r\nX: y", "control"),
+    ("http://example.com/\x00", "control"),
+    ("http://example.com/\x85", "control"),
+    ("http://exa mple.com/", "not a name"),
+    ("http://example.com./", "not a name"),
+    ("http://example..com/", "not a name"),
+    ("http://.example.com/", "not a name"),
+    ("http://-example.com/", "not a name"),
+    ("http://exam,ple.com/", "not a name"),
+    ("http://example.com;@x/", "user name"),
+    (f"http://{'a' * 64}.com/", "not a name"),
+    (f"http://{'a.' * 130}com/", "not a name"),
+    ("http://", "not a name"),
+    ("http:///etc/passwd", "not a name"),
+    ("http://?x", "not a name"),
+    ("http://doc\u212a.com/", "letters"),  # the Kelvin sign is no k
+    ("http://exa\u00admple.com/", "letters"),  # a soft hyphen
+    ("http://ｅxample.com/", "letters"),
+    ("http://example\u2024com/", "letters"),  # one dot leader
+    ("http://xn--a.com/", "letters"),
+    ("http://xn--.com/", "letters"),
+    ("http://\ud800.com/", "control"),
+    ("http://example.com:0/", "cannot be read"),
+    ("http://example.com:/", "cannot be read"),
+    ("http://example.com:080/", "cannot be read"),
+    ("http://example.com:+80/", "cannot be read"),
+    ("http://example.com:８０/", "cannot be read"),
+    ("http://example.com:65536/", "no such port"),
+    ("http://example.com:80:80/", "cannot be read"),
+    ("http://example.com:22/", "Port 22"),
+    ("http://example.com:25/", "Port 25"),
+    ("http://example.com:6379/", "Port 6379"),
+    ("http://example.com:5432/", "Port 5432"),
+    ("http://example.com:9200/", "Port 9200"),
+    ("http://93.184.215.14:11211/", "Port 11211"),
+    (f"http://example.com/{'a' * 8000}", "longer"),
+]
+
+NORMAL = [
+    ("http://example.com", "http://example.com/"),
+    ("HTTPS://Example.COM:443/A?b=C#d", "https://example.com/A?b=C"),
+    ("http://example.com:8080?x", "http://example.com:8080/?x"),
+    ("https://example.com/a/../b/./c/..", "https://example.com/b/"),
+    ("https://example.com/public/%2e%2E/private", "https://example.com/private"),
+    ("https://example.com/../../etc/passwd", "https://example.com/etc/passwd"),
+    ("https://example.com/%7Eann/%2fx", "https://example.com/~ann/%2Fx"),
+    ("https://example.com/a b/ü?q=ä\\", "https://example.com/a%20b/%C3%BC?q=%C3%A4%5C"),
+    ("https://example.com/100%", "https://example.com/100%"),
+    ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+    ("https://r3---sn-4g5e6nsz.googlevideo.com/", "https://r3---sn-4g5e6nsz.googlevideo.com/"),
+    ("https://my_host.example.com/", "https://my_host.example.com/"),
+    ("http://93.184.215.14/", "http://93.184.215.14/"),
+    ("http://[2606:2800:021F:CB07::8B2C]:8443/", "http://[2606:2800:21f:cb07::8b2c]:8443/"),
+    ("http://[64:ff9b::93.184.215.14]/", "http://[64:ff9b::5db8:d70e]/"),
+]
+
+
+@pytest.mark.parametrize(("url", "word"), HOSTILE, ids=lambda value: ascii(value)[:60])
+def test_a_hostile_address_is_refused_before_anything_is_looked_up(url, word):
+    with pytest.raises(ToolDenied, match=word) as refused:
+        Egress().check(url)
+    assert refused.value.suggestion
+
+
+@pytest.mark.parametrize(("url", "written"), NORMAL)
+def test_an_address_is_written_in_one_way(url, written):
+    assert str(Egress().check(url)) == written
+    assert str(parsed(written)) == written
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [*"aZ1.:@/\\?#[]%_- \t\u3002ü０", "http", "https", "://", "127.0.0.1", "::1", "%2e", "..", "80"]
+        )
+        | st.characters(),
+        max_size=12,
+    )
+)
+def test_whatever_is_accepted_is_read_alike_by_other_parsers(pieces):
+    try:
+        url = parsed("http://example.com" + "".join(pieces))
+    except ToolDenied:
+        return
+    written = str(url)
+    assert written.isascii()
+    assert written.isprintable()
+    assert parsed(written) == url
+    for host, port in [
+        (urlsplit(written).hostname, urlsplit(written).port),
+        (httpx2.URL(written).raw_host.decode(), httpx2.URL(written).port),
+    ]:
+        assert (host, port or 80) == (url.host, url.port)
+
+
+@given(
+    st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
+    | st.integers(0, 2**128 - 1).map(ipaddress.IPv6Address)
+)
+def test_no_address_is_public_that_python_calls_private(address):
+    if not refusal(address):
+        assert address.is_global
+        assert not address.is_multicast
+
+
+def test_every_block_that_python_knows_as_not_public_is_refused_at_both_ends():
+    for constants in (ipaddress._IPv4Constants, ipaddress._IPv6Constants):
+        for network in constants._private_networks:
+            assert refusal(network[0]), network
+            assert refusal(network[-1]), network
+
+
+def resolving(*answers):
+    """Return a resolver that gives each of *answers* once, and the last one for ever; and what it was asked."""
+    asked = []
+
+    async def resolve(host, port):
+        asked.append(host)
+        answer = answers[min(len(asked), len(answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return resolve, asked
+
+
+class Stream:
+    """A connection that is no more than its own address."""
+
+    def __init__(self, ours="10.1.2.3"):
+        self.ours, self.closed = ours, False
+
+    def extra(self, _):
+        return (self.ours, 40000)
+
+    async def aclose(self):
+        self.closed = True
+
+
+def connecting(stream=None, *, failing=()):
+    reached = []
+
+    async def connect(address, port):
+        reached.append((address, port))
+        if address in failing:
+            raise OSError("unreachable")
+        return stream or Stream()
+
+    return connect, reached
+
+
+BAD_ANSWERS = [
+    ["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"], ["::1"], ["fe80::1%eth0"], ["2606:2800::1%1"], ["fd00::1"],
+    ["::ffff:10.0.0.1"], [PUBLIC, "127.0.0.1"], [PUBLIC6, PUBLIC, "::1"], ["168.63.129.16"], ["0.0.0.0"],
+    ["nonsense"], [PUBLIC, ""],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", BAD_ANSWERS, ids=str)
+async def test_a_name_with_one_bad_address_is_refused_and_nothing_is_connected_to(answer):
+    resolve, _ = resolving(answer)
+    connect, reached = connecting()
+    guard = Egress(resolve=resolve, connect=connect)
+    with pytest.raises(ToolDenied) as refused:
+        await guard.open_connection("example.com", 443)
+    assert not reached
+    assert all(
+        address not in str(refused.value) for address in answer if address
+    )  # what is inside stays inside
+
+
+async def test_a_name_that_answers_differently_the_second_time_is_connected_to_as_checked():
+    resolve, asked = resolving([PUBLIC], ["127.0.0.1"])
+    connect, reached = connecting()
+    guard = Egress(resolve=resolve, connect=connect)
+    await guard.open_connection("rebinding.example", 80)
+    assert (asked, reached) == (["rebinding.example"], [(PUBLIC, 80)])
+    with pytest.raises(ToolDenied, match="loopback"):
+        await guard.open_connection("rebinding.example", 80)
+    assert len(reached) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("127.0.0.1", 80), ("127.1", 80), ("[::1]", 443), ("::1", 443), ("localhost", 80), ("example.com", 25),
+     ("example.com\0", 80), ("a b", 80), ("", 80), ("[", 80), ("::1%lo", 80), ("EXAMPLE.COM.", 80)],
+)  # fmt: skip
+async def test_a_bare_host_and_port_are_judged_as_strictly_as_an_address(host, port):
+    resolve, asked = resolving([PUBLIC])
+    with pytest.raises(ToolDenied):
+        await Egress(resolve=resolve).addresses(host, port)
+    assert not asked
+
+
+async def test_a_public_literal_is_not_looked_up():
+    resolve, asked = resolving(OSError())
+    guard = Egress(resolve=resolve)
+    assert await guard.addresses("93.184.215.14", 80) == [PUBLIC]
+    assert await guard.addresses(f"[{PUBLIC6}]", 443) == [PUBLIC6]
+    assert not asked
+
+
+async def test_the_next_address_is_tried_when_one_cannot_be_reached():
+    resolve, _ = resolving([PUBLIC6, PUBLIC])
+    connect, reached = connecting(failing={PUBLIC6})
+    await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
+    assert reached == [(PUBLIC6, 443), (PUBLIC, 443)]
+
+
+async def test_no_more_than_a_few_addresses_are_tried():
+    many = [f"93.184.215.{number}" for number in range(1, 100)]
+    resolve, _ = resolving(many)
+    connect, reached = connecting(failing=set(many))
+    with pytest.raises(ToolError, match="cannot be reached"):
+        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
+    assert len(reached) == egress.MAX_ADDRESSES
+
+
+async def test_an_address_that_does_not_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(egress, "CONNECT_S", 0.01)
+    resolve, _ = resolving([PUBLIC])
+
+    async def connect(_address, _port):
+        await anyio.sleep_forever()
+
+    with pytest.raises(ToolError, match="cannot be reached"):
+        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
+
+
+async def test_the_public_address_of_this_machine_is_refused_for_it_is_behind_the_firewall():
+    stream = Stream(ours=PUBLIC)
+    resolve, _ = resolving([PUBLIC])
+    connect, _ = connecting(stream)
+    with pytest.raises(ToolDenied, match="this machine"):
+        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
+    assert stream.closed
+
+
+@pytest.mark.parametrize("failure", [socket.gaierror(-2, "unknown"), UnicodeError("label too long"), []])
+async def test_a_name_without_an_address_is_not_found(failure):
+    resolve, _ = resolving(failure)
+    with pytest.raises(ToolNotFound, match=r"no host example\.com"):
+        await Egress(resolve=resolve).addresses("example.com", 80)
+
+
+async def test_a_resolver_that_does_not_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(egress, "RESOLVE_S", 0.01)
+
+    async def resolve(_host, _port):
+        await anyio.sleep_forever()
+
+    with pytest.raises(ToolTimeout):
+        await Egress(resolve=resolve).addresses("example.com", 80)
+
+
+async def test_look_ups_that_hang_are_bounded_and_are_waited_for_by_nobody(monkeypatch):
+    leave, asked = threading.Event(), threading.Semaphore(0)
+
+    def hang(*_args, **_kwargs):
+        asked.release()
+        leave.wait(10)
+        return [(0, 0, 0, "", (PUBLIC, 80))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(egress, "RESOLVE_S", 0.05)
+    guard = Egress(resolve=Resolver(room=2))
+    try:
+        for _ in range(2):
+            with pytest.raises(ToolTimeout):
+                await guard.addresses("slow.example", 80)
+            assert asked.acquire(timeout=5)
+        with pytest.raises(ToolError, match="Too many"):
+            await guard.addresses("slow.example", 80)
+    finally:
+        leave.set()
+
+
+async def test_the_systems_resolver_gives_each_address_once_however_often_it_is_asked():
+    resolve = Resolver(room=1)
+    for _ in range(3):
+        assert await resolve("127.0.0.1", 80) == ["127.0.0.1"]
+
+
+async def test_an_operator_opens_a_host_on_any_port():
+    resolve, _ = resolving(["10.1.2.3"])
+    guard = Egress(["wiki.corp.example", "localhost"], resolve=resolve)
+    assert await guard.addresses("Wiki.corp.example", 9000) == ["10.1.2.3"]
+    assert str(guard.check("http://localhost:3000/x")) == "http://localhost:3000/x"
+    with pytest.raises(ToolDenied):
+        await guard.addresses("other.corp.example", 80)
+
+
+@pytest.mark.parametrize(
+    "answer", ["169.254.169.254", "100.100.100.200", "fe80::1%1", "224.0.0.1", "::ffff:7f00:1"]
+)
+async def test_a_host_that_an_operator_opened_still_cannot_lead_to_metadata(answer):
+    resolve, _ = resolving([answer])
+    with pytest.raises(ToolDenied):
+        await Egress(["wiki.corp.example"], resolve=resolve).addresses("wiki.corp.example", 80)
+
+
+async def test_an_operator_opens_a_network_for_names_and_addresses_in_it():
+    resolve, _ = resolving(["10.1.2.3"], ["10.2.2.3"])
+    guard = Egress(["10.1.0.0/16", "fd00::/8"], resolve=resolve)
+    assert guard.check("http://10.1.9.9:9000/")
+    assert guard.check("http://[fd00::1]:3000/")
+    assert await guard.addresses("wiki.example", 80) == ["10.1.2.3"]
+    for url in ("http://10.2.0.1/", "http://[64:ff9b::10.1.0.1]/", "http://[::ffff:10.1.0.1]/"):
+        with pytest.raises(ToolDenied):
+            guard.check(url)
+    with pytest.raises(ToolDenied):
+        await guard.addresses("wiki.example", 80)
+
+
+@pytest.mark.parametrize("entry", ["10.1.2.3/8", "http://wiki.example", "*.corp", "", "wiki:80", "300.1.1.1"])
+def test_an_entry_that_opens_nothing_is_told(entry):
+    with pytest.raises(ValueError, match="no host and no network"):
+        opened([entry])

@@ -1,0 +1,745 @@
+"""The table of failures, row by row and shape by shape: a real server says it, the real SDKs carry it to us.
+
+A row is what a provider says. It comes in every shape it can take: as a status, while streaming and not; as an event
+of a stream that began well; as an answer with status 200. Whatever the shape, the same row has the same type.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from bot.llm.adapters.anthropic import AnthropicModel
+from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.response_faults import failure_in
+from bot.llm.adapters.stream import StreamTimeouts
+from bot.llm.classify import classify
+from bot.ports.errors import (
+    BadRequest,
+    ContentPolicy,
+    ContextOverflow,
+    ModelConnection,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    PaymentRequired,
+    ProviderError,
+    RateLimited,
+    ThinkingRejected,
+    ToolsUnsupported,
+    Unauthorized,
+    UnknownFailure,
+    VisionUnsupported,
+)
+from tests.bot.llm.conftest import ask
+from tests.fakes import anthropic as a
+from tests.fakes import openai as o
+from tests.fakes.http import Cut, FakeHttp, Garbage, Reply, Stall, error
+from threads.wording import explain
+
+pytestmark = pytest.mark.anyio
+
+CANARY = "canary-5417"
+MESSAGES, RESPONSES, CHAT = AnthropicModel, OpenAIResponsesModel, OpenAIChatModel
+RETRYABLE = {RateLimited, ModelTimeout, ModelUnavailable, UnknownFailure, ModelConnection}
+QUICK = StreamTimeouts(first_content=0.2, idle=0.2)
+"""For the rows that wait in vain; all others may take their time."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a provider says: a ``status`` and words for machines (``kind`` is the broad one) and for people.
+
+    ``body`` replaces the JSON they make. ``only_status`` rows say nothing else, so no event of a stream can say them.
+    """
+
+    expected: type[ProviderError]
+    status: int
+    kind: str | None = None
+    code: str | None = None
+    text: str = "no"
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+    only_status: bool = False
+    retryable: bool | None = None
+    retry_after: float | None = None
+
+
+BAD = "invalid_request_error"
+PAGE = f"<html><h1>Sorry</h1>{CANARY}</html>"
+ANTHROPIC = {
+    "invalid key": Said(Unauthorized, 401, "authentication_error", text="invalid x-api-key"),
+    "no permission": Said(Unauthorized, 403, "permission_error"),
+    "billing": Said(PaymentRequired, 402, "billing_error"),
+    "linked organization": Said(PaymentRequired, 402, BAD, "linked_organization_suspended"),
+    "no credit": Said(PaymentRequired, 400, BAD, text="Your credit balance is too low to access the API."),
+    "spend limit in words": Said(
+        PaymentRequired, 400, BAD, text="You have reached your specified API usage limits."
+    ),
+    "spend limit with its end": Said(
+        PaymentRequired,
+        400,
+        BAD,
+        text="You have reached your specified workspace API usage limits. You will regain access on "
+        "2026-12-01 at 00:00 UTC.",
+        headers=(("date", "Mon, 30 Nov 2026 00:00:00 GMT"),),
+        retry_after=86400,
+    ),
+    "enforced spend limit": Said(PaymentRequired, 429, "rate_limit_error", "enforced_spend_limit_reached"),
+    "contract spend limit": Said(PaymentRequired, 429, "rate_limit_error", "contract_spend_limit_reached"),
+    "on hold": Said(PaymentRequired, 400, BAD, "organization_on_hold"),
+    "rate limit": Said(RateLimited, 429, "rate_limit_error", headers=(("retry-after", "7"),), retry_after=7),
+    "ramp limit": Said(RateLimited, 429, "rate_limit_error", "ramp_limit_exceeded"),
+    "request timeout": Said(ModelTimeout, 408, "timeout_error"),
+    "gateway timeout": Said(ModelTimeout, 504, "timeout_error"),
+    "overloaded": Said(ModelUnavailable, 529, "overloaded_error"),
+    "overloaded, 503": Said(ModelUnavailable, 503, "overloaded_error"),
+    "internal": Said(ModelUnavailable, 500, "api_error"),
+    "conflict": Said(ModelUnavailable, 409, "conflict_error"),
+    "no such model": Said(ModelNotFound, 404, "not_found_error", text="model: claude-2"),
+    "no such path": Said(BadRequest, 404, "not_found_error", text="Not Found"),
+    "prompt too long": Said(
+        ContextOverflow, 400, BAD, text="prompt is too long: 213462 tokens > 200000 maximum"
+    ),
+    "prompt and answer too long": Said(
+        ContextOverflow,
+        400,
+        BAD,
+        text="input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+    ),
+    "too many bytes": Said(
+        ContextOverflow, 413, "request_too_large", text="Request exceeds the maximum size"
+    ),
+    "nonsense": Said(BadRequest, 400, BAD, text="messages.0: nonsense"),
+    "image too large": Said(BadRequest, 400, BAD, "image_dimensions_too_large", text="messages.0: too large"),
+    "thinking of another conversation": Said(
+        ThinkingRejected,
+        400,
+        BAD,
+        text="messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different "
+        "conversation. Remove the block. The `system` prompt differs from the one it was created with.",
+    ),
+    "thinking modified": Said(
+        ThinkingRejected,
+        400,
+        BAD,
+        text="messages.3.content.8: `thinking` or `redacted_thinking` blocks in the latest assistant message "
+        "cannot be modified.",
+    ),
+    "thinking left out": Said(
+        ThinkingRejected,
+        400,
+        BAD,
+        text="messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+    ),
+    "thinking switched off": Said(BadRequest, 400, BAD, text="thinking.type: `disabled` is not supported"),
+    "unprocessable": Said(BadRequest, 422, BAD),
+    "unheard of": Said(UnknownFailure, 600, "surprise_error"),
+    "client closed request": Said(
+        ModelConnection, 499, "client_closed_request", only_status=True, retryable=False
+    ),
+}
+OPENAI = {
+    "invalid key": Said(Unauthorized, 401, code="invalid_api_key"),
+    "no such country": Said(Unauthorized, 403, code="unsupported_country_region_territory"),
+    "forbidden": Said(Unauthorized, 403, only_status=True),
+    "no quota": Said(PaymentRequired, 429, "insufficient_quota", "insufficient_quota"),
+    "credit exhausted": Said(PaymentRequired, 429, code="credit_balance_exhausted"),
+    "organization's spend limit": Said(PaymentRequired, 429, code="organization_spend_limit_exceeded"),
+    "project's spend limit": Said(PaymentRequired, 429, code="project_spend_limit_exceeded"),
+    "organization's usage limit": Said(PaymentRequired, 429, code="organization_usage_limit_exceeded"),
+    "hard limit": Said(PaymentRequired, 429, code="billing_hard_limit_reached"),
+    "rate limit": Said(
+        RateLimited, 429, code="rate_limit_exceeded", headers=(("retry-after-ms", "1500"),), retry_after=1.5
+    ),
+    "tokens a minute": Said(
+        RateLimited, 429, code="rate_limit_exceeded", text="Request too large: too many tokens per min"
+    ),
+    "slow down": Said(RateLimited, 429, code="slow_down"),
+    "request timeout": Said(ModelTimeout, 408, only_status=True),
+    "server error": Said(ModelUnavailable, 500, code="server_error"),
+    "overloaded": Said(ModelUnavailable, 503, code="server_is_overloaded"),
+    "conflict": Said(ModelUnavailable, 409, only_status=True),
+    "no such model": Said(ModelNotFound, 404, BAD, "model_not_found"),
+    "no such model for you": Said(ModelNotFound, 403, BAD, "model_not_found"),
+    "overflow": Said(ContextOverflow, 400, BAD, "context_length_exceeded"),
+    "filtered": Said(ContentPolicy, 400, code="content_filter"),
+    "policy": Said(ContentPolicy, 400, code="content_policy_violation"),
+    "prompt": Said(ContentPolicy, 400, code="invalid_prompt"),
+    "bio": Said(ContentPolicy, 400, code="bio_policy"),
+    "misalignment": Said(ContentPolicy, 400, code="misalignment_policy_violation"),
+    "reasoning of another key": Said(
+        ThinkingRejected,
+        400,
+        BAD,
+        "invalid_encrypted_content",
+        text="The encrypted content gAAA...DQ== could not be verified.",
+    ),
+    "reasoning without what it led to": Said(
+        ThinkingRejected,
+        400,
+        BAD,
+        text="Item 'rs_0a18' of type 'reasoning' was provided without its required following item.",
+    ),
+    "nonsense": Said(BadRequest, 400, BAD, "invalid_value", text="max_tokens is too large"),
+    "no image": Said(BadRequest, 400, BAD, "invalid_image_format"),
+    "image too large": Said(BadRequest, 400, BAD, "image_too_large"),
+    "unfit image": Said(ContentPolicy, 400, BAD, "image_content_policy_violation"),
+    "unprocessable": Said(BadRequest, 422, BAD),
+    "unheard of": Said(UnknownFailure, 600, code="surprise_error"),
+    "the last word": Said(
+        ModelUnavailable, 503, headers=(("x-should-retry", "false"),), only_status=True, retryable=False
+    ),
+    "client closed request": Said(ModelConnection, 499, only_status=True, retryable=False),
+}
+OVERFLOWS = {
+    "Bedrock": "Input is too long for requested model.",
+    "OpenAI": "Your input exceeds the context window of this model.",
+    "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
+    "OpenRouter": "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000.",
+    "Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+    "Gemini": "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    "Groq": "Please reduce the length of the messages or completion.",
+    "llama.cpp": "the request exceeds the available context size, try increasing it",
+    "LM Studio": "The number of tokens to keep from the initial prompt is greater than the context length.",
+    "Copilot": "prompt token count of 70000 exceeds the limit of 64000",
+    "MiniMax": "invalid params, context window exceeds limit",
+    "Kimi": "Your request exceeded model token limit: 131072 (requested: 140000)",
+    "Ollama": "prompt too long; exceeded max context length by 17 tokens",
+    "Z.ai": "model_context_window_exceeded",
+    "any": "context length exceeded",
+    "tokens": "too many tokens in the prompt",
+    "limit": "token limit exceeded",
+}
+COMPATIBLE = {
+    "DeepSeek without money": Said(PaymentRequired, 402, text="Insufficient Balance", only_status=True),
+    "Moonshot without money": Said(PaymentRequired, 429, "exceeded_current_quota_error"),
+    "Ollama has no such model": Said(ModelNotFound, 404, text="model 'llama9.2' not found", only_status=True),
+    "vLLM has no such model": Said(
+        ModelNotFound,
+        404,
+        body={"object": "error", "message": f"The model `x.1` does not exist. {CANARY}", "code": 404},
+    ),
+    "no such model, 400": Said(
+        ModelNotFound, 400, text="The requested model 'gpt-9.9' does not exist.", only_status=True
+    ),
+    "no such path": Said(BadRequest, 404, body=f"404 page not found {CANARY}"),
+    "no such path, as JSON": Said(BadRequest, 404, body={"detail": "Not Found", "x": CANARY}),
+    "Ollama's model without tools": Said(
+        ToolsUnsupported, 400, "api_error", text="registry.ollama.ai/library/gemma:2b does not support tools"
+    ),
+    "vLLM without tools": Said(
+        ToolsUnsupported,
+        400,
+        body={
+            "object": "error",
+            "type": "BadRequestError",
+            "code": 400,
+            "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set '
+            + CANARY,
+        },
+    ),
+    "llama.cpp without tools": Said(
+        ToolsUnsupported, 500, "server_error", text="tools param requires --jinja flag"
+    ),
+    "OpenRouter without tools": Said(
+        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
+    ),
+    "tools not supported": Said(
+        ToolsUnsupported, 400, BAD, "unsupported_parameter", text="'tools' is not supported with this model."
+    ),
+    "OpenRouter without pictures": Said(
+        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
+    ),
+    "llama.cpp without pictures": Said(
+        VisionUnsupported, 500, "server_error", text="image input is not supported - you may need the mmproj"
+    ),
+    "LM Studio without pictures": Said(
+        VisionUnsupported, 400, BAD, text="Model does not support images. Please use a model that does."
+    ),
+    "vLLM without pictures": Said(VisionUnsupported, 400, BAD, text="/models/x is not a multimodal model"),
+    "a picture too large": Said(BadRequest, 400, BAD, text="This model does not support images over 5 MB."),
+    "llama.cpp loads": Said(
+        ModelUnavailable, 503, "unavailable_error", text="Loading model", only_status=True, retry_after=5
+    ),
+    "llama.cpp overflow": Said(ContextOverflow, 400, "exceed_context_size_error"),
+    "Cerebras overflow": Said(ContextOverflow, 400, body=""),
+    "Cerebras overflow, 413": Said(ContextOverflow, 413, body=""),
+    "Gemini's list": Said(
+        ContextOverflow,
+        400,
+        body=[{"error": {"code": 400, "message": f"The input token count (2) exceeds the maximum {CANARY}"}}],
+    ),
+    "Ollama's own overflow": Said(
+        ContextOverflow, 500, body={"error": f"prompt too long; exceeded context length {CANARY}"}
+    ),
+    "Ollama's own missing model": Said(
+        ModelNotFound, 404, body={"error": f"model 'llama9.2' not found, try pulling it first {CANARY}"}
+    ),
+    "an overflow in plain text": Said(
+        ContextOverflow, 400, body=f"the request exceeds the available context size {CANARY}"
+    ),
+    "no overflow, in plain text": Said(BadRequest, 400, body=f"no {CANARY}"),
+    "no overflow, in another field": Said(BadRequest, 400, body={"detail": CANARY}),
+    "no overflow, in one word": Said(BadRequest, 400, body={"error": CANARY}),
+    "FastAPI's word": Said(BadRequest, 422, body={"detail": f"Extra inputs are not permitted {CANARY}"}),
+} | {
+    f"overflow at {name}": Said(ContextOverflow, 400, text=text, only_status=True)
+    for name, text in OVERFLOWS.items()
+}
+PROXIES = {
+    "bad gateway": Said(ModelUnavailable, 502, body=PAGE),
+    "gateway timeout": Said(ModelTimeout, 504, body=PAGE),
+    "nginx: too many bytes": Said(ContextOverflow, 413, body=PAGE),
+    "redirect": Said(BadRequest, 307, body=PAGE, headers=(("location", "http://127.0.0.1:1/"),)),
+    "bad request": Said(BadRequest, 400, body=PAGE),
+    "log in first": Said(Unauthorized, 401, body=PAGE),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row in one shape, for one API; ``streaming`` goes through our adapter, else the bare SDK is asked."""
+
+    api: type
+    name: str
+    streaming: bool
+    reply: Reply
+    expected: type[ProviderError] | None
+    retryable: bool
+    retry_after: float | None = None
+    began: bool = field(default=False)
+    """Whether an answer had begun: then the failure tells what it used."""
+
+    def __str__(self) -> str:
+        return f"{self.api.__name__}, {'streaming' if self.streaming else 'plain'}: {self.name}"
+
+
+def as_status(api: type, name: str, said: Said) -> Iterator[Case]:
+    """Both with ``stream=True`` and without, a failed request is answered by its status."""
+    if said.body is not None:
+        reply = error(said.status, said.body, said.headers)
+    elif api is MESSAGES:
+        reply = a.fault(said.status, said.kind, f"{said.text} {CANARY}", said.code or "")
+    else:
+        reply = o.fault(said.status, said.code, f"{said.text} {CANARY}", said.kind or "error")
+    reply = Reply(reply.steps, reply.status, (*reply.headers, *(said.headers if said.body is None else ())))
+    retryable = said.expected in RETRYABLE if said.retryable is None else said.retryable
+    for streaming in (True, False):
+        yield Case(api, name, streaming, reply, said.expected, retryable, said.retry_after)
+
+
+HELLO = {
+    MESSAGES: a.answer(a.Text("Hello, world")),
+    RESPONSES: o.response_answer(o.Text("Hello, world")),
+    CHAT: o.chat_answer(o.Text("Hello, world")),
+}
+SHOWN = {MESSAGES: 5, RESPONSES: 5, CHAT: 3}
+"""Steps of `HELLO` up to the second of its three text deltas."""
+
+
+def as_event(api: type, name: str, said: Said) -> Iterator[Case]:
+    """After 200 and half an answer, in each form that this API has for it; no header belongs to it any more."""
+    if said.body is not None or said.only_status:
+        return
+    text, code = f"{said.text} {CANARY}", said.code or said.kind
+    words = {"message": text, "code": code, "type": said.kind or "error", "param": None}
+    events = {
+        MESSAGES: {
+            "error event": a.event(
+                "error", error={"type": said.kind, "message": text, "details": {"error_code": said.code}}
+            )
+        },
+        RESPONSES: {
+            "flat error": o.data(**{**words, "type": "error", "sequence_number": 9}),
+            "nested error": o.data(type="error", error=words),
+            "response.failed": o.completed("failed", error={"code": code, "message": text}),
+        },
+        CHAT: {
+            "error chunk": o.data(error=words),
+            "error beside no choices": o.data(
+                id="x", object="chat.completion.chunk", choices=None, error=words
+            ),
+        },
+    }
+    retry_after = 5 if "Loading" in said.text else None
+    for form, event in events[api].items():
+        reply = HELLO[api].keep(SHOWN[api], event)
+        retryable = said.expected in RETRYABLE
+        yield Case(api, f"{name}, {form}", True, reply, said.expected, retryable, retry_after, began=True)
+
+
+def as_number(name: str, said: Said) -> Iterator[Case]:
+    """Gateways put the status of what is behind them into an event, or into an answer that has no choices."""
+    if said.body is not None or said.status >= 600:
+        return
+    words = {"code": said.status, "message": f"{said.text} {CANARY}"}
+    retryable = said.expected in RETRYABLE and said.status != 499
+    after = 5 if "Loading" in said.text else None
+    stream = HELLO[CHAT].keep(SHOWN[CHAT], o.data(error=words))
+    yield Case(CHAT, f"{name}, number in a chunk", True, stream, said.expected, retryable, after, began=True)
+    plain = error(200, {"id": "x", "object": "chat.completion", "choices": None, "error": words})
+    yield Case(CHAT, f"{name}, no choices", False, plain, said.expected, retryable, after)
+    yield Case(CHAT, f"{name}, JSON for a stream", True, plain, said.expected, retryable, after)
+
+
+def message(*content: Any, stop: str | None = "end_turn", **more: Any) -> Reply:
+    body = {
+        "id": "msg_fake", "type": "message", "role": "assistant", "model": "claude-fake", "stop_sequence": None,
+        "content": content, "stop_reason": stop, "usage": a.USAGE, **more,
+    }  # fmt: skip
+    return error(200, body, [("x-canary", CANARY)])
+
+
+def response(*output: Any, status: str | None = "completed", **more: Any) -> Reply:
+    return error(200, o.response(status, output=output, **more), [("x-canary", CANARY)])
+
+
+def completion(finish: str | None = "stop", **said: Any) -> Reply:
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": None, **said}}
+    body = {"id": "c", "object": "chat.completion", "created": 0, "model": "fake", "choices": [choice]}
+    return error(200, body, [("x-canary", CANARY)])
+
+
+def item(*parts: Any) -> dict[str, Any]:
+    return {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": parts}
+
+
+TEXT = {"type": "text", "text": CANARY}
+CALL = {"type": "tool_use", "id": "t", "name": "go", "input": {}}
+SPOKEN = {"type": "output_text", "text": CANARY, "annotations": []}
+REFUSED = {"type": "refusal", "refusal": CANARY}
+REASONING = {"id": "r", "type": "reasoning", "summary": []}
+CALLED = {"id": "f", "type": "function_call", "call_id": "c", "name": "go", "arguments": "{}"}
+CUT = {"reason": "max_output_tokens"}
+FAILED = {"code": "server_error", "message": CANARY}
+CHAT_CALL = {"id": "c", "type": "function", "function": {"name": "go", "arguments": "{}"}}
+CYBER = {"type": "refusal", "category": "cyber"}
+
+RETURNED = {
+    MESSAGES: {
+        "whole": (message(TEXT), None),
+        "a call": (message(CALL, stop="tool_use"), None),
+        "out of tokens": (message(TEXT, stop="max_tokens"), None),
+        "paused": (message(stop="pause_turn"), None),
+        "a page": (error(200, PAGE), ModelUnavailable),
+        "refused": (message(TEXT, stop="refusal", stop_details=CYBER), ContentPolicy),
+        "refused, no category": (message(stop="refusal"), ContentPolicy),
+        "window used up": (message(TEXT, stop="model_context_window_exceeded"), ContextOverflow),
+        "no stop reason": (message(TEXT, stop=None), ModelUnavailable),
+        "empty": (message(), ModelUnavailable),
+        "blank": (message({"type": "text", "text": ""}), ModelUnavailable),
+        "only thinking": (
+            message({"type": "thinking", "thinking": CANARY, "signature": "s"}),
+            ModelUnavailable,
+        ),
+        "an error": (
+            error(200, {"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
+            ModelUnavailable,
+        ),
+        "an error, no money": (
+            error(200, {"type": "error", "error": {"type": "billing_error", "message": CANARY}}),
+            PaymentRequired,
+        ),
+        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
+        "a list": (error(200, [CANARY]), ModelUnavailable),
+    },
+    RESPONSES: {
+        "whole": (response(REASONING, item(SPOKEN)), None),
+        "a call": (response(CALLED), None),
+        "out of tokens": (response(status="incomplete", incomplete_details=CUT), None),
+        "a page": (error(200, PAGE), ModelUnavailable),
+        "failed": (response(status="failed", error=FAILED), ModelUnavailable),
+        "failed, policy": (response(status="failed", error={**FAILED, "code": "bio_policy"}), ContentPolicy),
+        "failed, rate limit": (
+            response(status="failed", error={**FAILED, "code": "rate_limit_exceeded"}),
+            RateLimited,
+        ),
+        "failed, no reason": (response(status="failed"), ModelUnavailable),
+        "filtered": (
+            response(status="incomplete", incomplete_details={"reason": "content_filter"}),
+            ContentPolicy,
+        ),
+        "incomplete": (response(item(SPOKEN), status="incomplete"), ModelUnavailable),
+        "refused": (response(item(REFUSED)), ContentPolicy),
+        "refused beside a call": (response(item(REFUSED), CALLED), ContentPolicy),
+        "still running": (response(item(SPOKEN), status="in_progress"), ModelUnavailable),
+        "no status": (response(item(SPOKEN), status=None), ModelUnavailable),
+        "empty": (response(), ModelUnavailable),
+        "blank": (response(item({**SPOKEN, "text": ""})), ModelUnavailable),
+        "only reasoning": (response(REASONING), ModelUnavailable),
+        "an error": (
+            error(200, {"error": {"code": "insufficient_quota", "message": CANARY}}),
+            PaymentRequired,
+        ),
+        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
+    },
+    CHAT: {
+        "whole": (completion(content=CANARY), None),
+        "a call": (completion("tool_calls", tool_calls=[CHAT_CALL]), None),
+        "out of tokens": (completion("length"), None),
+        "a page": (error(200, PAGE), ModelUnavailable),
+        "no choices": (error(200, {"id": CANARY, "choices": None}), ModelUnavailable),
+        "no choice": (error(200, {"id": CANARY, "choices": []}), ModelUnavailable),
+        "an error in words": (error(200, {"error": CANARY}), UnknownFailure),
+        "an error in the choice": (
+            error(200, {"choices": [{"index": 0, "error": {"code": 429, "message": CANARY}}]}),
+            RateLimited,
+        ),
+        "no finish reason": (completion(None, content=CANARY), ModelUnavailable),
+        "broken off": (completion("error", content=CANARY), ModelUnavailable),
+        "filtered": (completion("content_filter", content=CANARY), ContentPolicy),
+        "refused": (completion(refusal=CANARY), ContentPolicy),
+        "window used up": (completion("model_context_window_exceeded", content=CANARY), ContextOverflow),
+        "empty": (completion(), ModelUnavailable),
+        "blank": (completion(content=""), ModelUnavailable),
+        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
+    },
+}
+
+
+def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
+    """What can go wrong with a stream itself."""
+    hello, shown = HELLO[api], SHOWN[api]
+    name = "content_block_delta" if api is MESSAGES else "x"
+    said = a.stream if api is MESSAGES else o.stream
+    return {
+        "reset midway": (hello.keep(shown, Cut("rst")), ModelConnection),
+        "hung up midway": (hello.keep(shown, Cut("fin")), ModelConnection),
+        "stalled midway": (hello.keep(shown, Stall()), ModelTimeout),
+        "stalled among comments": (hello.keep(shown, Stall(b": keep-alive\n\n")), ModelTimeout),
+        "stalled among pings": (hello.keep(shown, Stall(a.ping())), ModelTimeout)
+        if api is MESSAGES
+        else (said(Stall(b": ping\n\n")), ModelTimeout),
+        "no terminal event": (hello.keep(shown), ModelUnavailable),
+        "cut inside an event": (hello.keep(shown, hello.steps[shown][:-20]), ModelUnavailable),
+        "broken JSON": (
+            hello.keep(shown, f'event: {name}\ndata: {{"type": "{CANARY}\n\n'.encode()),
+            ModelUnavailable,
+        ),
+        "empty stream": (said(), ModelUnavailable),
+        "page": (error(200, PAGE), ModelUnavailable),
+        "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
+        "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
+        "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
+        "silent": (Reply(silent=(Stall(),)), ModelTimeout),
+    }
+
+
+ENDINGS = {
+    MESSAGES: {
+        "refused": (a.answer(a.Tool("t", CANARY), stop="refusal", stop_details=CYBER), ContentPolicy),
+        "window used up": (a.answer(a.Text("x"), stop="model_context_window_exceeded"), ContextOverflow),
+        "empty": (a.answer(), ModelUnavailable),
+    },
+    RESPONSES: {
+        "refused": (o.response_answer(o.Raw(item(REFUSED))), ContentPolicy),
+        "filtered": (
+            o.response_answer(
+                o.Text("x"), end=o.completed("incomplete", incomplete_details={"reason": "content_filter"})
+            ),
+            ContentPolicy,
+        ),
+        "incomplete": (
+            o.response_answer(
+                o.Text("x"), end=o.completed("incomplete", incomplete_details={"reason": CANARY})
+            ),
+            ModelUnavailable,
+        ),
+        "empty": (o.response_answer(), ModelUnavailable),
+    },
+    CHAT: {
+        "refused": (o.stream(o.chunk({"refusal": CANARY}), o.chunk(finish="stop")), ContentPolicy),
+        "filtered": (o.chat_answer(o.Text("x"), finish="content_filter"), ContentPolicy),
+        "broken off": (o.chat_answer(o.Text("x"), finish="error"), ModelUnavailable),
+        "window used up": (
+            o.chat_answer(o.Text("x"), finish="model_context_window_exceeded"),
+            ContextOverflow,
+        ),
+        "empty": (o.chat_answer(), ModelUnavailable),
+        "only [DONE]": (o.stream(o.DONE), ModelUnavailable),
+    },
+}
+
+
+def cases() -> Iterator[Case]:
+    tables = {MESSAGES: ANTHROPIC, RESPONSES: OPENAI, CHAT: OPENAI | COMPATIBLE}
+    for api, rows in tables.items():
+        for name, said in (rows | PROXIES).items():
+            yield from as_status(api, name, said)
+            yield from as_event(api, name, said)
+    for name, said in (OPENAI | COMPATIBLE).items():
+        if said.only_status:
+            yield from as_number(name, said)
+    for api, answers in RETURNED.items():
+        for name, (reply, expected) in answers.items():
+            yield Case(api, name, False, reply, expected, expected in RETRYABLE)
+    for api in tables:
+        for name, (reply, expected) in (broken(api) | ENDINGS[api]).items():
+            yield Case(api, name, True, reply, expected, expected in RETRYABLE)
+
+
+CASES = list(cases())
+
+
+class Anything(FakeHttp):
+    paths = ("/v1/messages", "/v1/responses", "/v1/chat/completions")
+
+
+class Bench:
+    """One server, and the three APIs' models and clients over it, made once."""
+
+    def __init__(self, fake: Anything, http) -> None:
+        self.fake = fake
+        hosts = {MESSAGES: fake.base_url, RESPONSES: f"{fake.base_url}/v1", CHAT: f"{fake.base_url}/v1"}
+        self.models = {
+            (api, limits): api("p", "m", api_key=lambda: "sk-x", base_url=url, http=http, timeouts=limits)
+            for api, url in hosts.items()
+            for limits in (QUICK, StreamTimeouts())
+        }
+        common = {"api_key": "sk-x", "http_client": http(), "max_retries": 0, "timeout": 5}
+        self.claude = anthropic.AsyncAnthropic(base_url=hosts[MESSAGES], **common)
+        self.gpt = openai.AsyncOpenAI(base_url=hosts[CHAT], **common)
+
+    async def ask(self, case: Case) -> ProviderError | None:
+        """Return what came of it; the server gives the case's reply to whatever is asked."""
+        self.fake.requests.clear()
+        self.fake.script = lambda _: case.reply
+        try:
+            if case.streaming:
+                limits = (
+                    QUICK if case.expected is ModelTimeout and case.reply.status == 200 else StreamTimeouts()
+                )
+                await self.models[case.api, limits].complete(ask(), _deaf)
+                return None
+            returned = await self._plain(case.api)
+        except ProviderError as error:
+            return error
+        except Exception as error:  # noqa: BLE001
+            return classify(error)
+        return failure_in(returned)
+
+    async def _plain(self, api: type) -> object:
+        messages = [{"role": "user", "content": "hi"}]
+        if api is MESSAGES:
+            return await self.claude.messages.create(max_tokens=9, messages=messages, model="m")
+        if api is RESPONSES:
+            return await self.gpt.responses.create(input="hi", model="m")
+        return await self.gpt.chat.completions.create(messages=messages, model="m")
+
+
+async def _deaf(event) -> None: ...
+
+
+@pytest.fixture(scope="module")
+async def bench(anyio_backend, http) -> AsyncIterator[Bench]:
+    async with Anything([]) as fake:
+        yield Bench(fake, http)
+
+
+@pytest.mark.parametrize("case", CASES, ids=map(str, CASES))
+async def test_every_row_in_every_shape_has_its_type(bench, case):
+    failure = await bench.ask(case)
+    if case.expected is None:
+        assert failure is None
+        return
+    assert type(failure) is case.expected, failure
+    assert failure.retryable is case.retryable
+    assert failure.retry_after == case.retry_after
+    assert len(bench.fake.requests) == 1
+    assert CANARY not in explain(failure, "7f3a")
+    if case.streaming:
+        assert (failure.fields["provider"], failure.fields["model"]) == ("p", "m")
+        assert (failure.usage is not None) >= case.began
+
+
+NAMED = [
+    "authentication_error",
+    "permission_error",
+    "invalid_api_key",
+    "unsupported_country_region_territory",
+    "billing_error",
+    "linked_organization_",
+    "enforced_spend_limit_reached",
+    "contract_spend_limit_reached",
+    "organization_on_hold",
+    "insufficient_quota",
+    "credit_balance_exhausted",
+    "organization_spend_limit_exceeded",
+    "project_spend_limit_exceeded",
+    "organization_usage_limit_exceeded",
+    "billing_hard_limit_reached",
+    "exceeded_current_quota_error",
+    "rate_limit_error",
+    "ramp_limit_exceeded",
+    "rate_limit_exceeded",
+    "slow_down",
+    "timeout_error",
+    "overloaded_error",
+    "api_error",
+    "server_error",
+    "server_is_overloaded",
+    "not_found_error",
+    "model_not_found",
+    "model_context_window_exceeded",
+    "request_too_large",
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "refusal",
+    "content_filter",
+    "content_policy_violation",
+    "invalid_prompt",
+    "bio_policy",
+    "misalignment_policy_violation",
+    "image_dimensions_too_large",
+]
+STATUSES = {400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 499, 500, 502, 503, 504, 529}
+PHRASES = [
+    "credit balance is too low", "reached your specified API usage limits", "Insufficient Balance", "Loading model",
+    "prompt is too long", "exceed context limit", "maximum context length is", "bound to a different conversation",
+    "does not exist", "not found", "choices", "<html>",
+]  # fmt: skip
+
+
+def test_every_code_status_and_phrase_of_the_table_occurs():
+    said = [
+        (case.reply.status, b"".join(step for step in case.reply.steps if isinstance(step, bytes)))
+        for case in CASES
+    ]
+    everything = b"\n".join(body for _, body in said).decode()
+    words = set(re.findall(r"\w+", everything))
+    assert [name for name in NAMED if not any(word.startswith(name) for word in words)] == []
+    assert [phrase for phrase in PHRASES if phrase not in everything] == []
+    assert {status for status, _ in said} >= STATUSES
+
+
+def test_every_reply_that_has_words_has_the_canary_among_them():
+    for case in CASES:
+        said = b"".join(step for step in case.reply.steps if isinstance(step, bytes)).decode()
+        if said and case.reply.headers[0][1] != a.SSE[0][1]:
+            assert CANARY in said or CANARY in str(case.reply.headers), str(case)
+
+
+def test_every_api_is_asked_both_ways_for_most_of_it():
+    counted = {(api, streaming): 0 for api in HELLO for streaming in (True, False)}
+    for case in CASES:
+        counted[case.api, case.streaming] += 1
+    assert min(counted.values()) > 45
+
+
+@pytest.mark.parametrize(
+    "answer", [None, "", 7, [], {}, {"choices": 3}, {"status": "completed", "output": None}, object()]
+)
+def test_an_answer_of_any_shape_is_judged_and_never_raises(answer):
+    assert type(failure_in(answer)) is ModelUnavailable
+
+
+def test_a_flood_of_words_is_cut_before_it_reaches_the_log():
+    assert len(str(failure_in("x" * 100_000))) < 3000
+    assert len(str(failure_in(json.loads(json.dumps({"error": {"message": "x" * 100_000}}))))) < 3000

@@ -1,0 +1,292 @@
+"""Failover: who answers, who is asked first, and what the person is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from bot.llm.policies.failover import Candidate, Failover
+from bot.ports.errors import (
+    AllProvidersFailed,
+    BadRequest,
+    BudgetExceeded,
+    CapabilityMissing,
+    ContentPolicy,
+    ContextOverflow,
+    ModelConnection,
+    ModelDeclined,
+    ModelNotFound,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputInvalid,
+    PaymentRequired,
+    PriceUnknown,
+    ProviderError,
+    RateLimited,
+    Unauthorized,
+)
+from bot.ports.model import ModelInfo, Request, ToolSpec
+from tests.bot.llm.conftest import ask, user
+from tests.world import Scripted, says
+from threads.errors import BotError
+from threads.model import Answer, Image, Message, Question, TextDelta, TextReset
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Asked:
+    """A turn's ear and mouth: what was noted, what was asked, and what is answered."""
+
+    answer: Answer | None = None
+    notes: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    async def ask(self, question: Question) -> Answer | None:
+        self.questions.append(question)
+        return self.answer
+
+
+class House:
+    """Candidates a/one, b/two, c/three, each with its script; ``shut`` says which cannot be asked now."""
+
+    def __init__(self, *scripts, shut=(), turn=None, acknowledge="notify", sizes=None, **lacks):
+        names = ["a/one", "b/two", "c/three"][: len(scripts)]
+        self.models = [Scripted(*script) for script in scripts]
+        self.shut: dict[str, ProviderError] = dict(shut)
+        self.turn = turn or Asked()
+        self.heard = []
+        infos = [ModelInfo(name, **lacks.get(name[0], {})) for name in names]
+        candidates = [
+            Candidate(info, model, lambda name=info.name: self.shut.get(name))
+            for info, model in zip(infos, self.models, strict=True)
+        ]
+        self.failover = Failover(
+            candidates,
+            self.turn,
+            acknowledge=acknowledge,
+            may_answer=lambda who: who == "U1",
+            size=lambda request: sum(len(message.text) for message in request.messages),
+        )
+
+    async def complete(self, request: Request | None = None) -> str:
+        async def hear(event):
+            self.heard.append(event)
+
+        completion = await self.failover.complete(request or ask(), hear)
+        return completion.message.text
+
+    @property
+    def asked(self) -> list[int]:
+        return [len(model.requests) for model in self.models]
+
+
+@pytest.mark.parametrize("error", [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection])
+async def test_what_another_model_may_be_spared_goes_to_it_with_a_word(error):
+    house = House([error()], [says("from two")])
+    assert await house.complete() == "from two"
+    assert house.turn.notes == [f"(b/two answered, because a/one {_reason(error)}.)"]
+
+
+@pytest.mark.parametrize("error", [Unauthorized, PaymentRequired, ModelNotFound])
+async def test_what_a_person_must_mend_goes_to_the_next_model_with_a_word(error):
+    house = House([error()], [says("from two")])
+    assert await house.complete() == "from two"
+    assert house.turn.notes == [f"(b/two answered, because a/one {_reason(error)}.)"]
+
+
+@pytest.mark.parametrize(
+    "error", [BadRequest(), ContentPolicy(), ContextOverflow(), OutputInvalid(), BudgetExceeded("no")]
+)
+async def test_what_is_no_fault_of_the_model_never_reaches_another(error):
+    house = House([error], [says("never")])
+    with pytest.raises(type(error)):
+        await house.complete()
+    assert house.asked == [1, 0]
+
+
+async def test_text_of_the_failed_answer_is_taken_back_before_the_next_model_writes():
+    async def writes_and_breaks():
+        house.heard.append(TextDelta("half an ans"))
+        raise ModelUnavailable
+
+    house = House([writes_and_breaks], [says("whole")])
+    assert await house.complete() == "whole"
+    assert house.heard == [TextDelta("half an ans"), TextReset(), TextDelta("whole")]
+
+
+async def test_a_switch_lasts_for_the_turn():
+    house = House([ModelTimeout()], [says("1"), says("2")])
+    await house.complete()
+    await house.complete()
+    assert house.asked == [1, 2]
+    assert house.failover.name == "b/two"
+
+
+async def test_a_candidate_that_is_shut_is_passed_over_without_being_asked():
+    house = House([], [says("two")], shut={"a/one": RateLimited()})
+    assert await house.complete() == "two"
+    assert house.asked == [0, 1]
+    assert house.turn.notes == ["(b/two answered, because a/one is rate limited.)"]
+
+
+async def test_only_the_last_that_can_be_asked_waits_for_its_circuit():
+    house = House([ModelTimeout()], [ModelTimeout()], [says("three")])
+    await house.complete()
+    assert [model.requests[0].last_resort for model in house.models] == [False, False, True]
+    house = House([says("one")], [], shut={"b/two": Unauthorized()})
+    await house.complete()
+    assert house.models[0].requests[0].last_resort
+
+
+async def test_when_all_are_shut_one_that_may_come_back_is_waited_for():
+    house = House(
+        [],
+        [says("two")],
+        [],
+        shut={"a/one": ModelTimeout(), "b/two": RateLimited(), "c/three": Unauthorized()},
+    )
+    assert await house.complete() == "two"
+    assert house.models[1].requests[0].last_resort
+
+
+async def test_a_candidate_that_was_spared_its_retries_gets_them_when_nobody_else_is_open():
+    async def limited():
+        house.shut["b/two"] = RateLimited()  # one gate for both: a Retry-After stops it whole
+        raise RateLimited
+
+    house = House([limited, says("after the wait")], [])
+    assert await house.complete() == "after the wait"
+    assert [request.last_resort for request in house.models[0].requests] == [False, True]
+    assert house.turn.notes == []
+
+
+async def test_a_fallback_that_does_not_take_the_request_hides_nothing():
+    house = House([ModelTimeout()], [BadRequest()], [BadRequest()])
+    with pytest.raises(AllProvidersFailed) as failed:
+        await house.complete()
+    assert failed.value.code == "timeout"
+    assert house.asked == [1, 1, 1]
+
+
+async def test_when_all_fail_the_last_failure_names_the_category_and_the_chain_tells_all():
+    house = House([RateLimited()], [Unauthorized("secret words")])
+    with pytest.raises(AllProvidersFailed) as failed:
+        await house.complete()
+    assert failed.value.code == "auth"
+    assert [(model, error.code) for model, error in failed.value.chain] == [
+        ("a/one", "rate_limited"),
+        ("b/two", "auth"),
+    ]
+
+
+async def test_a_model_that_cannot_do_what_is_needed_is_passed_over_with_a_word():
+    house = House([], [says("two")], a={"tools": False})
+    assert await house.complete(ask(tools=(ToolSpec("t", "", {}),))) == "two"
+    assert house.turn.notes == ["(b/two answered, because a/one cannot call tools.)"]
+
+
+async def test_a_fallback_that_cannot_do_it_is_passed_over_and_only_the_chosen_model_is_spoken_of():
+    house = House([ModelTimeout()], [], [says("three")], b={"tools": False})
+    assert await house.complete(ask(tools=(ToolSpec("t", "", {}),))) == "three"
+    assert house.turn.notes == ["(c/three answered, because a/one does not answer in time.)"]
+
+
+async def test_all_that_kept_the_chosen_model_and_the_next_from_answering_is_told():
+    house = House([Unauthorized()], [RateLimited()], [says("three")])
+    assert await house.complete() == "three"
+    assert house.turn.notes == [
+        "(c/three answered, because a/one does not accept my key and b/two is rate limited.)"
+    ]
+
+
+async def test_a_fallback_without_a_price_is_passed_over_and_the_last_one_says_so():
+    house = House([RateLimited()], [PriceUnknown("?")], [says("three")])
+    assert await house.complete() == "three"
+    house = House([RateLimited()], [PriceUnknown("?")])
+    with pytest.raises(PriceUnknown):
+        await house.complete()
+
+
+@pytest.mark.parametrize(
+    "house",
+    [
+        lambda turn: House(
+            [],
+            [says("2")],
+            shut={"a/one": Unauthorized(), "b/two": RateLimited()},
+            turn=turn,
+            acknowledge="ask",
+        ),
+        lambda turn: House([], [says("2")], a={"streaming": False}, turn=turn, acknowledge="ask"),
+        lambda turn: House([], [says("2")], shut={"a/one": RateLimited()}, turn=turn, acknowledge="ask"),
+    ],
+    ids=["all shut", "not capable", "passed over"],
+)
+async def test_however_another_model_comes_up_a_person_is_asked_and_a_no_is_no_outage(house):
+    asked = house(Asked(Answer(approved=True, by="U1")))
+    assert await asked.complete() == "2"
+    assert len(asked.turn.questions) == 1
+    declined = house(Asked(Answer(approved=False, by="U1")))
+    with pytest.raises(BotError) as no:
+        await declined.complete()
+    assert declined.asked == [0, 0]
+    outage = isinstance(no.value, AllProvidersFailed) and not isinstance(no.value, ModelDeclined)
+    assert not outage, "nobody is alarmed by a person's no"
+
+
+async def test_a_picture_goes_to_a_model_that_sees():
+    picture = Message("user", (Image("cat.png", "image/png"),))
+    house = House([], [says("a cat")], a={"vision": False})
+    assert await house.complete(ask(picture)) == "a cat"
+
+
+async def test_a_fallback_with_too_small_a_window_is_no_help():
+    house = House([ModelTimeout()], [says("never")], [says("three")], b={"context_window": 10})
+    assert await house.complete(ask(user("x" * 50))) == "three"
+    assert house.asked == [1, 0, 1]
+
+
+async def test_when_no_model_can_do_it_what_is_missing_is_named():
+    house = House([], [], a={"tools": False}, b={"streaming": False})
+    with pytest.raises(CapabilityMissing, match="a/one cannot call tools") as missing:
+        await house.complete(ask(tools=(ToolSpec("t", "", {}),)))
+    assert missing.value.code == "missing_tool_calling"
+    assert house.asked == [0, 0]
+
+
+async def test_with_ask_a_person_decides_and_is_asked_once_for_a_model():
+    turn = Asked(Answer(approved=True, by="U1"))
+    house = House([ModelTimeout()], [says("1"), says("2")], turn=turn, acknowledge="ask")
+    assert await house.complete() == "1"
+    assert await house.complete() == "2"
+    (question,) = turn.questions
+    assert question.text == "a/one does not answer in time. Shall I use b/two for this message?"
+    assert [option.approve for option in question.options] == [True, False]
+    assert question.may_answer("U1")
+    assert not question.may_answer("U2")
+
+
+@pytest.mark.parametrize("answer", [None, Answer(approved=False, by="U1")])
+async def test_without_a_yes_no_other_model_is_used(answer):
+    house = House([ModelTimeout()], [says("never")], turn=Asked(answer), acknowledge="ask")
+    with pytest.raises(AllProvidersFailed) as failed:
+        await house.complete()
+    assert failed.value.code == "timeout"
+    assert house.asked == [1, 0]
+
+
+def _reason(error: type[ProviderError]) -> str:
+    return {
+        "rate_limited": "is rate limited",
+        "timeout": "does not answer in time",
+        "unavailable": "has trouble",
+        "connection": "cannot be reached",
+        "auth": "does not accept my key",
+        "payment": "is out of credit",
+        "model_not_found": "is not known to its provider",
+    }[error.code]

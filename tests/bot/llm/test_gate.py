@@ -1,0 +1,727 @@
+"""Who goes through the gate, when, and what the others are told."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import random as rng
+import weakref
+from contextlib import suppress
+from functools import partial
+
+import anyio
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from bot.agent.prompt.token_estimate import uncached_size
+from bot.config.settings import Settings
+from bot.llm.build import build_gate
+from bot.llm.policies.gate import Gate, Gated
+from bot.llm.policies.queue import Line, Ticket
+from bot.llm.policies.retry import Retrying, RetryPolicy, Schedule
+from bot.llm.policies.token_bucket import Bucket, Window
+from bot.ports.errors import (
+    BadRequest,
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    PaymentRequired,
+    ProviderError,
+    RateLimited,
+    Unauthorized,
+)
+from bot.ports.model import Completion, Request, Usage
+from tests.sim.loop import SimLoop
+from threads.model import Message, Resumed, Text, Waiting
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+
+
+OPEN = {
+    "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
+    "shrink": True, "threshold": 1, "max_wait_s": 120.0,
+}  # fmt: skip
+ONCE = RetryPolicy(Schedule(retries=0), Schedule(retries=0))
+
+
+class Provider:
+    """Says what it is told to, one after the other, else "ok" after a second; an event is waited for first."""
+
+    def __init__(self, *script, name="fake/one"):
+        self.script, self.name = list(script), name
+        self.asked, self.running, self.most = [], 0, 0
+
+    async def complete(self, request, on_event):
+        self.asked.append((anyio.current_time() - 1000.0, request.cache_key))
+        self.running += 1
+        self.most = max(self.most, self.running)
+        step = self.script.pop(0) if self.script else None
+        try:
+            if isinstance(step, anyio.Event):
+                await step.wait()
+            else:
+                await anyio.sleep(1)
+            if isinstance(step, Exception):
+                raise step
+        finally:
+            self.running -= 1
+        return Completion(Message("assistant", (Text("ok"),)), Usage(100, 50), "end")
+
+
+class Room:
+    """Calls through one gate, and how they ended."""
+
+    def __init__(self, provider, policy=ONCE, gate=None, **given):
+        self.gate = gate or Gate(Line(**(OPEN | given)))
+        self.provider = provider
+        self.model = Retrying(Gated(provider, self.gate, lambda _: 150), policy, lambda: 0.5, self.gate)
+        self.ends, self.events, self.scopes = {}, {}, {}
+
+    async def call(self, name, last_resort=True, within=math.inf):
+        self.events[name] = []
+
+        async def listen(event):
+            self.events[name].append(event)
+
+        with anyio.move_on_after(within) as self.scopes[name]:
+            try:
+                await self.model.complete(Request("", (), cache_key=name, last_resort=last_resort), listen)
+                self.ends[name] = "ok"
+            except ProviderError as error:
+                self.ends[name] = error
+
+    async def open_circuit(self, error):
+        """Have one call give up."""
+        self.provider.script.append(error)
+        await self.call("first")
+        assert self.ends["first"] is error
+
+
+def running(gate):
+    return sum(lane.out for lane in gate.line.lanes)
+
+
+def waiting(gate):
+    return sum(len(lane.queue) for lane in gate.line.lanes)
+
+
+async def ignore(event):
+    pass
+
+
+async def at(second):
+    """Sleep until so many seconds after the start of the test."""
+    await anyio.sleep_until(1000.0 + second)
+
+
+@pytest.mark.anyio
+async def test_calls_go_out_in_the_order_of_their_arrival_as_many_as_the_window_holds():
+    room = Room(Provider(), max_parallel=4)
+    async with anyio.create_task_group() as tasks:
+        for n in range(20):
+            tasks.start_soon(room.call, str(n))
+            await anyio.sleep(0.001)
+    assert [key for _, key in room.provider.asked] == [str(n) for n in range(20)]
+    assert room.provider.most == 4
+
+
+@pytest.mark.anyio
+async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_through():
+    room = Room(Provider())
+    await room.open_circuit(ModelUnavailable())
+    probe = anyio.Event()
+    room.provider.script.append(probe)
+    async with anyio.create_task_group() as tasks:
+        for n in range(20):
+            tasks.start_soon(room.call, str(n))
+            await anyio.sleep(0.001)
+        await at(90)
+        assert room.provider.asked[1:] == [(pytest.approx(31, abs=0.1), "0")], (
+            "a second to fail, 30 s of cooldown"
+        )
+        assert running(room.gate) == 1
+        assert waiting(room.gate) == 19
+        probe.set()
+    assert set(room.ends.values()) - {room.ends["first"]} == {"ok"}
+    by_instant = sorted((second, int(key)) for second, key in room.provider.asked[1:])
+    assert [n for _, n in by_instant] == list(range(20))
+    starts = [round(second - 90) for second, _ in room.provider.asked[2:]]
+    assert starts[:3] == [0, 1, 1], "after an outage one goes alone, then two"
+    assert Waiting("the provider has trouble", pytest.approx(30, abs=1)) in room.events["5"]
+    assert room.events["5"][-1] == Resumed()
+
+
+@pytest.mark.anyio
+async def test_a_probe_that_is_cancelled_gives_way_to_the_next():
+    room = Room(Provider())
+    await room.open_circuit(ModelUnavailable())
+    room.provider.script += [anyio.Event(), anyio.Event()]
+    async with anyio.create_task_group() as tasks:
+        for n in range(5):
+            tasks.start_soon(room.call, str(n))
+            await anyio.sleep(0.001)
+        await at(40)
+        room.scopes["0"].cancel()
+        await at(50)
+        assert [key for _, key in room.provider.asked[1:]] == ["0", "1"]
+        room.scopes["1"].cancel()
+    assert [room.ends.get(str(n)) for n in range(5)] == [None, None, "ok", "ok", "ok"]
+
+
+@pytest.mark.anyio
+async def test_a_probe_that_hangs_wedges_nobody():
+    room = Room(Provider(), max_wait_s=3600.0)
+    await room.open_circuit(ModelTimeout())
+    room.provider.script.append(anyio.Event())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "hung", True, 900)
+        for n in range(5):
+            await anyio.sleep(0.001)
+            tasks.start_soon(room.call, str(n))
+    assert [room.ends[str(n)] for n in range(5)] == ["ok"] * 5
+    assert room.provider.asked[2][0] == pytest.approx(901, abs=0.1)
+
+
+@pytest.mark.anyio
+async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
+    room = Room(Provider())
+    await room.open_circuit(ModelTimeout())
+    room.provider.script.append(anyio.Event())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "hung", True, 900)
+        await at(5)
+        await room.call("next")
+        assert anyio.current_time() - 1000 == pytest.approx(125, abs=0.1)
+        assert isinstance(room.ends["next"], ModelTimeout)
+        assert not room.ends["next"].retryable
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_who_has_another_model_does_not_wait_for_an_open_circuit():
+    room = Room(Provider())
+    await room.open_circuit(ModelUnavailable(provider="fake", model="one"))
+    first = room.ends["first"]
+    why = room.gate.unavailable("fake/one")
+    await room.call("n", last_resort=False)
+    for error in (why, room.ends["n"]):
+        assert type(error) is ModelUnavailable
+        assert error is not first
+        assert not error.retryable
+        assert error.retry_after == pytest.approx(30, abs=0.1)
+        assert error.fields["model"] == "one"
+    assert why is not room.ends["n"]
+    assert first.retryable
+    assert first.retry_after is None
+    assert len(room.provider.asked) == 1
+    assert room.gate.unavailable("fake/two") is None
+    await at(40)
+    assert room.gate.unavailable("fake/one") is None, "it may be the probe"
+
+
+@pytest.mark.anyio
+async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_queues():
+    slow = anyio.Event()
+    room = Room(Provider(slow), max_parallel=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "slow")
+        await at(1)
+        for n in range(3):
+            tasks.start_soon(room.call, str(n), n == 0)
+            await anyio.sleep(0.001)
+        await at(5)
+        room.gate.exhausted("fake/one", ModelTimeout())
+        await at(5.1)
+        assert [type(room.ends.get(str(n))) for n in range(3)] == [type(None), ModelTimeout, ModelTimeout]
+        slow.set()
+    assert room.ends["0"] == "ok"
+    assert waiting(room.gate) == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [RateLimited(retry_after=3600), Unauthorized()])
+async def test_a_circuit_that_stays_open_beyond_all_patience_is_told_at_once(error):
+    room = Room(Provider())
+    await room.open_circuit(error)
+    await room.call("n")
+    assert anyio.current_time() == 1001
+    assert type(room.ends["n"]) is type(error)
+    assert room.ends["n"].retry_after > 1700
+
+
+@pytest.mark.anyio
+async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_once():
+    room = Room(Provider())
+    await room.open_circuit(ModelUnavailable())
+    await room.call("n", within=20)
+    assert anyio.current_time() == 1001
+    assert isinstance(room.ends["n"], ModelUnavailable)
+
+
+@pytest.mark.anyio
+async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
+    gate = Gate(Line(**OPEN))
+    policy = RetryPolicy()
+    limited = Room(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
+    other = Room(Provider(name="fake/two"), policy, gate)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(limited.call, "a")
+        await at(1.5)
+        assert isinstance(gate.unavailable("fake/two"), RateLimited)
+        tasks.start_soon(other.call, "b")
+        await at(23.5)
+        tasks.start_soon(other.call, "c")
+        tasks.start_soon(limited.call, "d")
+    assert [round(second, 1) for second, _ in other.provider.asked] == [22, 23.5], (
+        "20 s and half of a tenth of it"
+    )
+    assert [(round(second), key) for second, key in limited.provider.asked] == [
+        (0, "a"),
+        (22, "a"),
+        (27, "a"),
+        (28, "d"),
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_call_that_comes_back_keeps_its_place():
+    room = Room(Provider(ModelTimeout(), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    async with anyio.create_task_group() as tasks:
+        for name in "abc":
+            tasks.start_soon(room.call, name)
+            await anyio.sleep(0.001)
+    assert [key for _, key in room.provider.asked] == ["a", "a", "a", "b", "c"]
+
+
+@pytest.mark.anyio
+async def test_a_request_that_is_asked_again_after_its_call_broke_off_is_a_new_call():
+    room = Room(Provider(ZeroDivisionError()), max_parallel=1)
+    request = Request("", (), cache_key="broken")
+    with suppress(ZeroDivisionError):
+        await room.model.complete(request, ignore)
+    async with anyio.create_task_group() as tasks:
+        for name in "ab":
+            tasks.start_soon(room.call, name)
+            await anyio.sleep(0.001)
+        await room.model.complete(request, ignore)
+    assert [key for _, key in room.provider.asked] == ["broken", "a", "b", "broken"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("within", [math.inf, 0.5])
+async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept(within):
+    class Watched(list):
+        pass
+
+    room = Room(Provider(ZeroDivisionError()))
+    request = Request("", Watched())
+    kept = weakref.ref(request.messages)
+    with anyio.move_on_after(within), suppress(ZeroDivisionError):
+        await room.model.complete(request, ignore)
+    del request
+    await anyio.sleep(0)  # the loop lets go of the cancelled wait one step later
+    gc.collect()
+    assert kept() is None
+
+
+@pytest.mark.anyio
+async def test_what_holds_up_a_models_calls_is_told_in_words():
+    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    tell = partial(room.gate.describe, "fake/one")
+    assert tell() == ""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "a")
+        await at(0.5)
+        assert tell() == ""
+        tasks.start_soon(room.call, "b")
+        await at(0.9)
+        assert tell() == "1 call waits in line"
+        await at(3)
+        assert tell() == "rate limited, tried again in 20 seconds; 1 call waits in line"
+        assert room.gate.describe("fake/two") == "rate limited, tried again in 19 seconds"
+        tasks.start_soon(room.call, "c")
+        await at(23)
+        assert tell() == "2 calls wait in line"
+        await at(24)
+        assert tell() == "no answer in time, tried again in 4 seconds; 2 calls wait in line"
+    assert tell() == ""
+
+
+@pytest.mark.anyio
+async def test_an_open_circuit_is_told_until_a_call_succeeds():
+    room = Room(Provider())
+    await room.open_circuit(Unauthorized())
+    assert room.gate.describe("fake/one") == "the key is not accepted, tried again in 30 minutes"
+    await at(1800)
+    assert room.gate.describe("fake/one") == "the key is not accepted, tried again with the next call"
+    await room.call("next")
+    assert room.gate.describe("fake/one") == ""
+
+
+@pytest.mark.anyio
+async def test_our_own_full_pool_holds_nothing_up():
+    error = ModelConnection()
+    error.local = True
+    room = Room(Provider(error), RetryPolicy())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(room.call, "a")
+        await at(1.5)
+        await room.call("b")
+        assert anyio.current_time() == 1002.5
+    assert room.gate.line.lane("fake/one").window.size > 16
+
+
+@pytest.mark.anyio
+async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_behind():
+    room = Room(Provider(), max_parallel=1)
+    async with anyio.create_task_group() as tasks:
+        room.provider.script.append(anyio.Event())
+        tasks.start_soon(room.call, "hung", True, 50)
+        await at(1)
+
+        async def fails(event):
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await room.model.complete(Request("", ()), fails)
+        await room.call("impatient", within=5)
+        assert waiting(room.gate) == 0
+        await room.call("next")
+    assert room.ends == {"next": "ok"}
+    assert running(room.gate) == 0
+    assert room.events["next"] == [Waiting("many are asking the model at once", math.inf), Resumed()]
+
+
+@pytest.mark.anyio
+async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
+    room = Room(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
+    async with anyio.create_task_group() as tasks:
+        for n in range(3):
+            tasks.start_soon(room.call, str(n))
+            await anyio.sleep(0.001)
+    assert [round(second) for second, _ in room.provider.asked] == [0, 15, 30]
+
+
+@pytest.mark.anyio
+async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_each_other():
+    class Caching(Provider):
+        async def complete(self, request, on_event):
+            await super().complete(request, on_event)
+            return Completion(Message("assistant", (Text("ok"),)), Usage(1_000, 200, 99_000), "end")
+
+    shipped = Settings()
+    unlimited = shipped.providers["anthropic"].model_copy(update={"requests_per_minute": None})
+    provider = Caching(name="anthropic/claude")
+    model = Gated(provider, build_gate(shipped, unlimited), partial(uncached_size, model=provider.name))
+    said = Message("assistant", (Text("x"),), model=provider.name, tokens=99_000)
+    request = Request("", (said, Message("user", (Text("word " * 700),))))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(model.complete, request, ignore)
+    assert anyio.current_time() - 1000 < 5
+
+
+def test_a_window_grows_as_tcps_does():
+    window, sizes = Window(256), []
+    assert window.size == 16
+    window.halve()
+    for _ in range(8):
+        window.widen()
+    assert window.size == 8, "one for each window of successes"
+    window.widen()
+    assert window.size == 9
+    window.restart()
+    for _ in range(9):
+        sizes.append(window.size)
+        window.widen()
+    assert sizes == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    for _ in range(9):
+        window.halve()
+    assert window.size == 1
+    assert Window(3).size == 3
+
+
+def test_a_bucket_holds_a_quarter_of_a_minute_and_lets_larger_ones_go_into_debt():
+    bucket = Bucket(600)
+    assert bucket.ready_at(150, 0) == 0
+    bucket.take(150, 0)
+    assert bucket.ready_at(10, 0) == 1
+    assert bucket.ready_at(1000, 0) == 15
+    bucket.take(600, 15)
+    assert bucket.ready_at(1, 15) == pytest.approx(15 + 45.1)
+
+
+def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
+    bucket = Bucket(3)
+    for now in (0, 20, 40):
+        assert bucket.ready_at(1, now) == now
+        bucket.take(1, now)
+        assert bucket.ready_at(1, now) == pytest.approx(now + 20)
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
+    line = Line(**(OPEN | {"shrink": shrink}))
+    tickets = [Ticket(n, "m") for n in range(16)]
+    for ticket in tickets:
+        line.join(ticket, 0)
+    assert line.admit(0) == tickets
+    for ticket in tickets:
+        line.failed(ticket, RateLimited(), 1)
+    assert line.lane("m").window.size == (8 if shrink else 16)
+
+
+@pytest.mark.anyio
+async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
+    room = Room(Provider(), requests_per_minute=4)
+    async with anyio.create_task_group() as tasks:
+        for n in range(3):
+            tasks.start_soon(room.call, str(n), True, math.inf if n != 1 else 3)
+            await anyio.sleep(0.001)
+    assert [(round(second, 1), key) for second, key in room.provider.asked] == [(0, "0"), (15, "2")]
+
+
+def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it_had():
+    line, now, sizes = Line(**OPEN), 0.0, []
+    for error in (RateLimited(), RateLimited(), RateLimited(), *[None] * 9):
+        now += 10
+        (ticket,) = standing_in(line, "m", now=now)
+        assert line.admit(now) == [ticket]
+        if error:
+            line.failed(ticket, error, now)
+        else:
+            line.succeeded(ticket, Usage(), now)
+        sizes.append(line.lane("m").window.size)
+    assert sizes == [8, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def standing_in(line, *names, now=0.0):
+    """Return new tickets of these models, in line."""
+    tickets = [Ticket(n, name, size=100) for n, name in enumerate(names)]
+    for ticket in tickets:
+        line.join(ticket, now)
+    return tickets
+
+
+def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
+    line = Line(**(OPEN | {"max_parallel": 2}))
+    a, b, c, d = standing_in(line, "m", "m", "m", "m")
+    assert line.admit(0) == [a, b]
+    line.failed(a, ModelTimeout(), 1)
+    line.cancelled(b, 1)
+    assert line.admit(1) == [], "not before the retry has said for how long to hold"
+    assert line.admit(2) == [c]
+    assert line.wakes_at(2) == math.inf
+    line.succeeded(c, Usage(), 3)
+    line.join(e := Ticket(4, "m"), 3)
+    assert line.admit(3) == [d, e]
+
+
+def test_a_call_that_was_let_out_but_never_made_gives_everything_back():
+    line = Line(**(OPEN | {"tokens_per_minute": 400, "requests_per_minute": 4}))
+    a, b = standing_in(line, "m", "m")
+    assert line.admit(0) == [a]
+    line.leave(a, 0)
+    assert line.admit(0) == [b]
+
+
+def test_the_end_of_a_retry_after_is_known_to_all_models():
+    line = Line(**(OPEN | {"max_parallel": 1}))
+    a, b = standing_in(line, "m", "n")
+    assert line.admit(0) == [a]
+    line.failed(a, RateLimited(retry_after=5), 1)
+    assert line.admit(1) == []
+    assert line.wakes_at(1) == 6
+    assert line.admit(6) == [b]
+
+
+@pytest.mark.anyio
+async def test_a_refusal_of_the_gate_is_not_held_against_a_model():
+    gate = Gate(Line(**OPEN))
+    limited, other = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
+    await limited.open_circuit(RateLimited(retry_after=300))
+    await other.call("n")
+    assert isinstance(other.ends["n"], RateLimited)
+    assert other.provider.asked == []
+    await at(302)
+    assert gate.unavailable("fake/two") is None
+    await other.call("m", last_resort=False)
+    assert other.ends["m"] == "ok"
+
+
+ERRORS = st.sampled_from(
+    [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection, PaymentRequired, BadRequest]
+)
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """Arrivals, endings, cancellations and time in any order, as the gate would report them."""
+
+    waiting, out, away = Bundle("waiting"), Bundle("out"), Bundle("away")
+
+    @initialize(
+        parallel=st.integers(1, 5), rpm=st.sampled_from([None, 60]), tpm=st.sampled_from([None, 6000])
+    )
+    def begin(self, parallel, rpm, tpm):
+        self.rpm, self.parallel, self.now, self.places = rpm, parallel, 0.0, itertools.count()
+        self.sent = 0
+        self.tickets: list[Ticket] = []
+        self.line = Line(
+            **(OPEN | {"max_parallel": parallel, "requests_per_minute": rpm, "tokens_per_minute": tpm})
+        )
+
+    @rule(model=st.sampled_from("ab"), size=st.integers(1, 2000), last_resort=st.booleans())
+    def arrive(self, model, size, last_resort):
+        ticket = Ticket(next(self.places), model, size, last_resort)
+        self.tickets.append(ticket)
+        self.line.join(ticket, self.now)
+        self.settle()
+
+    def having(self, state):
+        return [ticket for ticket in self.tickets if ticket.state == state]
+
+    @rule(data=st.data())
+    def cancel(self, data):
+        if found := self.having("waiting") + self.having("out"):
+            ticket = data.draw(st.sampled_from(found))
+            if ticket.state == "out" and data.draw(st.booleans()):
+                self.line.cancelled(ticket, self.now)
+            else:
+                self.sent -= ticket.state == "out"
+                self.line.leave(ticket, self.now)
+            self.tickets.remove(ticket)
+            self.settle()
+
+    @rule(data=st.data())
+    def succeed(self, data):
+        if found := self.having("out"):
+            ticket = data.draw(st.sampled_from(found))
+            self.line.succeeded(ticket, Usage(data.draw(st.integers(0, 3000)), 10), self.now)
+            self.tickets.remove(ticket)
+            assert not ticket.probe or self.line.lane(ticket.model).breaker.failure is None
+            self.settle()
+
+    @rule(data=st.data(), kind=ERRORS, retry_after=st.sampled_from([None, None, 5, 300]), again=st.booleans())
+    def fail(self, data, kind, retry_after, again):
+        if found := self.having("out"):
+            ticket = data.draw(st.sampled_from(found))
+            error = kind(retry_after=retry_after)
+            self.line.failed(ticket, error, self.now)
+            if again:
+                self.line.hold(ticket.model, 5, error, self.now)
+                self.settle()
+                self.now += 5
+                self.line.join(ticket, self.now)
+            else:
+                self.line.exhausted(ticket.model, error, self.now)
+                self.tickets.remove(ticket)
+            self.settle()
+
+    @rule(seconds=st.floats(0.001, 100))
+    def time_passes(self, seconds):
+        self.now += seconds
+        self.settle()
+
+    def settle(self):
+        """Do as the gate does after each event."""
+        self.let_out()
+        for ticket in self.having("waiting"):
+            if self.line.refusal(ticket, self.now):
+                self.line.leave(ticket, self.now)
+                self.tickets.remove(ticket)
+        self.let_out()
+
+    def let_out(self):
+        for ticket in self.line.admit(self.now):
+            lane = self.line.lane(ticket.model)
+            self.sent += 1
+            assert all(ticket.place < other.place for other in lane.queue), "first come, first out"
+            assert ticket.probe or lane.out <= lane.window.size
+
+    @invariant()
+    def permits_and_probes_are_neither_lost_nor_doubled(self):
+        out = self.having("out")
+        assert len(out) <= self.parallel
+        assert sum(lane.out for lane in self.line.lanes) == len(out) == self.line._out
+        for lane in self.line.lanes:
+            probes = [ticket for ticket in out if ticket.probe and ticket.model == lane.model]
+            assert len(probes) == lane.breaker.probing <= 1
+            assert sum(ticket.trial for ticket in out if ticket.model == lane.model) <= 1 + len(probes)
+            assert [t.place for t in lane.queue] == sorted(
+                t.place for t in self.having("waiting") if t.model == lane.model
+            )
+
+    @invariant()
+    def no_more_go_out_than_the_minute_allows(self):
+        assert self.rpm is None or self.sent <= 15 + self.now + 1
+
+    @invariant()
+    def it_is_never_wedged(self):
+        if self.having("out") or not self.having("waiting"):
+            return
+        before = len(self.having("waiting"))
+        for _ in range(20):
+            wakes_at = self.line.wakes_at(self.now)
+            assert self.now <= wakes_at <= self.now + 4000
+            self.now = wakes_at
+            self.settle()
+            if len(self.having("waiting")) < before:
+                return
+        raise AssertionError("nobody was let out or told")
+
+
+TestAnyInterleaving = AnyInterleaving.TestCase
+TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class Chaos:
+    """A provider that answers, fails in every way, or hangs, by the dice."""
+
+    def __init__(self, dice, name):
+        self.dice, self.name = dice, name
+
+    async def complete(self, request, on_event):
+        await anyio.sleep(self.dice.uniform(0, 5))
+        kind = self.dice.choice(
+            [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection, BadRequest, None, None]
+        )
+        if kind is not None:
+            raise kind(retry_after=self.dice.choice([None, None, 3]))
+        return Completion(Message("assistant", (Text("ok"),)), Usage(self.dice.randrange(5000), 50), "end")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
+    """Through the real wrappers: random faults, and cancellations at random points of 150 calls."""
+
+    async def turn(dice):
+        gate = Gate(
+            Line(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
+        )
+        rooms = [Room(Chaos(dice, f"fake/{n}"), RetryPolicy(), gate) for n in range(2)]
+        async with anyio.create_task_group() as tasks:
+            for n in range(150):
+                within = dice.choice([math.inf, 900, dice.uniform(0, 60)])
+                tasks.start_soon(dice.choice(rooms).call, str(n), dice.random() < 0.7, within)
+                await anyio.sleep(dice.choice([0, 0.1, 2]))
+        for room in rooms:
+            assert all(name in room.ends or scope.cancelled_caught for name, scope in room.scopes.items())
+            for events in room.events.values():
+                told = [type(event) for event in events if isinstance(event, Waiting | Resumed)]
+                assert Resumed not in told[:1]
+        assert (waiting(gate), running(gate), gate._woken) == (0, 0, {})
+        with anyio.fail_after(2000):
+            await anyio.sleep(700)
+            for name in ("fake/0", "fake/1"):
+                room = Room(Provider(name=name), RetryPolicy(), gate)
+                await room.call("last")
+                assert room.ends["last"] == "ok"
+
+    dice = rng.Random(seed)
+    anyio.run(turn, dice, backend_options={"loop_factory": lambda: SimLoop(rng.Random(seed), 1000.0)})

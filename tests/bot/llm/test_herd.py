@@ -1,0 +1,86 @@
+"""A thousand calls against a provider that refuses all of them for five minutes, in virtual time."""
+
+from __future__ import annotations
+
+import random as rng
+
+import pytest
+
+from bot.llm.policies.retry import RetryPolicy, Schedule
+from tests.bot.llm.herd import (
+    LIMITED,
+    LIMITED_20,
+    MIXED,
+    OVERLOADED,
+    OVERLOADED_20,
+    Provider,
+    gated,
+    refusals,
+    stampede,
+)
+from tests.sim.loop import SimLoop
+
+pytestmark = pytest.mark.anyio
+
+AT_ONCE = [0.0] * 1000
+OVER_TEN_MINUTES = [n * 0.6 for n in range(1000)]
+WIDEST = 40
+"""The gate's limit: as many calls of one second each at once."""
+OUTAGES = [(LIMITED,), (OVERLOADED,), (LIMITED_20,), (OVERLOADED_20,), MIXED]
+NAMES = ["429", "529", "429 with Retry-After", "529 with Retry-After", "all mixed"]
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+
+
+def at_most_by(herd, limit):
+    """Say who went through, for the message of a failed test."""
+    return f"{herd.answered} answered, {herd.calls_per_answer:.3f} calls each, peak {herd.peak()} of {limit}"
+
+
+@pytest.mark.parametrize("kinds", OUTAGES, ids=NAMES)
+async def test_those_who_may_wait_and_retry_long_enough_are_all_answered_in_order(kinds):
+    provider = Provider(refusals(*kinds))
+    patient = RetryPolicy(Schedule(retries=40), Schedule(40, 5.0, 160.0))
+    herd = await stampede(provider, gated(provider, patient, max_parallel=WIDEST, max_wait_s=3600.0), AT_ONCE)
+    assert herd.answered == 1000
+    assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)
+    assert herd.in_order
+    assert herd.peak() <= WIDEST
+
+
+@pytest.mark.parametrize("kinds", OUTAGES, ids=NAMES)
+async def test_with_the_default_retries_only_those_who_tried_them_all_are_told(kinds):
+    provider = Provider(refusals(*kinds))
+    herd = await stampede(provider, gated(provider, max_parallel=WIDEST, max_wait_s=3600.0), AT_ONCE)
+    assert all(error.retryable for error in herd.told), "the provider's own last word, not the gate's"
+    assert len(herd.told) <= 2
+    assert herd.answered + len(herd.told) == 1000
+    assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)
+    assert herd.in_order
+    assert herd.peak() <= WIDEST
+
+
+@pytest.mark.parametrize("kinds", OUTAGES, ids=NAMES)
+async def test_with_the_default_patience_everybody_is_answered_or_told(kinds):
+    provider = Provider(refusals(*kinds))
+    herd = await stampede(provider, gated(provider, max_parallel=WIDEST), OVER_TEN_MINUTES)
+    assert herd.answered + len(herd.told) == 1000
+    assert herd.answered >= 600, "all who came when the provider was back, and more"
+    assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)
+    assert herd.in_order
+    assert herd.peak() <= WIDEST
+    arrived_late = [fate for fate, at in zip(herd.fates, OVER_TEN_MINUTES, strict=True) if at > 300 + 60]
+    assert all(fate.error is None for fate in arrived_late), "a minute after the outage it is over for us too"
+
+
+async def test_a_limit_per_minute_holds_after_the_outage():
+    provider = Provider(refusals(OVERLOADED_20))
+    model = gated(provider, max_parallel=256, requests_per_minute=600, max_wait_s=3600.0)
+    herd = await stampede(provider, model, AT_ONCE)
+    assert herd.answered >= 998
+    late = [at for at in provider.asked if at >= provider.opens_at]
+    assert herd.peak() <= 150 + 10, "a quarter of the minute's worth in reserve, and ten a second"
+    assert len(late) - 150 <= 10 * (late[-1] - provider.opens_at) + 1

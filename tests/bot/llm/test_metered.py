@@ -1,0 +1,349 @@
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from bot.budget.accounts import Account, Accounts
+from bot.budget.budgets import Commit, Policy, Reserve
+from bot.budget.ledger import read_records
+from bot.config.settings import Price
+from bot.llm.catalog import Catalog
+from bot.llm.policies.metering import Budgeted, Metered
+from bot.ports.errors import (
+    BadRequest,
+    BudgetExceeded,
+    ContentPolicy,
+    ModelConnection,
+    ModelTimeout,
+    PriceUnknown,
+)
+from bot.ports.model import Completion, ModelInfo, Request, Usage
+from tests.bot.budget.ledgers import Time, empty_disk, files, opened
+from threads.model import Answer, Message, OnEvent, Question, Text, TextDelta
+
+pytestmark = pytest.mark.anyio
+PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
+POLICY = Policy(True, 0.8, {"turn": 1000, "thread": 10_000})
+PROMPT, LONGEST = 30, 40
+MOST = 2 * PROMPT + 3 * LONGEST
+REQUEST = Request("", (), max_tokens=LONGEST)
+THREAD = ("thread", "t")
+
+
+@dataclass
+class Fake:
+    """A model that plays one script; ``requests`` went out."""
+
+    play: Callable[[Request, OnEvent], Awaitable[Usage]]
+    name: str = "fake/one"
+    requests: list[Request] = field(default_factory=list)
+    info: ModelInfo = ModelInfo("fake/one")
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        self.requests.append(request)
+        usage = await self.play(request, on_event)
+        return Completion(Message("assistant", (Text("x"),)), usage, "end")
+
+
+async def nothing(event: object) -> None:
+    pass
+
+
+def answers(usage: Usage):
+    async def play(request: Request, on_event: OnEvent) -> Usage:
+        return usage
+
+    return play
+
+
+def fails(error: Exception, usage: Usage | None = None, *, said: str = "", metered: Usage | None = None):
+    error.usage = usage
+
+    async def play(request: Request, on_event: OnEvent) -> Usage:
+        if metered is not None:
+            request.meter(metered)
+        if said:
+            await on_event(TextDelta(said))
+        raise error
+
+    return play
+
+
+@dataclass
+class Books:
+    account: Account
+    accounts: Accounts
+    disk: object
+
+    def metered(self, model: Fake, catalog: Catalog | None = None) -> Metered:
+        return Metered(model, self.account, catalog or Catalog({}, PRICES), lambda _: PROMPT)
+
+    @property
+    def used(self) -> int:
+        return self.accounts.ledger.budgets.total(THREAD).used
+
+    async def records(self) -> list[object]:
+        await self.accounts.ledger._group.put().done.wait()
+        return [record for record, _ in read_records(files(self.disk)["2026-11.jsonl"])[0]][1:]
+
+
+@asynccontextmanager
+async def books(policy: Policy = POLICY):
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        accounts = Accounts(ledger, policy)
+        yield Books(accounts.account("t", "ann", "m1"), accounts, disk)
+
+
+async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_after():
+    during: list[int] = []
+    async with books() as kept:
+
+        async def play(request: Request, on_event: OnEvent) -> Usage:
+            during.append(kept.used)
+            return Usage(10, 5, 10, 3)
+
+        await kept.metered(Fake(play)).complete(REQUEST, nothing)
+        assert during == [MOST]
+        assert kept.used == 10 + 15 + 1 + 6
+        assert kept.account.usage == Usage(10, 5, 10, 3)
+        assert kept.account.spent_usd == pytest.approx(32e-6)
+        reserve, commit = await kept.records()
+    assert isinstance(reserve, Reserve)
+    assert isinstance(commit, Commit)
+    assert (commit.reserve, commit.micros, commit.outcome) == (reserve.seq, 32, "ok")
+
+
+@pytest.mark.parametrize(
+    ("play", "counted"),
+    [
+        pytest.param(fails(ModelConnection()), 0, id="never began"),
+        pytest.param(fails(BadRequest()), 0, id="refused at once"),
+        pytest.param(fails(ValueError()), 0, id="a bug of ours before it began"),
+        pytest.param(
+            fails(ModelTimeout(), metered=Usage(hidden=9)), 2 * PROMPT + 27, id="time-out before it began"
+        ),
+        pytest.param(fails(ModelConnection(), Usage(10, 1, hidden=5)), 10 + 18, id="cut within"),
+        pytest.param(
+            fails(ValueError(), said="x", metered=Usage(10, 1, hidden=5)), 10 + 18, id="cut by a bug of ours"
+        ),
+        pytest.param(fails(ContentPolicy(), Usage(10, 2)), 16, id="refused after its last word"),
+        pytest.param(
+            fails(ModelConnection(), Usage(0, 7, hidden=LONGEST - 7)), MOST, id="cut at the very last"
+        ),
+        pytest.param(
+            fails(ContentPolicy(), Usage(0, 2)), 2 * PROMPT + 6, id="refused, the prompt not counted"
+        ),
+    ],
+)
+async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, counted):
+    async with books() as kept:
+        with pytest.raises(Exception):  # noqa: B017
+            await kept.metered(Fake(play)).complete(REQUEST, nothing)
+        assert kept.used == counted
+        assert kept.account.spent_usd == pytest.approx(counted / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("metered", "counted", "usage"),
+    [
+        pytest.param(None, 0, Usage(), id="before it went out"),
+        pytest.param(Usage(hidden=9), 2 * PROMPT + 27, Usage(PROMPT, hidden=9), id="before it began"),
+        pytest.param(
+            Usage(10, 1, 10, hidden=9),
+            10 + 1 + 30,
+            Usage(10, 1, 10, hidden=9),
+            id="within, the prompt counted",
+        ),
+    ],
+)
+async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted, usage):
+    async with books() as kept:
+
+        async def play(request: Request, on_event: OnEvent) -> Usage:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if metered:
+                    request.meter(metered)
+
+        with anyio.move_on_after(0.01):
+            await kept.metered(Fake(play)).complete(REQUEST, nothing)
+        assert kept.used == counted
+        commit = (await kept.records())[-1]
+        assert (commit.outcome, commit.usage) == ("turn_stopped", usage)
+        assert kept.account.usage == usage
+
+
+async def test_an_answer_that_nobody_counted_costs_the_most_it_can():
+    async with books() as kept:
+        await kept.metered(Fake(answers(Usage()))).complete(REQUEST, nothing)
+        assert kept.used == MOST
+
+
+async def test_a_meter_further_out_still_hears_the_usage():
+    heard: list[Usage] = []
+
+    async def play(request: Request, on_event: OnEvent) -> Usage:
+        request.meter(Usage(1))
+        return Usage(2)
+
+    async with books() as kept:
+        await kept.metered(Fake(play)).complete(
+            Request("", (), max_tokens=LONGEST, meter=heard.append), nothing
+        )
+    assert heard == [Usage(1)]
+
+
+async def test_a_call_that_does_not_fit_does_not_go_out():
+    async with books(Policy(True, 0.8, {"turn": MOST - 1})) as kept:
+        model = Fake(answers(Usage(1)))
+        with pytest.raises(BudgetExceeded) as refused:
+            await kept.metered(model).complete(REQUEST, nothing)
+        assert model.requests == []
+        assert refused.value.scopes == ("turn",)
+        assert refused.value.needed_usd == pytest.approx(MOST / 1e6)
+
+
+async def test_an_unknown_price_stops_a_hard_budget():
+    async with books() as kept:
+        model = Fake(answers(Usage(1)), name="nobody/x")
+        with pytest.raises(PriceUnknown, match="prices"):
+            await kept.metered(model).complete(REQUEST, nothing)
+        assert model.requests == []
+
+
+@pytest.mark.parametrize("policy", [Policy(False, 0.8, {"turn": 1}), Policy(True, 0.8, {})])
+async def test_an_unknown_price_goes_on_where_nothing_can_be_refused_and_stays_unknown(policy):
+    async with books(policy) as kept:
+        await kept.metered(Fake(answers(Usage(1, 2)), name="nobody/x")).complete(REQUEST, nothing)
+        assert kept.account.spent_usd is None
+        assert kept.account.usage == Usage(1, 2)
+        assert (await kept.records())[-1].micros is None
+
+
+async def test_a_call_that_costs_nothing_needs_no_reservation_but_is_in_the_ledger():
+    async with books(Policy(True, 0.8, {"turn": 0})) as kept:
+        await kept.metered(Fake(answers(Usage(7, 2)), name="offline/demo")).complete(REQUEST, nothing)
+        (commit,) = await kept.records()
+        assert (commit.usage, commit.micros, commit.reserve) == (Usage(7, 2), 0, 0)
+        assert kept.account.spent_usd == 0
+
+
+@dataclass
+class Asked:
+    """A turn whose people give these answers."""
+
+    answers: list[Answer | None] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    async def ask(self, question: Question) -> Answer | None:
+        self.questions.append(question)
+        return self.answers.pop(0)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@dataclass
+class OneTurn:
+    """A `TurnModel` of one candidate."""
+
+    model: Metered
+    info: ModelInfo = ModelInfo("fake/one")
+    usage: Usage = Usage()
+    spent_usd: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        return await self.model.complete(request, on_event)
+
+
+def budgeted(kept: Books, turn: Asked, usage: Usage = Usage(10, 5)) -> Budgeted:
+    return Budgeted(
+        OneTurn(kept.metered(Fake(answers(usage)))), kept.account, turn, lambda who: who == "admin"
+    )
+
+
+TIGHT = Policy(True, 0.8, {"turn": 100, "thread": 150})
+
+
+async def test_a_person_grants_more_and_the_call_goes_out():
+    turn = Asked([Answer(approved=True, by="admin", words="1.00")])
+    async with books(TIGHT) as kept:
+        await budgeted(kept, turn).complete(REQUEST, nothing)
+        assert [option.label for option in turn.questions[0].options] == [
+            "Continue with $1.00 more",
+            "Cancel",
+        ]
+        assert turn.questions[0].options[0].words == "1.00"
+        assert (
+            "$0.00 of $0.0001 spent for this message; $0.00 of $0.0001 spent for this thread."
+            in turn.questions[0].text
+        )
+        assert "may cost up to $0.0002" in turn.questions[0].text
+        assert "what is not used is given back" in turn.questions[0].text
+        assert turn.questions[0].may_answer("admin")
+        assert not turn.questions[0].may_answer("ann")
+        assert kept.used == 25
+        totals = kept.accounts.ledger.budgets.totals
+        assert totals[THREAD].granted == totals[("turn", "m1")].granted == 1_000_000
+
+
+@pytest.mark.parametrize(
+    "answer", [None, Answer(approved=False, by="admin"), Answer(approved=False, by="a", words="5")]
+)
+async def test_a_person_who_declines_or_does_not_answer_ends_the_turn(answer):
+    turn = Asked([answer])
+    async with books(TIGHT) as kept:
+        with pytest.raises(BudgetExceeded):
+            await budgeted(kept, turn).complete(REQUEST, nothing)
+        assert kept.used == 0
+
+
+@pytest.mark.parametrize("words", ["-5", "0", "inf", "nan", "lots", "1e9", "1 000"])
+async def test_an_amount_that_cannot_be_read_leaves_the_question_open(words):
+    turn = Asked([Answer(approved=True, by="admin", words="0.0001")])
+    async with books(TIGHT) as kept:
+        await budgeted(kept, turn).complete(REQUEST, nothing)
+        assert kept.accounts.ledger.budgets.total(THREAD).granted == 100
+    (question,) = turn.questions
+    assert question.fault(words).startswith("I need an amount in dollars")
+    assert [question.fault(fine) for fine in ("", "0.0001", "1.50", "2")] == [""] * 4
+
+
+async def test_a_grant_that_is_too_small_leads_to_another_question():
+    turn = Asked([Answer(approved=True, by="admin", words=text) for text in ("0.00001", "")])
+    async with books(TIGHT) as kept:
+        await budgeted(kept, turn).complete(REQUEST, nothing)
+        assert len(turn.questions) == 2
+        assert kept.accounts.ledger.budgets.total(THREAD).granted == 1_000_010
+
+
+async def test_an_unknown_price_is_nothing_a_person_can_grant():
+    turn = Asked()
+    async with books() as kept:
+        model = OneTurn(kept.metered(Fake(answers(Usage()), name="nobody/x")))
+        with pytest.raises(PriceUnknown):
+            await Budgeted(model, kept.account, turn, lambda _: True).complete(REQUEST, nothing)
+    assert turn.questions == []
+
+
+async def test_a_warning_is_noted_once_also_when_the_call_fails():
+    turn = Asked()
+    async with books(Policy(True, 0.8, {"turn": MOST + 20})) as kept:
+        error = ContentPolicy()
+        model = OneTurn(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
+        wrapped = Budgeted(model, kept.account, turn, lambda _: True)
+        with pytest.raises(ContentPolicy):
+            await wrapped.complete(REQUEST, nothing)
+        assert turn.notes == ["(Budget warning: $0.0002 of $0.0002 spent for this message, $0.0000 left.)"]
+        assert wrapped.usage == Usage(0, LONGEST, 0, 20)
+        assert wrapped.spent_usd == pytest.approx(160e-6)
+        assert wrapped.info.name == wrapped.name == "fake/one"

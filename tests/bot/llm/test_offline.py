@@ -1,0 +1,346 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.agent.prompt.token_estimate import request_size
+from bot.llm.adapters.offline import CONNECT, HELP, OfflineModel, answer
+from bot.ports.model import Request, ToolSpec
+from bot.ports.outside_text import fence
+from threads.model import Message, Text, TextDelta, ToolCall, ToolResult, TurnEvent
+
+pytestmark = pytest.mark.anyio
+
+
+def spec(name: str, *parameters: str) -> ToolSpec:
+    return ToolSpec(
+        name, "", {"properties": {p: {"type": "string"} for p in parameters}, "required": [*parameters]}
+    )
+
+
+TOOLS = (
+    spec("list_files", "path"),
+    spec("read_file", "path"),
+    spec("write_file", "path", "content"),
+    spec("shell", "command"),
+    spec("remember", "text"),
+    spec("recall", "query"),
+)
+
+
+def user(text: str) -> Message:
+    return Message("user", (Text(text),))
+
+
+def asked(text: str, tools: tuple[ToolSpec, ...] = TOOLS) -> Message:
+    return answer(Request("", [user(text)], tools))
+
+
+def after(call: ToolCall, content: str, *, is_error: bool = False) -> str:
+    messages = [
+        user("x"),
+        Message("assistant", (call,)),
+        Message("user", (ToolResult(call.id, content, is_error),)),
+    ]
+    reply = answer(Request("", messages, TOOLS))
+    assert reply.calls == []
+    return reply.text
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "arguments"),
+    [
+        ("list", "list_files", {"path": "."}),
+        ("List files", "list_files", {"path": "."}),
+        ("ls src", "list_files", {"path": "src"}),
+        ("read notes.txt", "read_file", {"path": "notes.txt"}),
+        ("read `my notes.txt`", "read_file", {"path": "my notes.txt"}),
+        (
+            "write a.txt two  words\nand lines",
+            "write_file",
+            {"path": "a.txt", "content": "two  words\nand lines"},
+        ),
+        ("run echo 'a b'", "shell", {"command": "echo 'a b'"}),
+        ("run `ls -l`", "shell", {"command": "ls -l"}),
+        ("remember: the sky is blue", "remember", {"text": "the sky is blue"}),
+        ("Remember that the sky is blue", "remember", {"text": "the sky is blue"}),
+        ("recall sky", "recall", {"query": "sky"}),
+    ],
+)
+def test_a_plain_intent_calls_its_tool(text: str, tool: str, arguments: dict[str, str]) -> None:
+    assert asked(text).calls == [ToolCall("offline-1", tool, arguments)]
+
+
+@pytest.mark.parametrize("text", ["list", "read a", "write a b", "run ls", "remember x", "recall x"])
+def test_a_tool_that_is_not_offered_is_said_to_be_missing(text: str) -> None:
+    reply = asked(text, ())
+    assert reply.calls == []
+    assert "no tool" in reply.text
+
+
+@pytest.mark.parametrize("text", ["list three rivers of Europe", "read me a bedtime story"])
+def test_a_sentence_is_no_path(text: str) -> None:
+    reply = asked(text)
+    assert reply.calls == []
+    assert CONNECT in reply.text
+
+
+@pytest.mark.parametrize("text", ["read", "write a.txt", "run", "remember", "recall"])
+def test_an_intent_that_lacks_something_says_how_it_is_written(text: str) -> None:
+    reply = asked(text)
+    assert reply.calls == []
+    assert f"`{text.split(maxsplit=1)[0]} " in reply.text
+
+
+def test_a_tool_with_other_parameter_names_is_called_by_its_own() -> None:
+    tools = (spec("shell", "script"), spec("write_file", "file", "text"))
+    assert asked("run ls", tools).calls[0].arguments == {"script": "ls"}
+    assert asked("write a b", tools).calls[0].arguments == {"file": "a", "text": "b"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "result", "words"),
+    [
+        ("shell", {"exit_code": 0, "stdout": "a\nb\n", "stderr": ""}, "```\na\nb\n```"),
+        ("shell", {"exit_code": 0, "stdout": "", "stderr": ""}, "It ran, and printed nothing."),
+        (
+            "shell",
+            {"exit_code": 3, "stdout": "a\n", "stderr": "b\n"},
+            "```\na\n```\n\nOn standard error:\n\n```\nb\n```\n\nIt ended with exit code 3.",
+        ),
+        ("shell", {"stdout": "", "stderr": "", "signal": "SIGSEGV"}, "It was ended by SIGSEGV."),
+        ("read_file", {"text": "hello ```there```", "size": 17}, "````\nhello ```there```\n````"),
+        ("read_file", {"text": "", "size": 0}, "It is empty."),
+        ("read_file", {"text": "a\n", "size": 9, "next_offset": 2}, "```\na\n```\n\nThere is more of it."),
+        (
+            "read_file",
+            {"binary": "PDF document", "size": 1200},
+            "That is no text (PDF document, 1,200 bytes).",
+        ),
+        ("list_files", {"entries": []}, "There are no files here."),
+        (
+            "list_files",
+            {"entries": [{"name": "a.txt", "kind": "file", "size": 7}, {"name": "b", "kind": "folder"}]},
+            "```\n         7  a.txt\n    folder  b\n```",
+        ),
+        ("search_files", {"matches": "", "count": 0, "searched": 3}, "No file holds that."),
+        ("search_files", {"matches": "a:1: x", "count": 1, "searched": 3}, "```\na:1: x\n```"),
+        ("write_file", {"written": "a.txt", "size": 7, "created": True}, "Wrote `a.txt` (7 bytes)."),
+        ("write_file", {"written": "a.txt", "size": 7, "created": False}, "Replaced `a.txt` (7 bytes)."),
+        (
+            "edit_file",
+            {"edited": "a", "replaced": 1, "diff": "-x\n+y"},
+            "Edited `a`:\n\n```diff\n-x\n+y\n```",
+        ),
+        ("attach", {"posted": "a.txt", "size": 7}, "Here is `a.txt`."),
+        ("web_fetch", {"url": "http://a/", "title": "A", "text": "x"}, "A (http://a/):\n\n```\nx\n```"),
+        (
+            "web_fetch",
+            {"url": "http://a/", "moved_to": "http://b/"},
+            "The page has moved: say `fetch http://b/`.",
+        ),
+        ("remember", {"id": "t1", "remembered": "for this thread"}, "I will remember that for this thread."),
+        ("recall", {"notes": []}, "I remember nothing like that."),
+        (
+            "recall",
+            {"notes": [{"text": "the sky is blue", "by": "you"}]},
+            "I remember:\n\n- the sky is blue (you)",
+        ),
+        (
+            "shell",
+            {"head": "a", "left_out": 9, "tail": "z", "file": "tool-output/1.txt"},
+            "```\na\n```\n\n`tool-output/1.txt` has all of it: 9 characters are left out.",
+        ),
+    ],
+)
+def test_a_result_is_told_in_words(tool: str, result: dict[str, object], words: str) -> None:
+    assert after(ToolCall("1", tool, {}), json.dumps({"success": True, "result": result})) == words
+
+
+def test_a_result_of_another_tool_is_shown() -> None:
+    call = ToolCall("1", "some__tool", {})
+    text = after(call, json.dumps({"success": True, "result": {"files": ["a.txt"]}}))
+    assert text.startswith("Here is what `some__tool` gave me:\n\n```\n{")
+    assert '"a.txt"' in text
+    assert "nothing to show" in after(call, json.dumps({"success": True, "result": ""}))
+
+
+def test_the_fence_around_a_text_from_outside_is_for_models_and_not_for_people() -> None:
+    fenced = {"text": fence("line 1\nline 2", "file", "1"), "size": 13}
+    text = after(ToolCall("1", "read_file", {}), json.dumps({"success": True, "result": fenced}))
+    assert text == "```\nline 1\nline 2\n```"
+
+
+def test_what_did_not_work_in_part_is_told_too() -> None:
+    errors = [{"item": "a", "type": "permission", "message": "It cannot be read."}]
+    result = {"success": True, "result": {"entries": []}, "errors": errors}
+    text = after(ToolCall("1", "list_files", {}), json.dumps(result))
+    assert text == "There are no files here.\n\n`a`: It cannot be read."
+
+
+def failure(kind: str, **more: object) -> str:
+    error = {"type": kind, "message": "No such file.", "recoverable": True, "suggestion": "List first."}
+    return json.dumps({"success": False, "error": error, **more})
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("not_found", "`read_file` did not work: No such file. List first."),
+        ("timeout", "`read_file` did not work: No such file."),
+        ("permission", "`read_file` was not used: No such file."),
+    ],
+)
+def test_a_failure_is_told_with_what_the_person_can_do(kind: str, words: str) -> None:
+    assert after(ToolCall("1", "read_file", {}), failure(kind), is_error=True) == words
+
+
+def test_what_a_command_printed_until_it_was_ended_is_told() -> None:
+    content = failure("timeout", partial={"stdout": "half\n", "stderr": ""})
+    text = after(ToolCall("1", "shell", {}), content, is_error=True)
+    assert text == "`shell` did not work: No such file.\n\n```\nhalf\n```"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["plain", "", "[1", "null", "3", '{"success": true}', '{"error": {}}', '{"result": {"stdout": []}}'],
+)
+def test_a_result_of_another_form_is_shown_as_it_is(content: str) -> None:
+    assert after(ToolCall("1", "shell", {}), content)
+    assert "`tool`" in after(ToolCall("1", "tool", {}), content)
+
+
+def test_a_long_result_is_cut_with_a_count() -> None:
+    text = after(ToolCall("1", "shell", {}), json.dumps({"success": True, "result": "x" * 10_000}))
+    assert len(text) < 4000
+    assert text.endswith("(7000 more characters)")
+
+
+WORKED = '{"success": true, "result": "ok"}'
+
+
+def step(*calls: ToolCall) -> list[Message]:
+    return [
+        Message("assistant", calls),
+        Message("user", tuple(ToolResult(call.id, WORKED) for call in calls)),
+    ]
+
+
+def test_what_people_add_while_tools_run_is_done_and_all_of_it_is_told_in_the_end() -> None:
+    """Whatever was added is done at once, beside a greeting that needs no tool; then everything is told in order."""
+    messages = [user("run a"), *step(ToolCall("1", "shell", {})), user("list src"), user("hi"), user("run b")]
+    reply = answer(Request("", messages, TOOLS))
+    assert reply.calls == [
+        ToolCall("offline-6", "list_files", {"path": "src"}),
+        ToolCall("offline-6-2", "shell", {"command": "b"}),
+    ]
+    last = [*messages, reply, Message("user", tuple(ToolResult(call.id, WORKED) for call in reply.calls))]
+    told = answer(Request("", last, TOOLS)).text
+    assert [told.index(part) for part in ("`shell`", "Hello!", "`list_files`")] == sorted(
+        told.index(part) for part in ("`shell`", "Hello!", "`list_files`")
+    )
+    assert told.count("ok") == 3
+
+
+def test_what_was_stopped_before_is_not_done_after_all() -> None:
+    assert answer(Request("", [user("run a"), user("hello")], TOOLS)).calls == []
+
+
+def test_what_was_told_once_is_not_told_again() -> None:
+    messages = [
+        user("run a"),
+        *step(ToolCall("1", "shell", {})),
+        Message("assistant", (Text("told"),)),
+        user("hi"),
+    ]
+    assert "ok" not in answer(Request("", messages, TOOLS)).text
+
+
+def test_a_summary_counts_and_names_what_was_said() -> None:
+    messages = [user("first thing"), Message("assistant", (Text("yes"),)), user("second"), user("summarise")]
+    text = answer(Request("", messages)).text
+    assert "2 from you, 1 from me" in text
+    assert "- first thing\n- second" in text
+    assert "Nothing was said" in answer(Request("", [user("summarise")])).text
+
+
+@pytest.mark.parametrize(
+    "text", ["hi", "Hello!", "good morning", "help", "what is the sense of life?", "", "  "]
+)
+def test_anything_else_says_what_it_is(text: str) -> None:
+    assert "offline/demo" in asked(text).text
+
+
+@pytest.mark.parametrize("text", ["help", "why?"])
+def test_it_says_how_to_connect_a_real_model(text: str) -> None:
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "Ollama"):
+        assert word in asked(text).text
+
+
+async def test_it_uses_no_tool_when_none_may_be_used() -> None:
+    async def unheard(event: TurnEvent) -> None: ...
+
+    request = Request("", [user("list")], TOOLS, tool_choice="none")
+    completion = await OfflineModel().complete(request, unheard)
+    assert completion.stop == "end"
+    assert "no tool" in completion.message.text
+
+
+async def test_what_it_counts_is_about_what_was_asked() -> None:
+    async def unheard(event: TurnEvent) -> None: ...
+
+    messages = [user("run a"), *step(ToolCall("1", "shell", {"command": "x" * 9000}))]
+    request = Request("s" * 5000, messages, (ToolSpec("t", "d" * 20_000, {}), *TOOLS))
+    usage = (await OfflineModel().complete(request, unheard)).usage
+    assert 0.7 < usage.prompt / request_size(request) < 1.5
+
+
+async def test_it_streams_words_that_add_up_to_the_answer() -> None:
+    events: list[TurnEvent] = []
+
+    async def listen(event: TurnEvent) -> None:
+        events.append(event)
+
+    completion = await OfflineModel().complete(Request("", [user("help")], TOOLS), listen)
+    assert len(events) > 20
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == completion.message.text
+    assert completion.stop == "end"
+    assert completion.message.model == OfflineModel().name == "offline/demo"
+    assert (await OfflineModel().complete(Request("", [user("list")], TOOLS), listen)).stop == "tool_calls"
+
+
+@given(text=st.text(max_size=60) | st.sampled_from(["list ", "read ", "write ", "run "]).flatmap(
+    lambda word: st.text(max_size=20).map(lambda rest: word + rest)))  # fmt: skip
+def test_any_text_has_one_answer_and_always_the_same(text: str) -> None:
+    reply = asked(text)
+    assert reply == asked(text)
+    assert len(reply.calls) == 1 or reply.text.strip()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "help",
+        "Help me please",
+        "what can you do",
+        "What can you do?",
+        "What can you do for me here?",
+        "hello, what can you do?",
+        "who are you",
+        "What are you?",
+        "how does this work?",
+        "Can you help me?",
+        "commands",
+    ],
+)
+def test_it_says_what_it_can_do_when_asked(question):
+    assert asked(question).text == HELP
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what can you tell me about rivers", "commands in the roman army of old and their history, at length"],
+)
+def test_a_real_question_is_not_taken_for_one_about_itself(question):
+    assert "I cannot really answer this" in asked(question).text

@@ -1,0 +1,233 @@
+"""How long a failed call waits, and when it is given up."""
+
+from __future__ import annotations
+
+import itertools
+import random as rng
+from contextlib import suppress
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.llm.policies.retry import Retrying, RetryPolicy, Schedule, wait_after
+from bot.ports.errors import (
+    BadRequest,
+    ContentPolicy,
+    ContextOverflow,
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    PaymentRequired,
+    ProviderError,
+    RateLimited,
+    Unauthorized,
+    UnknownFailure,
+)
+from bot.ports.model import Request
+from tests.sim.loop import SimLoop
+from tests.world import Scripted, says
+from threads.model import Resumed, TextReset, Waiting
+
+pytestmark = pytest.mark.anyio
+
+POLICY = RetryPolicy()
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+
+
+def waits(error, policy=POLICY, random=lambda: 0.5, most=10):
+    found = []
+    for failures in range(1, most):
+        wait = wait_after(error, failures, policy, random)
+        if wait is None:
+            return found
+        found.append(wait)
+    return found
+
+
+@pytest.mark.parametrize("kind", [ModelTimeout, ModelUnavailable, ModelConnection])
+def test_a_passing_failure_is_tried_again_after_2_4_and_8_seconds(kind):
+    assert waits(kind()) == [2, 4, 8]
+
+
+def test_a_rate_limit_without_a_time_waits_longer_and_more_often():
+    assert waits(RateLimited()) == [5, 10, 20, 40, 80, 160]
+
+
+def test_a_wait_varies_by_a_fifth():
+    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 0.0) == pytest.approx(1.6)
+    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 1.0) == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize("kind", [RateLimited, ModelUnavailable])
+def test_the_providers_own_word_is_obeyed_up_to_a_limit(kind):
+    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 0.0) == 20
+    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 1.0) == pytest.approx(22)
+    assert wait_after(kind(retry_after=120), 1, POLICY, lambda: 0.0) == 120
+    assert wait_after(kind(retry_after=121), 1, POLICY, lambda: 0.0) is None
+
+
+@pytest.mark.parametrize("kind", [Unauthorized, PaymentRequired, BadRequest, ContentPolicy, ContextOverflow])
+def test_what_will_not_pass_is_not_tried_again(kind):
+    assert waits(kind()) == []
+
+
+def test_a_failure_without_a_name_is_tried_once_more():
+    assert len(waits(UnknownFailure())) == 1
+
+
+def test_a_provider_that_says_no_retry_is_believed():
+    error = ModelUnavailable("x-should-retry: false")
+    error.retryable = False
+    assert waits(error) == []
+
+
+def test_a_local_server_is_tried_again_at_once():
+    assert waits(ModelConnection(), RetryPolicy(local=True)) == [0, 4, 8]
+
+
+def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="linear"))) == [2, 4, 6]
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="jittered")), lambda: 0.25) == [0.5, 1, 2]
+    assert waits(ModelTimeout(), RetryPolicy(Schedule(longest_s=3))) == [2, 3, 3]
+
+
+async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back():
+    model = Retrying(Scripted(RateLimited(), ModelTimeout(), says("at last")), POLICY, lambda: 0.5)
+    told = []
+
+    async def on_event(event):
+        told.append(event)
+
+    before = anyio.current_time()
+    completion = await model.complete(Request("", ()), on_event)
+    assert completion.message.text == "at last"
+    assert anyio.current_time() - before == 9
+    assert told[:6] == [
+        TextReset(),
+        Waiting("rate limited", 5, 1, 6),
+        Resumed(),
+        TextReset(),
+        Waiting("no answer in time", 4, 2, 3),
+        Resumed(),
+    ]
+
+
+async def test_the_last_failure_is_the_one_that_is_raised():
+    scripted = Scripted(*[ModelUnavailable(str(n)) for n in range(9)])
+
+    async def on_event(_):
+        pass
+
+    with pytest.raises(ModelUnavailable, match="3"):
+        await Retrying(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
+    assert len(scripted.requests) == 4
+
+
+class Gate:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+        self.tickets = itertools.count(1)
+
+    def ticket(self, model):
+        return next(self.tickets)
+
+    def hold(self, model, seconds, error):
+        self.told.append(("hold", model, seconds, error.code))
+
+    def exhausted(self, model, error):
+        self.told.append(("exhausted", model, error.code))
+
+
+async def ignore(_):
+    pass
+
+
+async def test_the_gate_is_told_of_every_wait_and_of_the_end():
+    gate = Gate()
+    scripted = Scripted(RateLimited(), ModelTimeout(retry_after=20), Unauthorized())
+    with pytest.raises(Unauthorized):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+    assert gate.told == [
+        ("hold", "fake/one", 5, "rate_limited"),
+        ("hold", "fake/one", 21, "timeout"),
+        ("exhausted", "fake/one", "auth"),
+    ]
+
+
+async def test_all_attempts_of_a_call_show_one_ticket_and_the_next_call_another():
+    scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
+    model, request = Retrying(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
+    await model.complete(request, ignore)
+    await model.complete(request, ignore)
+    assert [attempt.ticket for attempt in scripted.requests] == [1, 1, 1, 2, 2]
+
+
+async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_asked():
+    scripted, gate = Scripted(RateLimited(), says("too late")), Gate()
+    with pytest.raises(RateLimited):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(
+            Request("", (), last_resort=False), ignore
+        )
+    assert gate.told == [("exhausted", "fake/one", "rate_limited")]
+    assert anyio.current_time() == 1000
+    passing = Scripted(ModelTimeout(), says("ok"))
+    model = Retrying(passing, POLICY, lambda: 0.5)
+    assert (await model.complete(Request("", (), last_resort=False), ignore)).message.text == "ok"
+
+
+async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():
+    scripted, gate = Scripted(*[ModelTimeout(str(n)) for n in range(9)]), Gate()
+    with anyio.fail_after(6), pytest.raises(ModelTimeout, match="1"):
+        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+    assert anyio.current_time() == 1002
+    assert gate.told[-1] == ("exhausted", "fake/one", "timeout")
+
+
+KINDS = st.sampled_from(
+    [ModelTimeout, ModelUnavailable, RateLimited, ModelConnection, UnknownFailure, BadRequest]
+)
+FAULTS = st.lists(st.tuples(KINDS, st.sampled_from([None, None, 1, 30, 500]), st.floats(0, 20)), max_size=12)
+
+
+@given(FAULTS, st.floats(0.1, 400), st.floats(0, 1), st.booleans())
+def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, deadline, luck, last_resort):
+    """Whatever goes wrong, a turn gets an answer or the provider's last failure while there is time to tell it."""
+    begun = []
+
+    class Faulty:
+        name = "fake/one"
+
+        async def complete(self, request, on_event):
+            begun.append(anyio.current_time())
+            if len(begun) > len(faults):
+                return says("ok")
+            kind, retry_after, seconds = faults[len(begun) - 1]
+            await anyio.sleep(seconds)
+            raise kind(retry_after=retry_after)
+
+    async def turn():
+        waiting = False
+
+        async def listen(event):
+            nonlocal waiting
+            waiting = isinstance(event, Waiting) or (waiting and not isinstance(event, Resumed))
+
+        with anyio.move_on_after(deadline) as scope:
+            model = Retrying(Faulty(), POLICY, lambda: luck)
+            with suppress(ProviderError):
+                await model.complete(Request("", (), last_resort=last_resort), listen)
+        assert not waiting, "the deadline fell into a wait of ours"
+        assert anyio.current_time() <= 1000 + deadline + 1e-6
+        assert all(at < 1000 + deadline for at in begun)
+        assert len(begun) <= 7
+        assert scope.cancel_called == (anyio.current_time() >= 1000 + deadline - 1e-6)
+
+    anyio.run(turn, backend_options={"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)})

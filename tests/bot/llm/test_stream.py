@@ -1,0 +1,472 @@
+"""How long silence may last, and what an answer costs that never got whole: every cell of the table, in virtual time."""
+
+import math
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import anyio
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.llm.adapters import stream
+from bot.llm.adapters.stream import (
+    IN_FLIGHT_S,
+    TOKENS_PER_SECOND,
+    Call,
+    StreamTimeouts,
+    Unseen,
+    most_tokens_in,
+)
+from bot.ports.errors import (
+    ModelConnection,
+    ModelTimeout,
+    ModelUnavailable,
+    OutputInvalid,
+    ProviderError,
+    RateLimited,
+)
+from bot.ports.model import Completion, Usage
+from tests.sim.loop import SimLoop
+from threads.model import Message, TextDelta, ThinkingDelta
+
+VIRTUAL = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
+LIMITS = StreamTimeouts(first_content=300, idle=60, total=600)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return VIRTUAL
+
+
+@dataclass(frozen=True)
+class Said:
+    """One event: *after* seconds it brings *content*; text goes on being written unless ``writing`` is false."""
+
+    after: float = 0
+    content: str | ThinkingDelta | Unseen | None = None
+    writing: bool = True
+    usage: Usage | None = None
+
+
+def text(after: float = 0, words: str = "x") -> Said:
+    return Said(after, words)
+
+
+def ping(after: float = 0) -> Said:
+    return Said(after)
+
+
+def thought(after: float = 0, words: str = "hm") -> Said:
+    return Said(after, ThinkingDelta(words), writing=False)
+
+
+def arguments(after: float = 0, length: int = 3) -> Said:
+    return Said(after, Unseen(length), writing=False)
+
+
+@dataclass
+class Script:
+    """Reader and stream in one: it plays its events and then ends, or hangs."""
+
+    said: list[Said]
+    hangs: bool = False
+    connects_after: float = 0
+    whole: bool = True
+    writing: bool = False
+    usage: Usage = field(default_factory=Usage)
+    ended: bool = False
+    response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["Script"]:
+        yield self
+
+    async def __aiter__(self):
+        for event in self.said:
+            await anyio.sleep(event.after)
+            yield event
+        if self.hangs:
+            await anyio.sleep_forever()
+
+    def feed(self, event: Said):
+        self.usage = event.usage or self.usage
+        if event.content is not None:
+            self.writing = event.writing
+        return event.content
+
+    def finish(self) -> Completion:
+        if not self.whole:
+            raise ModelUnavailable("no end")
+        return Completion(Message("assistant", ()), self.usage, "end")
+
+
+@dataclass
+class Heard:
+    """A listener that takes its *time* over each event."""
+
+    time: float = 0
+    events: list = field(default_factory=list)
+
+    async def __call__(self, event) -> None:
+        self.events.append(event)
+        await anyio.sleep(self.time)
+
+
+def call(script: Script, *, limits=LIMITS, metered=None, longest=10**9, refused=None) -> Call:
+    async def open_stream():
+        await anyio.sleep(script.connects_after)
+        if refused is not None:
+            raise refused
+        return script.open()
+
+    meter = (lambda _: None) if metered is None else metered.append
+    return Call("p", "m", open_stream, script, limits, longest, None, meter)
+
+
+async def lasted(script: Script, *, limits=LIMITS, listener=None) -> tuple[str, float]:
+    """Return how it ended, and the seconds it took."""
+    began = anyio.current_time()
+    try:
+        await call(script, limits=limits).answer(listener or Heard())
+    except ModelTimeout:
+        return "timeout", anyio.current_time() - began
+    return "whole", anyio.current_time() - began
+
+
+CELLS = {
+    "no headers": (Script([], connects_after=1e9), "timeout", 300),
+    "no event": (Script([], hangs=True), "timeout", 300),
+    "no event, and total is less": (Script([], hangs=True), "timeout", 100, StreamTimeouts(total=100)),
+    "pings only": (Script([ping(10)] * 100), "timeout", 300),
+    "blank content is none": (Script([Said(10, None)] * 100), "timeout", 300),
+    "thinking, then silence": (Script([thought(100)], hangs=True), "timeout", 400),
+    "thinking, slowly": (Script([thought(250), thought(250), text(90)]), "whole", 590),
+    "hidden thinking, slowly": (Script([arguments(250), arguments(250), text(90)]), "whole", 590),
+    "text, then silence": (Script([text(100)], hangs=True), "timeout", 160),
+    "text, then pings": (Script([text(100), *[ping(5)] * 100]), "timeout", 160),
+    "text, slowly": (Script([text(50)] * 10), "whole", 500),
+    "text, then a call, slowly": (Script([text(1), arguments(), arguments(299)]), "whole", 300),
+    "text, then a call, then silence": (Script([text(1), arguments()], hangs=True), "timeout", 301),
+    "text, thinking, text, silence": (Script([text(), thought(50), text(200)], hangs=True), "timeout", 310),
+    "text for ever": (Script([text(1)] * 10_000), "timeout", 600),
+    "thinking for ever": (Script([thought(1)] * 10_000), "timeout", 600),
+    "arguments for ever": (Script([arguments(1)] * 10_000), "timeout", 600),
+}
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+async def test_every_cell_of_the_table(cell):
+    script, outcome, seconds, limits = (*cell, LIMITS)[:4]
+    ended, took = await lasted(Script(**vars(script)), limits=limits)
+    assert (ended, round(took)) == (outcome, seconds)
+
+
+@pytest.mark.parametrize("event", [text(1), thought(1)], ids=["text", "thinking"])
+async def test_the_listener_s_own_time_is_never_counted(event):
+    ended, took = await lasted(Script([event] * 50), listener=Heard(time=100))
+    assert (ended, round(took)) == ("whole", 50 * 101)
+
+
+async def test_the_listener_s_time_gives_the_model_none():
+    ended, took = await lasted(Script([text(1)], hangs=True), listener=Heard(time=1000))
+    assert (ended, round(took)) == ("timeout", 1 + 1000 + 60)
+    ended, took = await lasted(Script([text(1)] * 10_000), listener=Heard(time=9))
+    assert (ended, round(took)) == ("timeout", 600 + 599 * 9)
+
+
+async def test_a_flood_of_deltas_cannot_stretch_the_total():
+    ended, took = await lasted(Script([text(0.05)] * 100_000), listener=Heard(time=0.09))
+    assert (ended, round(took)) == ("timeout", 600)
+
+
+def oracle(said: list[Said], limits: StreamTimeouts) -> tuple[str, float]:
+    """The table, read once more: by adding up."""
+    now, deadline = 0.0, min(limits.first_content, limits.total)
+    for event in said:
+        now += event.after
+        if now > deadline:
+            return "timeout", deadline
+        if event.content is not None:
+            patience = limits.idle if event.writing else limits.first_content
+            deadline = min(now + patience, limits.total)
+    return "whole", now
+
+
+@given(
+    st.lists(
+        st.builds(
+            # Content and a deadline never fall on one instant, when either could come first: limits are whole.
+            lambda make, after: make(after + 0.37),
+            st.sampled_from([text, ping, thought, arguments]),
+            st.integers(0, 90),
+        ),
+        max_size=90,
+    ),
+    st.builds(
+        StreamTimeouts, first_content=st.integers(1, 120), idle=st.integers(1, 60), total=st.integers(1, 400)
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_stream_ends_when_the_table_says(said, limits):
+    expected = oracle(said, limits)
+
+    async def run():
+        return await lasted(Script(said), limits=limits)
+
+    ended, took = anyio.run(run, backend=VIRTUAL[0], backend_options=VIRTUAL[1])
+    assert ended == expected[0]
+    assert took == pytest.approx(expected[1])
+
+
+async def test_thinking_and_text_reach_the_listener_in_order_and_what_is_unseen_does_not():
+    listener = Heard()
+    await call(
+        Script([thought(words="so"), text(), arguments(), ping(), text(words=""), text(words="y")])
+    ).answer(listener)
+    assert listener.events == [ThinkingDelta("so"), TextDelta("x"), TextDelta("y")]
+
+
+async def test_the_meter_hears_of_every_change_and_of_nothing_else():
+    metered = []
+    said = [Said(usage=Usage(10, 1)), text(), ping(), Said(usage=Usage(10, 7))]
+    await call(Script(said), metered=metered).answer(Heard())
+    assert metered == [Usage(10, 1), Usage(10, 7)]
+
+
+def cut(usage: Usage, seconds: float, streamed: float) -> Usage:
+    """Return what a cut call counts for that had *seconds* of nothing seen."""
+    most = streamed + (seconds + IN_FLIGHT_S) * TOKENS_PER_SECOND
+    return replace(usage, hidden=max(0, math.ceil(most) - usage.output))
+
+
+STREAMED = [
+    Said(usage=Usage(input=10, output=1)),
+    thought(words="0123"),
+    text(words="45678"),
+    arguments(length=1),
+]
+
+
+async def test_an_answer_without_its_end_counts_at_least_what_was_streamed():
+    metered = []
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Script(STREAMED, whole=False), metered=metered).answer(Heard())
+    assert caught.value.usage == metered[-1] == cut(Usage(input=10, output=4), 0, 9)
+
+
+async def test_the_provider_s_own_count_wins_when_it_is_larger():
+    said = [*STREAMED, Said(usage=Usage(input=10, output=50))]
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Script(said, whole=False)).answer(Heard())
+    assert caught.value.usage == cut(Usage(input=10, output=50), 0, 9)
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Script(said, whole=False, ended=True)).answer(Heard())
+    assert caught.value.usage == Usage(input=10, output=50), (
+        "the model had stopped: that count is the last word"
+    )
+
+
+async def test_an_answer_given_up_for_its_silence_is_counted():
+    with pytest.raises(ModelTimeout) as caught:
+        await call(Script(STREAMED, hangs=True)).answer(Heard())
+    assert caught.value.usage == cut(Usage(input=10, output=4), 300, 9)
+    assert caught.value.fields == {"provider": "p", "model": "m"}
+
+
+async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
+    metered = []
+    with pytest.raises(ModelTimeout) as caught:
+        await call(Script([], hangs=True), metered=metered).answer(Heard())
+    assert caught.value.usage is None, "it has counted nothing"
+    assert metered == [cut(Usage(), 300, 0)]
+
+
+@pytest.mark.parametrize(
+    ("script", "refused"),
+    [
+        pytest.param(Script([]), ModelConnection("refused"), id="not connected"),
+        pytest.param(Script([]), RateLimited("429", status=429), id="refused"),
+        pytest.param(Script([]), ModelTimeout("504", status=504), id="a gateway's time-out"),
+        pytest.param(Script([], connects_after=10), ModelUnavailable("502", status=502), id="refused, late"),
+    ],
+)
+async def test_a_call_that_was_not_taken_up_costs_nothing(script, refused):
+    metered = []
+    with pytest.raises(ProviderError) as caught:
+        await call(Script(**vars(script)), metered=metered, refused=refused).answer(Heard())
+    assert caught.value.usage is None
+    assert metered == []
+
+
+async def test_an_error_in_place_of_the_first_event_costs_nothing():
+    class Overloaded(Script):
+        async def __aiter__(self):
+            await anyio.sleep(5)
+            raise ModelUnavailable("overloaded")
+            yield
+
+    metered = []
+    with pytest.raises(ModelUnavailable):
+        await call(Overloaded([]), metered=metered).answer(Heard())
+    assert metered == []
+
+
+async def test_a_stream_that_breaks_off_before_its_first_event_can_have_cost_its_time():
+    class Broken(Script):
+        async def __aiter__(self):
+            await anyio.sleep(5)
+            raise ModelConnection("reset")
+            yield
+
+    for script in (Broken([]), Script([], connects_after=5, whole=False)):
+        metered = []
+        with pytest.raises(ProviderError):
+            await call(script, metered=metered).answer(Heard())
+        assert metered == [cut(Usage(), 5, 0)]
+
+
+@pytest.mark.parametrize(
+    ("said", "listens", "seconds"),
+    [
+        pytest.param([text(3), *[text(0.5)] * 100], 0, 3, id="text that flows hides nothing"),
+        pytest.param([text(3), thought(20), text(4)], 0, 27, id="thinking, summed up or not"),
+        pytest.param([text(3), arguments(20)], 0, 23, id="arguments"),
+        pytest.param([text(3), text(5), ping(8)], 0, 11, id="silence at the end, whatever pings"),
+        pytest.param([text(3), ping(8), text(1)], 0, 3, id="pings between text"),
+        pytest.param([text(3), text(5), text(5)], 7, 3 + 3 * 7, id="what queues up while nobody reads"),
+    ],
+)
+async def test_what_is_hidden_counts_by_its_time(said, listens, seconds):
+    metered = []
+    with pytest.raises(ModelUnavailable):
+        await call(Script(said, whole=False), metered=metered).answer(Heard(listens))
+    streamed = sum(
+        most_tokens_in(event.content if isinstance(event.content, str) else event.content.text)
+        for event in said
+        if isinstance(event.content, str | ThinkingDelta)
+    )
+    assert metered[-1] == cut(Usage(output=metered[-1].output), seconds, streamed)
+
+
+async def test_a_cut_never_counts_for_more_than_the_longest_answer():
+    metered = []
+    with anyio.move_on_after(100):
+        await call(Script(STREAMED, hangs=True), metered=metered, longest=300).answer(Heard())
+    assert metered[-1] == Usage(input=10, output=4, hidden=296)
+
+
+async def test_getting_ready_costs_nothing():
+    async def prepare():
+        await anyio.sleep(1000)
+
+    metered = []
+    with anyio.move_on_after(10):
+        await replace(call(Script([]), metered=metered), prepare=prepare).answer(Heard())
+    assert metered == []
+
+
+@pytest.mark.parametrize(
+    ("words", "most"), [("", 0), ("ab", 1), ("abc", 1.5), ("A1", 2), ("你好", 6), ("\ud800", 3)]
+)
+def test_streamed_text_is_counted_generously(words, most):
+    assert most_tokens_in(words) == most
+
+
+async def test_a_provider_that_began_and_counted_nothing_is_told_from_one_that_never_began():
+    with pytest.raises(ModelTimeout) as caught:
+        await call(Script([ping()], hangs=True)).answer(Heard())
+    assert caught.value.usage == cut(Usage(), 300, 0)
+
+
+async def test_a_last_event_that_counts_and_fails_is_counted():
+    class Failing(Script):
+        def feed(self, event):
+            super().feed(event)
+            raise ModelUnavailable("failed")
+
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Failing([Said(usage=Usage(10, 7))])).answer(Heard())
+    assert caught.value.usage == cut(Usage(10, 7), 0, 0)
+    with pytest.raises(ModelUnavailable) as caught:
+        await call(Failing([ping()])).answer(Heard())
+    assert caught.value.usage is None
+
+
+async def test_a_cancelled_call_is_counted():
+    metered = []
+    with anyio.move_on_after(5):
+        await call(Script(STREAMED, hangs=True), metered=metered).answer(Heard())
+    assert metered == [Usage(input=10, output=1), cut(Usage(input=10, output=4), 5, 9)]
+
+
+async def test_a_call_cancelled_while_its_listener_has_it_is_counted():
+    metered = []
+    with anyio.move_on_after(5):
+        await call(Script(STREAMED), metered=metered).answer(Heard(time=100))
+    assert metered[-1] == cut(Usage(input=10, output=2), 5, 4)
+
+
+async def test_a_listener_that_fails_fails_unchanged_and_what_was_streamed_is_counted():
+    async def broken(event) -> None:
+        raise KeyError("mine")
+
+    metered = []
+    with pytest.raises(KeyError, match="mine"):
+        await call(Script(STREAMED), metered=metered).answer(broken)
+    assert metered[-1] == cut(Usage(input=10, output=2), 0, 4)
+
+
+@pytest.mark.parametrize("event", [text(words="x" * 90), thought(words="x" * 90), arguments(length=90)])
+async def test_an_answer_without_bounds_is_cut_off_and_counted(monkeypatch, event):
+    monkeypatch.setattr(stream, "MAX_CONTENT", 1000)
+    with pytest.raises(OutputInvalid, match="longer than") as caught:
+        await call(Script([event] * 1000)).answer(Heard())
+    assert not caught.value.retryable
+    assert caught.value.usage.output == 360
+
+
+@given(
+    st.lists(
+        st.sampled_from([text(1), thought(1, "hmm"), arguments(1, 7), ping(1), Said(1, usage=Usage(5, 9))])
+    ),
+    st.integers(0, 40),
+)
+@settings(max_examples=150, deadline=None)
+def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
+    metered = [Usage()]
+    came = [event for number, event in enumerate(said, start=1) if number <= end]
+
+    async def run():
+        with anyio.move_on_after(end + 0.5):
+            await call(Script(said, hangs=True), metered=metered).answer(Heard())
+
+    anyio.run(run, backend=VIRTUAL[0], backend_options=VIRTUAL[1])
+    length = sum(
+        len(e.content)
+        if isinstance(e.content, str)
+        else e.content.length
+        if isinstance(e.content, Unseen)
+        else len(e.content.text)
+        if e.content
+        else 0
+        for e in came
+    )
+    assert metered[-1].output >= length / 3
+    assert metered[-1].output <= max(9, length / 3 + 1)
+    assert ProviderError().usage is None
+
+
+async def test_the_time_that_it_takes_to_get_ready_is_not_the_model_s_silence():
+    async def prepare():
+        await anyio.sleep(1000)
+
+    ready = replace(call(Script([text(1)])), prepare=prepare)
+    listener = Heard()
+    await ready.answer(listener)
+    assert listener.events == [TextDelta("x")]

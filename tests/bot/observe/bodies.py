@@ -1,0 +1,62 @@
+"""A bot as `bot.observe` sees it, without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+from bot.observe.live_parts import Live
+from bot.observe.loop_lag import LoopLag
+from bot.observe.systemd_notify import Notify
+from bot.observe.watchdog import Vitals
+from bot.ports.status import CircuitStatus, Spend
+
+
+@dataclass
+class Edge:
+    name: str = "slack"
+    state: str = "connected"
+    trouble: str = ""
+    silent_s: float | None = 0.0
+
+
+class Registry:
+    waiting = settling = 0
+
+    def __len__(self):
+        return 2
+
+
+@dataclass
+class Body:
+    """What a test turns; ``told`` is what went to systemd."""
+
+    edges: list = field(default_factory=lambda: [Edge()])
+    troubles: list = field(default_factory=list)
+    watchdog_s: float | None = 30.0
+    stopping: bool = False
+
+    def __post_init__(self):
+        self.told = []
+        self.workers = SimpleNamespace(state="free")
+        self.registry = Registry()
+        self.slots = SimpleNamespace(running=0, queued=0, close=lambda: None)
+        self.journal = SimpleNamespace(ledger=SimpleNamespace(owed={}))
+        self.systemd = Notify("", self.watchdog_s)
+        self.systemd.send = lambda **fields: self.told.append(fields) or True
+
+    def live(self, data):
+        return Live(
+            data, "offline/demo", self.edges, self.registry, self.slots, self.journal,
+            lambda: [CircuitStatus("offline/demo", "closed")],
+            lambda: [Spend("day", 1.5, 0.0, 5.0), Spend("month", 1.5, 0.25, None)],
+            "bubblewrap", lambda: self.troubles,
+        )  # fmt: skip
+
+    def vitals(self, data):
+        return Vitals(
+            self.live(data), LoopLag(0.25), self.workers, self.systemd, stopping=lambda: self.stopping
+        )
+
+    def count(self, name):
+        return sum(name in fields for fields in self.told)

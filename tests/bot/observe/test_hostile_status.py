@@ -1,0 +1,167 @@
+"""Whoever comes to the socket and the port with bad intent gets nothing, holds nobody up, and ends nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bot.admin.status.client import Silent, ask
+from bot.observe import http_pages, http_server
+from bot.observe.http_pages import AT_ONCE, Page
+from bot.observe.http_server import SOCKET, answered
+from bot.ports.status import Status
+from tests.bot.observe.bodies import Body, Edge
+from tests.bot.observe.test_health import free_port, get, raw, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@contextmanager
+def no_descriptors_left():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(int(fd.name) for fd in Path("/proc/self/fd").iterdir()) + 1, hard)
+    )
+    try:
+        with pytest.raises(OSError, match="Too many"):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+
+
+@pytest.mark.parametrize("over", ["socket", "port"])
+async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_there_are_some_again(
+    tmp_path, monkeypatch, caplog, over
+):
+    monkeypatch.setattr(http_server, "REFUSED_S", 0.05)
+    port = free_port()
+    async with serving(Body(), tmp_path, port=port):
+        await get(port, "/healthz")
+        with socket.socket(socket.AF_UNIX if over == "socket" else socket.AF_INET) as waiting:
+            waiting.setblocking(False)
+            with no_descriptors_left():
+                with suppress(BlockingIOError):
+                    waiting.connect(str(tmp_path / SOCKET) if over == "socket" else ("127.0.0.1", port))
+                while "health.not_accepting" not in caplog.text:
+                    await anyio.sleep(0.01)
+        assert (await get(port, "/healthz"))[0] == 200
+        assert isinstance(await ask(tmp_path), Status)
+
+
+async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(tmp_path):
+    port = free_port()
+    async with serving(Body(), tmp_path, port=port), AsyncExitStack() as crowd:
+        for _ in range(AT_ONCE):
+            silent = await anyio.connect_tcp("127.0.0.1", port)
+            await crowd.enter_async_context(silent)
+            await silent.send(b"GET /status HTTP/1.1\r\nX-Slow: ")
+        for _ in range(1000):
+            late = await anyio.connect_tcp("127.0.0.1", port)
+            await late.aclose()
+        assert isinstance(await ask(tmp_path), Status)
+
+
+async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
+    big = {"/big": lambda: Page(b"x" * 30_000_000)}
+    async with answered(big, tmp_path, None):
+        slow = await anyio.connect_unix(tmp_path / SOCKET)
+        never = await anyio.connect_unix(tmp_path / SOCKET)
+        await never.send(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        with anyio.fail_after(3), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+            while True:
+                await slow.send(b"G")
+                await anyio.sleep(0.05)
+        got = 0
+        with anyio.fail_after(3), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+            while True:
+                got += len(await never.receive())
+        assert got < 30_000_000
+        await slow.aclose()
+        await never.aclose()
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (b"GET /../status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET //status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET /%73tatus HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET http://evil.example/status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"CONNECT evil.example:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405"),
+        (b"FROB /status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405"),
+        (b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\nx", b"405"),
+        (b"POST /status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"405"),
+        (b"GET /status HTTP/1.1\r\nHost: [::1]:1\r\n\r\n", b"200"),
+        (b"GET /status HTTP/1.0\r\n\r\n", b"403"),
+        (b"GET /status HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n", b"403"),
+        (b"GET /status HTTP/1.1\r\nHost: 127.0.0.1@evil.example\r\n\r\n", b"403"),
+        (b"GET /status HTTP/1.1\r\nHost: evil.example:localhost\r\n\r\n", b"403"),
+        (b"GET /status HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", b""),
+        (b"GET /status HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-Host: localhost\r\n\r\n", b"403"),
+        (b"GET /status HTTP/1.1\r\nHost: loc\x00alhost\r\n\r\n", b""),
+        (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
+        (b"GET /status HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n", b""),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"403"),
+    ],
+)
+async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(tmp_path, said, code):
+    port = free_port()
+    async with serving(Body(), tmp_path, port=port):
+        got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
+        assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code
+        assert code == b"200" or b"uptime" not in got
+
+
+async def test_of_several_requests_in_one_breath_the_first_is_answered(tmp_path):
+    async with serving(Body(), tmp_path):
+        asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert (await raw(anyio.connect_unix(tmp_path / SOCKET), asked * 50)).count(b"HTTP/1.1 200") == 1
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a fifo", "a file", "a link to nothing", "a link to a file"])
+async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serves(tmp_path, caplog, kind):
+    path, mine = tmp_path / SOCKET, tmp_path / "mine"
+    mine.write_text("mine")
+    match kind:
+        case "a folder":
+            path.mkdir()
+        case "a fifo":
+            os.mkfifo(path)
+        case "a file":
+            path.write_text("x")
+        case _:
+            path.symlink_to(tmp_path / "nothing" if "nothing" in kind else mine)
+    before = path.lstat()
+    async with serving(Body(), tmp_path):
+        assert isinstance(await ask(tmp_path), Silent)
+    assert "health.no_socket" in caplog.text
+    assert path.lstat().st_ino == before.st_ino
+    assert mine.read_text() == "mine"
+
+
+async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(tmp_path):
+    body = Body()
+    async with serving(body, tmp_path):
+        body.registry.__class__.__len__ = lambda _: 1 / 0
+        try:
+            code, text = await get(tmp_path / SOCKET, "/status")
+        finally:
+            body.registry.__class__.__len__ = lambda _: 2
+        assert (code, text) == (500, "this page has failed, see the log\n")
+        for n in range(20):
+            body.edges[:] = [Edge(f"e{n}", "connected" if n % 2 else "reconnecting")] * (n % 3)
+            assert json.loads((await get(tmp_path / SOCKET, "/status"))[1])["pid"] == os.getpid()

@@ -1,0 +1,72 @@
+"""All of it together, as `threadfast run` puts it together: a turn, then what Prometheus and a receiver have of it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import urllib.request
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from bot.config.settings import Settings
+from bot.observe.logs import Sink
+from bot.observe.shutdown import Stop
+from bot.observe.systemd_notify import Notify
+from bot.wiring import run
+from tests.bot.observe.test_otlp import receiving
+from tests.serving import Seat
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    root = logging.getLogger()
+    level = root.level
+    yield
+    for sink in [handler for handler in root.handlers if isinstance(handler, Sink)]:
+        root.removeHandler(sink)
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    seat = Seat()
+    monkeypatch.setattr(run, "_transports", lambda *_: [seat])
+    with receiving() as receiver:
+        observe = {"metrics_port": port, "otlp_endpoint": receiver.url}
+        given = {
+            "model": "offline/demo",
+            "data": tmp_path,
+            "observe": observe,
+            "tools": {"enabled": ["files"]},
+        }
+        settings = Settings.model_validate(given, strict=False)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run._run, settings, {}, Stop(1), Notify.taken_from({}))
+            with anyio.fail_after(20):
+                await seat.ready.wait()
+                await seat.say("list")
+                body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{port}/metrics")
+            tasks.cancel_scope.cancel()
+    for line in (
+        'threadfast_messages_total{outcome="answered",transport="fake"} 1.0',
+        'threadfast_tool_calls_total{outcome="ok",tool="list_files"} 1.0',
+        'threadfast_transport_up{transport="fake"} 1.0',
+        "threadfast_ready 1.0",
+    ):
+        assert line in body.splitlines()
+    assert receiver.names == [
+        *("chat demo", "chat demo", "execute_tool list_files"),
+        *("invoke_agent threadfast", "step", "step"),
+    ]
+
+
+def _read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()

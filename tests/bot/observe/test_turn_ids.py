@@ -1,0 +1,73 @@
+"""What joins a thread's text, the log and the trace: each line that is logged in a turn has the turn's ids."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import anyio.to_thread
+import pytest
+
+from bot.observe.logs import Sink, configure_logging
+from bot.ports.tool import Arguments
+from tests.world import Platform, Scripted, calls, message, running, says
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def lines():
+    """Everything that is logged, as it is written."""
+    root, out = logging.getLogger(), io.StringIO()
+    level = root.level
+    configure_logging("info", "json", out)
+    yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]
+    for sink in [handler for handler in root.handlers if isinstance(handler, Sink)]:
+        root.removeHandler(sink)
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+class Breaks:
+    name, description, risk, arguments = "breaks", "Breaks.", "read", Arguments
+
+    async def __call__(self, arguments, place):
+        logging.getLogger("foreign").warning("about to break")
+        await anyio.to_thread.run_sync(logging.getLogger("a.thread").warning, "from a thread")
+        raise ValueError("broken")
+
+
+async def test_a_tool_that_fails_in_a_turn_is_logged_with_the_turns_three_ids(tmp_path, lines):
+    platform = Platform()
+    async with running(
+        tmp_path, platform, Scripted(calls("breaks"), says("sorry")), tools=[Breaks()]
+    ) as core:
+        await core.orchestrator.receive(message(1))
+        await platform.settled("m1")
+    started = next(
+        record
+        for line in (tmp_path / "journal.jsonl").read_text().splitlines()
+        if (record := json.loads(line)).get("kind") == "started"
+    )
+    within = [line for line in lines() if line["logger"] in ("bot.tools.gate", "foreign", "a.thread")]
+    assert len(within) == 3
+    for line in within:
+        assert line["thread_id"] == "fake:W:C1:1.0"
+        assert line["message_id"] == "m1"
+        assert line["correlation_id"] == started["correlation_id"]
+    assert "broken" in within[-1]["traceback"]
+
+
+async def test_a_failed_turn_tells_the_same_reference_in_the_thread_and_the_log(tmp_path, lines):
+    platform = Platform()
+    async with running(tmp_path, platform, Scripted(ValueError("a bug"))) as core:
+        await core.orchestrator.receive(message(1))
+        await platform.settled("m1")
+    (failed,) = [line for line in lines() if line["level"] == "error"]
+    assert f"(ref {failed['correlation_id']})" in platform.texts[0]
+
+
+def test_a_line_outside_of_a_turn_has_no_ids(lines):
+    logging.getLogger("bot.test").warning("outside")
+    assert "thread_id" not in lines()[0]

@@ -1,0 +1,171 @@
+"""The watchdog is fed while a new process would do no better, row by row of the table in `bot.observe.watchdog`."""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from bot.observe.watchdog import DEAF_S
+from bot.observe.worker_threads import PATIENCE_S, Workers, workers_over
+from tests.bot.observe.bodies import Body, Edge
+from tests.sim.loop import SimLoop
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+
+
+@asynccontextmanager
+async def beating(body, tmp_path):
+    vitals = body.vitals(tmp_path)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(vitals.run)
+        yield vitals
+        tasks.cancel_scope.cancel()
+
+
+async def fed(body, seconds=10.0):
+    before = body.count("WATCHDOG")
+    await anyio.sleep(seconds)
+    return body.count("WATCHDOG") - before
+
+
+async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_time_is_asked_for(tmp_path):
+    body = Body([Edge("slack", "starting", silent_s=None), Edge("discord", "reconnecting", silent_s=None)])
+    async with beating(body, tmp_path) as vitals:
+        await anyio.sleep(600)
+        assert not body.count("READY")
+        assert not body.count("WATCHDOG")
+        assert body.count("EXTEND_TIMEOUT_USEC") >= 10
+        assert "slack is starting" in vitals.unready
+        body.edges[1].state = "connected"
+        await anyio.sleep(1)
+        assert body.count("READY") == 1
+        assert vitals.unready == ""
+        body.edges[1].state = "reconnecting"
+        await anyio.sleep(5)
+        body.edges[1].state = "connected"
+        await anyio.sleep(5)
+        assert body.count("READY") == 1
+
+
+async def test_a_ready_that_did_not_get_out_is_said_again(tmp_path):
+    body, refused = Body(), [False, False, True]
+    body.systemd.send = lambda **fields: body.told.append(fields) or ("READY" not in fields or refused.pop(0))
+    async with beating(body, tmp_path):
+        await anyio.sleep(3)
+    assert body.count("READY") == 3
+
+
+@pytest.mark.parametrize("watchdog_s", [0.9, 3.0, 30.0])
+async def test_the_watchdog_is_fed_three_times_in_its_time_at_least(tmp_path, watchdog_s):
+    body = Body(watchdog_s=watchdog_s)
+    async with beating(body, tmp_path):
+        await anyio.sleep(1)
+        assert await fed(body, watchdog_s * 10) >= 29
+
+
+async def test_threads_that_are_stuck_starve_the_watchdog_and_a_disk_that_hangs_does_not(tmp_path):
+    body = Body()
+    async with beating(body, tmp_path) as vitals:
+        await anyio.sleep(1)
+        body.workers.state = "waiting"
+        assert await fed(body)
+        assert "the disk does not answer" in vitals.status().troubles
+        assert vitals.ailment == ""
+        body.workers.state = "stuck"
+        assert not await fed(body)
+        assert "threads" in vitals.ailment
+        body.workers.state = "free"
+        assert await fed(body)
+
+
+async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the_watchdog(tmp_path):
+    body = Body()
+    async with beating(body, tmp_path) as vitals:
+        for _ in range(int(DEAF_S) - 5):
+            body.edges[0].silent_s += 1.0
+            await anyio.sleep(1)
+        assert await fed(body, 2)
+        for _ in range(10):
+            body.edges[0].silent_s += 1.0
+            await anyio.sleep(1)
+        assert "slack" in vitals.ailment
+        assert not await fed(body, 2)
+        body.edges[0].silent_s = 0.5
+        assert await fed(body, 3)
+
+
+async def test_a_process_that_was_stopped_for_an_hour_is_not_deaf(tmp_path):
+    body = Body()
+    async with beating(body, tmp_path) as vitals:
+        await anyio.sleep(5)
+        body.edges[0].silent_s = 3600.0
+        await anyio.sleep(2)
+        assert vitals.ailment == ""
+
+
+@pytest.mark.parametrize("state", ["reconnecting", "disconnected", "stopped"])
+async def test_a_platform_that_is_down_is_no_reason_for_a_restart(tmp_path, state):
+    body = Body()
+    async with beating(body, tmp_path) as vitals:
+        await anyio.sleep(1)
+        body.edges[0].state, body.edges[0].silent_s = state, None
+        assert await fed(body, 4000) > 1000
+        assert not vitals.ready
+
+
+async def test_systemds_line_says_how_it_goes(tmp_path):
+    body = Body([Edge(), Edge("discord", "reconnecting")], ["mcp x is down"])
+    body.slots.running = 1
+    async with beating(body, tmp_path):
+        await anyio.sleep(20)
+    lines = [fields["STATUS"] for fields in body.told if "STATUS" in fields]
+    assert lines == ["slack connected, discord reconnecting; 1 turn runs, 0 messages wait; mcp x is down"]
+
+
+class Hanging:
+    """Answers, until it is told to hang."""
+
+    def __init__(self, *, hangs=False):
+        self.hangs = hangs
+
+    async def __call__(self):
+        while self.hangs:
+            await anyio.sleep(1)
+
+
+async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_again_when_they_do():
+    threads, disk = Hanging(), Hanging(hangs=True)
+    workers = Workers(threads, disk)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(workers.run)
+        await anyio.sleep(3 * PATIENCE_S)
+        assert workers.state == "free"
+        threads.hangs = True
+        await anyio.sleep(PATIENCE_S / 2)
+        assert workers.state == "free"
+        await anyio.sleep(PATIENCE_S)
+        assert workers.state == "waiting"
+        disk.hangs = False
+        await anyio.sleep(2)
+        assert workers.state == "stuck"
+        threads.hangs = False
+        await anyio.sleep(2)
+        assert workers.state == "free"
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_real_threads_and_the_real_disk_answer(tmp_path):
+    workers = workers_over(tmp_path)
+    await workers._threads()
+    await workers._disk()
+    await workers_over(tmp_path / "gone")._disk()
+    assert list(tmp_path.iterdir()) == []

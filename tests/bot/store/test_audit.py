@@ -1,0 +1,285 @@
+"""What the audit tells of a running bot: who stopped, allowed and paid what, what was tried again, what went wrong."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from pydantic import ValidationError
+
+from bot.observe.audit import MOST_WAITING, Audit, record_adapter
+from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog, decided, logged
+from tests.fakes import anthropic as a
+from tests.fakes import openai as o
+from tests.serving import anthropic, compatible, serving
+from tests.world import ANN, FaultyDisk, inline, message
+from threads.errors import retry_fields
+from threads.model import Answer, Author
+from threads.store.checksummed_lines import intact
+from threads.store.disk import PosixDisk
+
+pytestmark = pytest.mark.anyio
+
+
+def now():
+    return datetime(2027, 1, 1, tzinfo=UTC)
+
+
+def lines_of(folder):
+    found = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    assert all(map(intact, found))
+    return [json.loads(line) for line in found]
+
+
+@pytest.fixture
+def audit(tmp_path):
+    return Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+
+
+async def test_a_stop_says_who_stopped_what_and_a_run_says_when_it_began_and_ended(tmp_path, monkeypatch):
+    begun = anyio.Event()
+
+    async def hang(*_):
+        begun.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("bot.llm.adapters.offline.OfflineModel.complete", hang)
+    async with serving(tmp_path, {}, model="offline/demo") as seat:
+        await seat.send("take for ever")
+        await begun.wait()
+        stop = await seat.say("/stop")
+    found = lines_of(tmp_path / "audit")
+    assert [line["kind"] for line in found] == ["start", "cancel", "stop"]
+    assert found[0]["details"].keys() == {"version", "model"}
+    assert (found[1]["author"], found[1]["message_id"]) == (ANN.id, stop.reply_to)
+    assert found[1]["details"] == {"running": "1", "waiting": "0"}
+
+
+async def test_a_failed_turn_is_told_with_its_reason_and_reference(tmp_path, monkeypatch):
+    async def fail(*_):
+        raise RuntimeError("a bug with sk-ant-test in it")
+
+    monkeypatch.setattr("bot.llm.adapters.offline.OfflineModel.complete", fail)
+    async with serving(tmp_path, {}, model="offline/demo") as seat:
+        told = await seat.say("hello")
+    (error,) = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "error"]
+    assert error["details"]["event"] == "turn.failed"
+    assert error["details"]["error"].startswith("RuntimeError: a bug with")
+    assert "sk-ant-test" not in json.dumps(error)
+    assert error["correlation_id"] in told.text
+    assert error["thread_id"] == str(told.thread)
+
+
+async def test_over_the_real_wire_a_retry_and_a_grant_are_told_with_their_thread_and_person(tmp_path):
+    boss = Author("U9", "boss")
+    limits = {"turn": 0.05, "thread": None, "user_day": None, "day": None, "month": None}
+    async with a.FakeAnthropic([a.fault(529, "overloaded_error"), a.answer(a.Text("there"))]) as fake:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+            "budget": {"limit_usd": limits},
+            "access": {"admins": [boss.id]},
+        }
+        async with serving(tmp_path, given) as seat:
+            asked = await seat.send("think hard")
+            await seat.until(lambda: any(post.choices for post in seat.posts))
+            await seat.say("/approve 0.50", author=boss)
+            await seat.settled(asked.id)
+    found = [line for line in lines_of(tmp_path / "audit") if line["kind"] in ("grant", "retry")]
+    assert [line["kind"] for line in found] == ["grant", "retry"]
+    grant, retry = found
+    assert (grant["author"], grant["details"]["usd"], grant["details"]["scope"]) == ("U9", "0.500000", "turn")
+    wait_s = float(retry["details"].pop("wait_s"))
+    assert 0.0 <= wait_s <= 0.01
+    assert "529" in retry["details"].pop("reason")
+    assert retry["details"] == {
+        "event": "model.retry",
+        "code": "unavailable",
+        "model": "anthropic/claude-sonnet-5-5",
+        "attempt": "2",
+    }
+    assert {grant["message_id"], retry["message_id"]} == {asked.id}
+    assert grant["correlation_id"] == retry["correlation_id"] != ""
+
+
+BOSS = Author("U9", "boss")
+
+
+async def answered(tmp_path, given, word):
+    """Return the decisions in the audit after somebody gave *word* to the question that "hello" leads to."""
+    async with serving(tmp_path, {"access": {"admins": [BOSS.id]}, **given}) as seat:
+        asked = await seat.send("hello")
+        await seat.until(lambda: any(post.choices for post in seat.posts))
+        yes, no = next(post.choices for post in seat.posts if post.choices)
+        await seat.say(yes.command if word == "yes" else no.command, author=BOSS)
+        found = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "decision"]
+        await seat.settled(asked.id)
+    for line in found:
+        assert (line["author"], line["message_id"], line["thread_id"]) == (
+            BOSS.id,
+            asked.id,
+            str(asked.thread),
+        )
+    return [line["details"] for line in found]
+
+
+@pytest.mark.parametrize(("word", "verdict"), [("yes", "allowed"), ("no", "denied")])
+async def test_a_yes_or_no_to_another_model_is_on_disk_when_it_is_confirmed(tmp_path, word, verdict):
+    async with a.FakeAnthropic([a.fault(401, "authentication_error")]) as fake:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "fallback_models": ["offline/demo"],
+            "failover": {"acknowledge": "ask"},
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+        }
+        found = await answered(tmp_path, given, word)
+    about = "offline/demo in place of anthropic/claude-sonnet-5-5"
+    assert found == [{"verdict": verdict, "about": about}]
+
+
+async def test_a_no_to_more_money_is_in_the_audit_and_a_yes_is_a_grant(tmp_path):
+    async with a.FakeAnthropic([a.answer(a.Text("there"))]) as fake:
+        limits = {"turn": 0.05, "thread": None, "user_day": None, "day": None, "month": None}
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+            "budget": {"limit_usd": limits},
+        }
+        (refused,) = await answered(tmp_path / "no", given, "no")
+        assert await answered(tmp_path / "yes", given, "yes") == []
+    assert (refused["verdict"], refused["scopes"]) == ("denied", "turn")
+    assert refused["about"].startswith("up to $0.")
+    assert [line["kind"] for line in lines_of(tmp_path / "yes" / "audit") if line["kind"] == "grant"]
+
+
+async def test_a_decision_that_the_disk_refuses_waits_and_is_taken_all_the_same(tmp_path):
+    disk = FaultyDisk()
+    disk.refuse["append"] = OSError(28, "No space left on device")
+    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    turn = SimpleNamespace(incoming=message(1, "hello"))
+    async with audit.writing({}):
+        await decided(audit, turn, {"about": "b/two in place of a/one"}, Answer(approved=False, by=""))
+        disk.refuse.clear()
+    (line,) = [line for line in lines_of(tmp_path) if line["kind"] == "decision"]
+    assert line["details"]["why"] == "nobody answered in time"
+
+
+async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_then_the_other_model(tmp_path):
+    overloaded = a.fault(529, "overloaded_error")
+    answers = o.FakeOpenAI(lambda _: o.chat_answer(o.Text("from llama")))
+    async with a.FakeAnthropic(lambda _: overloaded) as fake, answers as other:
+        given = {
+            "model": "anthropic/claude-sonnet-5-5",
+            "fallback_models": ["gateway/llama"],
+            "providers": {
+                **anthropic(fake.base_url, model_map={}),
+                **compatible("gateway", other.base_url),
+            },
+        }
+        async with serving(tmp_path, given) as seat:
+            await seat.say("hello")
+            await seat.say("again")
+    found = [line for line in lines_of(tmp_path / "audit") if line["kind"] in ("retry", "failover", "error")]
+    assert [(line["message_id"], line["details"]["event"]) for line in found] == [
+        *[("m1", "model.retry")] * 3,
+        ("m1", "model.failover"),
+        ("m2", "model.passed_over"),
+    ]
+    assert [line["details"]["attempt"] for line in found[:3]] == ["2", "3", "4"]
+    waits = [float(line["details"]["wait_s"]) for line in found[:3]]
+    assert waits == sorted(waits)
+    assert found[3]["details"]["from_model"] == "anthropic/claude-sonnet-5-5"
+    assert len({line["correlation_id"] for line in found}) == 2
+
+
+async def test_a_failed_tool_is_told_with_its_reason_and_the_reference_of_its_turn(tmp_path):
+    wish = a.answer(a.Tool("toolu_1", "read_file", {"path": "none.txt"}))
+    async with a.FakeAnthropic([wish, a.answer(a.Text("there is none"))]) as fake:
+        given = {"model": "anthropic/claude-sonnet-5-5", "providers": anthropic(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            await seat.say("read it")
+    (failed,) = [line for line in lines_of(tmp_path / "audit") if line["kind"] == "tool"]
+    assert failed["details"]["event"] == "tool.failed"
+    assert failed["details"]["reason"].startswith("read_file: ")
+    assert "none.txt" in failed["details"]["reason"]
+    assert (failed["details"]["tool"], failed["details"]["call"]) == ("read_file", "toolu_1")
+    assert failed["details"]["code"] == "tool_not_found"
+    assert failed["message_id"] == "m1"
+    assert failed["correlation_id"]
+
+
+async def test_retries_are_told_however_many_there_are_and_however_little_is_logged(tmp_path):
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.CRITICAL)
+    log = logging.getLogger("transports.made_up")
+    try:
+        audit = Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+        async with audit.writing({}), logged(audit, str):
+            for n in range(3 * MOST_A_MINUTE):
+                log.info("post.failed: no", extra=retry_fields("transport_unavailable", n + 2, 1.5))
+    finally:
+        root.setLevel(level)
+    retries = [line["details"] for line in lines_of(tmp_path) if line["kind"] == "retry"]
+    assert [retry["attempt"] for retry in retries] == [str(n + 2) for n in range(3 * MOST_A_MINUTE)]
+    assert {(retry["wait_s"], retry["code"], retry["reason"]) for retry in retries} == {
+        ("1.5", "transport_unavailable", "no")
+    }
+    assert logging.getLogger("transports").level == logging.NOTSET
+
+
+async def test_a_disk_that_refuses_holds_nobody_up_and_what_waits_is_written_later(tmp_path, caplog):
+    disk = FaultyDisk()
+    disk.refuse["append"] = OSError(28, "No space left on device")
+    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    async with audit.writing({}):
+        for n in range(MOST_WAITING + 10):
+            audit.tell("cancel", {"n": str(n)})
+        await audit._flush()
+        await audit._flush()
+        disk.refuse.clear()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "audit.not_written",
+        "audit.lost",
+    ]
+    found = [line["details"] for line in lines_of(tmp_path)]
+    assert found[1:] == [{"n": str(n)} for n in range(MOST_WAITING - 1)]
+
+
+async def test_an_error_that_comes_a_thousand_times_is_told_a_few_times_and_counted(audit, tmp_path):
+    times = iter([0.0] * 1000 + [61.0])
+    taking = AuditLog(audit, str, clock=lambda: next(times))
+    log = logging.getLogger("threads.made_up")
+    log.addHandler(taking)
+    try:
+        async with audit.writing({}):
+            for _ in range(1001):
+                log.error("disk.refuses: no space")
+            log.warning("not.one: only a warning")
+            logging.getLogger("bot.observe.audit").error("audit.lost: of no use here")
+    finally:
+        log.removeHandler(taking)
+    errors = [line["details"] for line in lines_of(tmp_path) if line["kind"] == "error"]
+    assert len(errors) == MOST_A_MINUTE + 1
+    assert errors[-1] == {
+        "event": "disk.refuses",
+        "reason": "no space",
+        "more_before": str(1000 - MOST_A_MINUTE),
+    }
+
+
+async def test_lines_of_the_first_audits_still_have_their_shape():
+    old = {
+        "at": "",
+        "kind": "approval",
+        "thread_id": "t",
+        "message_id": "m",
+        "author": "U1",
+        "details": {},
+        "v": 1,
+    }
+    assert record_adapter().validate_python(old).correlation_id == ""
+    with pytest.raises(ValidationError):
+        record_adapter().validate_python(old | {"kind": "unheard of"})

@@ -1,0 +1,64 @@
+"""Whether there is a browser here, in a sentence."""
+
+import importlib.util
+import os
+
+import pytest
+
+from bot.tools.browser import detect
+from bot.tools.browser.detect import INSTALL, has_own, unavailable
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine with the extra, an ordinary user, and no browser yet."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "own"))
+    return tmp_path
+
+
+def program(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    path.chmod(0o755)
+    return path
+
+
+def test_without_the_extra_or_without_a_browser_it_says_how_to_install_one(machine, monkeypatch):
+    assert unavailable() == INSTALL
+    program(machine / "chromium")
+    assert unavailable() == ""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert unavailable() == INSTALL
+
+
+def test_playwrights_own_browser_is_enough(machine):
+    assert not has_own()
+    program(machine / "own" / "chromium-1234" / "chrome-linux" / "chrome")
+    assert has_own()
+    assert unavailable() == ""
+
+
+def test_a_browser_that_people_name_must_be_a_program(machine):
+    assert "no program" in unavailable(machine / "missing")
+    assert unavailable(program(machine / "elsewhere" / "chrome")) == ""
+
+
+def test_it_is_off_for_root_whom_no_sandbox_holds(machine, monkeypatch):
+    program(machine / "chromium")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "root" in unavailable()
+
+
+def test_nothing_of_playwright_is_imported_to_find_out():
+    import subprocess  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    code = (
+        "import sys; from bot.tools.browser import detect, launch, session, tool; detect.unavailable();"
+        "sys.exit('playwright' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert detect.SYSTEM

@@ -1,0 +1,202 @@
+"""The life of the one browser: started when wanted, closed when idle, gone after trouble."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from bot.guards.egress import Egress
+from bot.tools.browser import session as sessions
+from bot.tools.browser.protocol import BrowserBroken, PageStuck, Seen, Wish
+from bot.tools.browser.session import OneBrowser
+
+pytestmark = pytest.mark.anyio
+
+WISH = Wish("http://site.test/")
+SEEN = Seen("u", "t", "x")
+
+
+class Fake:
+    """A browser; ``lives`` counts how often it was started, ``open`` how many run."""
+
+    def __init__(self) -> None:
+        self.lives = self.open = self.looking = self.most = self.taken = 0
+        self.fails: list[Exception] = []
+        self.hold: anyio.Event | None = None
+        self.over = None
+        self.closed = anyio.Event()
+
+    @asynccontextmanager
+    async def __call__(self, port, over):
+        self.lives += 1
+        if self.fails:
+            raise self.fails.pop()
+        self.open += 1
+        self.over, self.ended = over, anyio.Event()
+        try:
+            yield self
+        finally:
+            self.ended.set()
+            self.open -= 1
+            self.closed.set()
+
+    async def look(self, wish, visit, deadline):
+        self.looking += 1
+        self.most = max(self.most, self.looking)
+        try:
+            if self.hold:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._cut, tasks.cancel_scope)
+                    await self.hold.wait()
+                    tasks.cancel_scope.cancel()
+            if self.ended.is_set():
+                raise BrowserBroken("cut off")
+            return SEEN
+        finally:
+            self.looking -= 1
+
+    async def _cut(self, scope):
+        await self.ended.wait()
+        scope.cancel()
+
+    async def memory(self):
+        if isinstance(self.taken, Exception):
+            raise self.taken
+        return self.taken
+
+
+@pytest.fixture
+def fake():
+    return Fake()
+
+
+@asynccontextmanager
+async def running(fake, **more):
+    one = OneBrowser(Egress(), fake, **more)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.run)
+        yield one
+        tasks.cancel_scope.cancel()
+
+
+def soon(seconds=5.0):
+    return anyio.current_time() + seconds
+
+
+async def test_it_is_started_by_the_first_page_and_serves_the_next(fake):
+    async with running(fake) as one:
+        await anyio.wait_all_tasks_blocked()
+        assert fake.lives == 0
+        assert await one.see(WISH, soon()) == SEEN
+        await one.see(WISH, soon())
+        assert fake.lives == 1
+    assert fake.open == 0
+
+
+async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
+    async with running(fake, idle_s=0.01) as one:
+        await one.see(WISH, soon())
+        with anyio.fail_after(5):
+            await fake.closed.wait()
+        assert await one.see(WISH, soon()) == SEEN
+        assert fake.lives == 2
+
+
+async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake):
+    fake.hold = anyio.Event()
+    async with running(fake, idle_s=0.01) as one, anyio.create_task_group() as tasks:
+        tasks.start_soon(one.see, WISH, soon())
+        await anyio.sleep(0.05)
+        assert fake.open == 1
+        fake.hold.set()
+
+
+async def test_two_pages_at_once_and_no_third(fake):
+    fake.hold = anyio.Event()
+    async with running(fake) as one, anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(one.see, WISH, soon())
+        await anyio.wait_all_tasks_blocked()
+        fake.hold.set()
+    assert fake.most == sessions.MAX_PAGES
+
+
+async def test_one_that_does_not_start_is_said_and_the_next_page_tries_again(fake):
+    fake.fails = [RuntimeError("no usable sandbox")]
+    async with running(fake) as one:
+        with pytest.raises(BrowserBroken, match="no usable sandbox"):
+            await one.see(WISH, soon())
+        assert await one.see(WISH, soon()) == SEEN
+
+
+async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
+    fake.hold = anyio.Event()
+    async with running(fake) as one:
+        with pytest.raises(BrowserBroken, match="it died"):
+            async with _looking(one, fake):
+                fake.over("it died", False)
+        fake.hold = None
+        assert await one.see(WISH, soon()) == SEEN
+    assert fake.lives == 2
+
+
+@pytest.mark.parametrize(
+    ("taken", "error", "word"),
+    [(2_000_000_000, PageStuck, "2000 MB"), (OSError("mute"), BrowserBroken, "does not answer")],
+)
+async def test_one_that_takes_too_much_or_does_not_answer_is_ended(fake, monkeypatch, taken, error, word):
+    monkeypatch.setattr(sessions, "WATCH_S", 0.01)
+    fake.hold, fake.taken = anyio.Event(), taken
+    async with running(fake) as one:
+        with pytest.raises(error, match=word):
+            await one.see(WISH, soon())
+        assert fake.open == 0
+
+
+async def test_a_page_without_an_end_is_stuck_and_the_browser_lives_on(fake):
+    async with running(fake) as one:
+        await one.see(WISH, soon())
+        fake.hold = anyio.Event()
+        with pytest.raises(PageStuck):
+            await one.see(WISH, soon(0.02))
+        assert fake.open == 1
+        assert fake.looking == 0
+
+
+async def test_whoever_waits_when_the_bot_stops_is_not_left_waiting(fake):
+    fake.hold = anyio.Event()
+    async with anyio.create_task_group() as callers:
+        one = OneBrowser(Egress(), fake)
+        ended = []
+
+        async def call():
+            with pytest.raises(BrowserBroken):
+                await one.see(WISH, soon())
+            ended.append(True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(one.run)
+            callers.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert ended == [True]
+
+
+@asynccontextmanager
+async def _looking(one, fake):
+    """A page is looked at meanwhile; raises what came of it."""
+    failed = []
+
+    async def look():
+        try:
+            await one.see(WISH, soon())
+        except (BrowserBroken, PageStuck) as error:
+            failed.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        while not fake.looking:
+            await anyio.lowlevel.checkpoint()
+        yield
+    if failed:
+        raise failed[0]

@@ -1,0 +1,302 @@
+"""What the tool gives, and how it goes on with less; the browser itself is scripted."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from bot.guards.egress import Egress
+from bot.ports.errors import (
+    ToolDenied,
+    ToolError,
+    ToolInvalidInput,
+    ToolNotFound,
+    ToolRateLimited,
+    ToolTimeout,
+)
+from bot.ports.tool import Arguments, Place, Returned
+from bot.tools.browser import tool as tools
+from bot.tools.browser.cooldown import COOLDOWN_S, Switch
+from bot.tools.browser.protocol import BrowserBroken, PageStuck, Seen
+from bot.tools.browser.tool import Browser, BrowserArguments
+from bot.tools.files.quota import Quota
+from bot.tools.files.write import Writer
+from tests.world import inline
+from threads.model import Image
+from threads.store.disk import PosixDisk
+
+pytestmark = pytest.mark.anyio
+
+JPEG = b"\xff\xd8\xff picture"
+SEEN = Seen("https://site.test/end", "Title", "what it says", "Next <https://site.test/next>", 200)
+
+
+class Scripted:
+    """Pages that play a script; ``wishes`` are what was asked."""
+
+    def __init__(self, *script) -> None:
+        self.script, self.wishes, self.left = list(script), [], []
+
+    async def see(self, wish, deadline):
+        self.wishes.append(wish)
+        self.left.append(deadline - anyio.current_time())
+        step = self.script.pop(0) if self.script else SEEN
+        if isinstance(step, Exception):
+            raise step
+        return step if isinstance(step, Seen) else await step()
+
+
+class FetchArguments(Arguments):
+    url: str
+
+
+class Fetch:
+    name, description, risk, arguments = "web_fetch", "", "net", FetchArguments
+
+    def __init__(self, answer=None) -> None:
+        self.answer = answer or Returned({"url": "u", "text": "fetched"}, origin="web page")
+        self.places = []
+
+    async def __call__(self, arguments, place):
+        self.places.append(place)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class World:
+    def __init__(self, tmp_path) -> None:
+        self.told: list[str] = []
+        self.place = Place(tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x")
+        self.place.workspace.parent.mkdir()
+        self.fetch = Fetch()
+        self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))
+
+    def browser(self, *script, **more) -> Browser:
+        self.pages = Scripted(*script)
+        more = {"fetch": self.fetch, **more}
+        return Browser(self.pages, Egress(), self.writer, **more)
+
+    async def call(self, browser, **arguments):
+        arguments = {"url": "https://site.test/", **arguments}
+        return await browser(BrowserArguments(**arguments), self.place)
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+async def test_a_page_is_read_and_marked_as_from_outside(world):
+    returned = await world.call(world.browser())
+    assert returned.result == {"url": SEEN.url, "title": "Title", "text": SEEN.text, "links": SEEN.links}
+    assert returned.origin == "web page"
+    assert world.told == []
+
+
+async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
+    seen = Seen(
+        "u", "t", "x", status=404, cut=True, unready="It had not loaded whole.", refused=(("h", "why"),) * 9
+    )
+    returned = await world.call(world.browser(seen))
+    assert returned.result["status"] == 404
+    assert returned.result["cut"]
+    assert returned.result["unready"] == "It had not loaded whole."
+    assert [error.type for error in returned.errors] == ["permission"] * tools.MAX_REFUSED
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "javascript:alert(1)", "chrome://settings", "view-source:http://a.test/", "about:blank",
+     "data:text/html,x", "ftp://site.test/", "http://127.0.0.1/", "http://localhost/", "http://[::1]/", "http://0x7f.1/",
+     "http://169.254.169.254/", "http://u:p@site.test/", "http://site.test:22/", "", "x", "blob:http://a.test/x"],
+)  # fmt: skip
+async def test_an_address_that_is_no_public_page_reaches_no_browser_and_no_fetch(world, url):
+    browser = world.browser()
+    with pytest.raises(ToolDenied):
+        await world.call(browser, url=url)
+    assert world.pages.wishes == world.fetch.places == []
+
+
+async def test_what_rules_are_matched_with_is_the_address_and_always_means_its_site():
+    arguments = BrowserArguments(url="HTTPS://Site.test/a*?q#f")
+    assert arguments.subject() == "https://site.test/a*?q"
+    assert arguments.always() == "https://site.test/*"
+    assert BrowserArguments(url="file:///x").subject() == "file:///x"
+    assert BrowserArguments(url="file:///*").always() == "file:///[*]"
+
+
+async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
+    browser = world.browser(Seen("u", "t", "text", "links", 200, picture=JPEG))
+    returned = await world.call(browser, action="screenshot", full_page=True)
+    (image,) = returned.images
+    assert image == Image(returned.result["picture"], "image/jpeg")
+    assert (world.place.workspace / image.file).read_bytes() == JPEG
+    assert image.file.count("/") == 1
+    assert "text" not in returned.result
+    assert returned.origin == "web page"
+    assert world.pages.wishes[0].picture
+    assert world.pages.wishes[0].whole
+
+
+async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    world.place.workspace.mkdir()
+    (world.place.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
+    returned = await world.call(world.browser(Seen("u", "t", "text", picture=JPEG)), action="screenshot")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert returned.images == ()
+    assert returned.result["text"] == "text"
+    assert "could not be kept" in returned.result["degraded"]
+
+
+async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
+    browser = world.browser(Seen("u", "t", "text", picture=JPEG))
+    world.place = replace(world.place, sees=False)
+    returned = await world.call(browser, action="screenshot")
+    assert returned.images == ()
+    assert returned.result["text"] == "text"
+    assert (world.place.workspace / returned.result["picture"]).is_file()
+    assert returned.result["degraded"] == tools.UNSEEN
+
+
+async def test_a_broken_browser_is_replaced_by_web_fetch_and_both_are_told(world):
+    returned = await world.call(world.browser(BrowserBroken("boom")))
+    assert returned.result == {"url": "u", "text": "fetched", "degraded": tools.OFF}
+    assert returned.origin == "web page"
+    assert world.told == [tools.TELL_OFF]
+
+
+async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, monkeypatch):
+    browser = world.browser(BrowserBroken("boom"), BrowserBroken("again"), SEEN, SEEN)
+    await world.call(browser)
+    await world.call(browser)
+    assert len(world.pages.wishes) == 1
+    browser.switches.browser = Switch("off", anyio.current_time())
+    assert "degraded" in (await world.call(browser)).result
+    assert browser.switches.browser.until > anyio.current_time() + COOLDOWN_S - 5
+    browser.switches.browser = Switch("off", anyio.current_time())
+    assert "degraded" not in (await world.call(browser)).result
+    assert browser.switches.browser == Switch()
+
+
+async def test_while_one_call_tries_it_again_others_go_without(world):
+    began, go = anyio.Event(), anyio.Event()
+
+    async def slow():
+        began.set()
+        await go.wait()
+        return SEEN
+
+    browser = world.browser(slow)
+    browser.switches.browser = Switch("off", 0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.call, browser)
+        await began.wait()
+        assert (await world.call(browser)).result["degraded"] == tools.OFF
+        go.set()
+    assert browser.switches.browser == Switch()
+
+
+async def test_a_try_that_is_stopped_leaves_the_try_to_the_next_call(world):
+    browser = world.browser(anyio.sleep_forever)
+    browser.switches.browser = Switch("off", 0)
+    with anyio.move_on_after(0.01):
+        await world.call(browser)
+    assert browser.switches.browser.asked(anyio.current_time())[1]
+
+
+async def test_a_page_that_does_not_work_takes_the_browser_from_no_other(world):
+    browser = world.browser(PageStuck("hung"), SEEN)
+    returned = await world.call(browser)
+    assert returned.result["degraded"] == tools.STUCK
+    assert world.told == [tools.TELL_STUCK]
+    assert "degraded" not in (await world.call(browser)).result
+
+
+@pytest.mark.parametrize(
+    "error", [ToolDenied("no"), ToolNotFound("no"), ToolInvalidInput("no"), ToolError("no")]
+)
+async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, error):
+    browser = world.browser(error)
+    with pytest.raises(type(error), match="no"):
+        await world.call(browser)
+    assert world.fetch.places == []
+    assert browser.switches.browser == Switch()
+
+
+@pytest.mark.parametrize(
+    "error", [ToolDenied("no"), ToolNotFound("no"), ToolInvalidInput("no"), ToolRateLimited("no")]
+)
+async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, error):
+    world.fetch.answer = error
+    with pytest.raises(type(error), match="no"):
+        await world.call(world.browser(BrowserBroken("boom")))
+
+
+@pytest.mark.parametrize(
+    "error", [ToolError("broke", partial={"text": "half"}, origin="web page"), ToolTimeout("late")]
+)
+async def test_without_web_fetch_too_the_model_is_told_to_go_on_without_the_page(world, error):
+    world.fetch.answer = error
+    with pytest.raises(ToolError) as raised:
+        await world.call(world.browser(BrowserBroken("boom")))
+    assert "Neither" in str(raised.value)
+    assert raised.value.suggestion
+    assert raised.value.partial == error.partial
+    assert raised.value.origin == error.origin
+    assert world.told[-1] == tools.TELL_NOTHING
+
+
+async def test_web_fetch_is_not_used_where_people_have_not_enabled_it(world):
+    with pytest.raises(ToolError, match="No page could be opened") as raised:
+        await world.call(world.browser(BrowserBroken("secret detail"), fetch=None))
+    assert "secret" not in str(raised.value)
+    assert world.told == [tools.TELL_NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(BrowserBroken("boom"), ToolError), (PageStuck("hung"), ToolTimeout)]
+)
+async def test_where_the_settings_say_so_an_error_goes_to_the_model_instead(world, error, kind):
+    browser = world.browser(error, SEEN, disable_browser=False)
+    with pytest.raises(kind):
+        await world.call(browser)
+    assert world.fetch.places == []
+    assert world.told == []
+    assert "degraded" not in (await world.call(browser)).result
+
+
+async def test_a_browser_that_is_not_installed_degrades_or_is_refused_in_its_words(world):
+    assert (await world.call(world.browser(missing="Not installed."))).result["degraded"] == tools.OFF
+    with pytest.raises(ToolDenied, match="Not installed"):
+        await world.call(world.browser(missing="Not installed.", disable_browser=False))
+    assert world.pages.wishes == []
+
+
+async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_while(world):
+    browser = world.browser(Seen("u", "t", "text", unpictured="secret detail"))
+    returned = await world.call(browser, action="screenshot")
+    assert returned.result["text"] == "text"
+    assert returned.result["degraded"] == tools.NO_PICTURE
+    assert "secret" not in str(returned)
+    assert world.told == [tools.TELL_NO_PICTURE]
+    assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE
+    assert [wish.picture for wish in world.pages.wishes] == [True, False]
+    assert browser.switches.browser == Switch()
+
+
+async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world):
+    browser = world.browser(Seen("u", "t", "text"), disable_screenshots=False)
+    with pytest.raises(ToolError) as raised:
+        await world.call(browser, action="screenshot")
+    assert raised.value.partial["text"] == "text"
+    assert raised.value.origin == "web page"
+    assert browser.switches.pictures == Switch()
+
+
+async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):
+    await world.call(world.browser(PageStuck("hung")))
+    assert world.pages.left[0] == pytest.approx(tools.LONGEST_S * tools.BROWSER_SHARE, abs=1)
+    (place,) = world.fetch.places
+    assert place.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)

@@ -1,0 +1,82 @@
+"""Servers to be opened in tests, and their tools called as the gate would."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from bot.config.settings import McpServer
+from bot.ports.tool import Place, Returned
+from bot.tools.mcp.server import Times
+from bot.tools.mcp.servers import Servers, open_servers
+from threads.store.disk import PosixDisk
+
+HERE = Path(__file__).parent
+QUICK = Times(program=10, address=10, first_pause=0.05, longest_pause=0.2)
+NO_ARGUMENTS = {"type": "object", "properties": {}}
+
+
+def workshop(**more: object) -> McpServer:
+    """A server made with the SDK's own server side."""
+    return McpServer(command=sys.executable, args=(str(HERE / "program.py"),), **more)
+
+
+def plain(folder: Path, way: str = "", tools: object = ("hello",), **more: object) -> McpServer:
+    """A server in bare JSON lines; *tools* are names, or the listing as it is sent."""
+    listed = [{"name": t, "inputSchema": NO_ARGUMENTS} if isinstance(t, str) else t for t in tools]
+    file = folder / f"tools-{way}.json"
+    file.write_text(json.dumps(listed))
+    counter = folder / f"starts-{way}"
+    return McpServer(
+        command=sys.executable,
+        args=("-S", "-E", str(HERE / "plain.py"), way, str(file), str(counter)),
+        **more,
+    )
+
+
+def starts(folder: Path, way: str = "") -> list[int]:
+    """The processes that such a server was, in order."""
+    file = folder / f"starts-{way}"
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def opened(
+    folder: Path,
+    configured: Mapping[str, McpServer],
+    *,
+    environ: Mapping[str, str] = os.environ,
+    times: Times = QUICK,
+    learn_s: float = 20,
+) -> AbstractAsyncContextManager[Servers]:
+    run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
+    return open_servers(
+        configured, environ, folder / "data", disk=PosixDisk(), offload=run, times=times, learn_s=learn_s
+    )
+
+
+async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> Returned:
+    tool = next(tool for tool in servers.tools if tool.name == name)
+    place = Place(Path("/nowhere"), deadline=anyio.current_time() + within_s)
+    return await tool(tool.arguments.model_validate(arguments), place)
+
+
+async def gone(pid: int, within_s: float = 5) -> bool:
+    """Whether a process has ended; one that nobody has reaped has."""
+    with anyio.move_on_after(within_s):
+        while True:
+            try:
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                return True
+            if state in "ZX":
+                return True
+            await anyio.sleep(0.02)
+    return False

@@ -1,0 +1,167 @@
+import os
+import socket
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bot.config.settings import McpServer
+from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
+from bot.tools.mcp.result import MAX_TEXT
+from tests.bot.tools.mcp.opened import QUICK, call, opened
+
+pytestmark = pytest.mark.anyio
+PROGRAM = Path(__file__).parent / "program.py"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@asynccontextmanager
+async def serving(port: int, *more: str):
+    process = await anyio.open_process(
+        [sys.executable, str(PROGRAM), str(port), *more], stdin=None, stdout=None, stderr=None
+    )
+    try:
+        with anyio.fail_after(60):
+            while True:
+                try:
+                    await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
+                    break
+                except OSError:
+                    await anyio.sleep(0.05)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.aclose()
+
+
+def at(port: int, **more: object) -> McpServer:
+    return McpServer(url=f"http://127.0.0.1:{port}/mcp", **more)
+
+
+@pytest.mark.parametrize("form", ["sse", "json"])
+async def test_the_rows_of_a_real_server(tmp_path, form):
+    port = free_port()
+    async with serving(port, form), opened(tmp_path, {"web": at(port)}) as servers:
+        assert servers.describe() == "web: 12 tools, connected"
+        assert (await call(servers, "web__add", a=1, b=2)).result == "3"
+        with pytest.raises(ToolError, match="no such customer"):
+            await call(servers, "web__fails")
+        with pytest.raises(ToolTimeout):
+            await call(servers, "web__slow", within_s=0.2, seconds=30)
+        with anyio.move_on_after(0.2):
+            await call(servers, "web__slow", seconds=30)
+        assert len((await call(servers, "web__big", size=8_000_000)).result) == MAX_TEXT
+        assert (await call(servers, "web__add", a=2, b=2)).result == "4"
+
+
+async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path):
+    port = free_port()
+    outcomes = []
+
+    async def doomed(servers):
+        try:
+            await call(servers, "web__slow", seconds=60)
+        except McpUnavailable as error:
+            outcomes.append(str(error))
+
+    async with serving(port) as process, opened(tmp_path, {"web": at(port)}) as servers:
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(doomed, servers)
+                await anyio.sleep(0.5)
+                process.kill()
+        assert len(outcomes) == 3
+        await process.wait()
+        for _ in range(4):
+            with pytest.raises(ToolError) as refused:
+                await call(servers, "web__add", a=1, b=1)
+        assert isinstance(refused.value, McpUnavailable)
+        async with serving(port):
+            with anyio.fail_after(20):
+                while True:
+                    try:
+                        assert (await call(servers, "web__add", a=1, b=1)).result == "2"
+                        break
+                    except McpUnavailable:
+                        await anyio.sleep(0.05)
+            assert servers.servers[0].state == "connected"
+
+
+async def test_nobody_at_the_address(tmp_path):
+    async with opened(tmp_path, {"web": at(free_port())}) as servers:
+        assert servers.tools == []
+        assert servers.servers[0].reason == "it cannot be reached"
+
+
+@asynccontextmanager
+async def canned(answer: bytes):
+    """Something at an address that gives the same answer to everything, and what it was sent."""
+    seen: list[bytes] = []
+
+    async def serve(stream):
+        async with stream:
+            seen.append(await stream.receive())
+            try:
+                await stream.send(answer)
+            except OSError:
+                return
+            except anyio.BrokenResourceError:
+                return
+            if not answer:
+                await anyio.sleep_forever()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield port, seen
+        tasks.cancel_scope.cancel()
+
+
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"", "it did not answer within 0.5 s"),
+        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "it refused the connection"),
+        (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", "it refused the connection"),
+        (
+            b"HTTP/1.1 307 Temporary\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
+            "it refused the connection",
+        ),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "the connection broke"),
+        (JSON + b"content-length: 5\r\n\r\nhello", "it refused the connection"),
+        (JSON + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello", "the connection broke"),
+        (JSON + b"\r\n" + b" " * 21_000_000, "it refused the connection"),
+    ],
+    ids=["nothing", "404", "401", "redirect", "ssh", "text", "gzip", "too long"],
+)
+async def test_something_else_at_the_address(tmp_path, answer, reason):
+    times = QUICK.__class__(address=0.5 if not answer else 10)
+    async with canned(answer) as (port, _), opened(tmp_path, {"web": at(port)}, times=times) as servers:
+        assert servers.tools == []
+        assert servers.servers[0].reason == reason
+
+
+async def test_headers_are_sent_as_they_were_looked_up(tmp_path):
+    headers = {"Authorization": "env:KEY"}
+    environ = dict(os.environ, KEY="Bearer correct-horse")
+    refusal = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
+    async with (
+        canned(refusal) as (port, seen),
+        opened(tmp_path, {"web": at(port, headers=headers)}, environ=environ),
+    ):
+        pass
+    assert b"authorization: bearer correct-horse" in seen[0].lower()
+    assert b"accept-encoding: identity" in seen[0].lower()

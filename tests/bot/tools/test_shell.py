@@ -1,0 +1,128 @@
+"""The shell tool: what a model is told of a command, and what it may ask for."""
+
+import json
+from fnmatch import fnmatchcase
+
+import anyio
+import pytest
+from pydantic import ValidationError
+
+from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
+from bot.ports.tool import Place, Returned
+from bot.tools.gate import Toolbox
+from bot.tools.sandbox import Ran, Sandbox
+from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
+from threads.model import ToolCall
+
+from .sandbox.stage import offload, ran, real, sandbox_named
+
+pytestmark = pytest.mark.anyio
+
+
+class Scripted:
+    """A sandbox that answers as told, and remembers what it was asked."""
+
+    layer, why = "bubblewrap", ""
+
+    def __init__(self, ran: Ran):
+        self.ran, self.asked = ran, []
+
+    async def run(self, command, workspace, deadline):
+        self.asked.append((command, workspace, deadline))
+        return self.ran
+
+
+def shell(ended="exited", code=0, stdout="", stderr="", left_out=0):
+    return Shell(Scripted(Ran(ended, code, stdout, stderr, left_out)), offload)
+
+
+async def test_a_failing_command_is_a_result_too(tmp_path):
+    returned = await shell(code=2, stderr="no such file\n")(
+        ShellArguments(command="ls x"), Place(tmp_path / "w")
+    )
+    assert returned == Returned({"exit_code": 2, "stdout": "", "stderr": "no such file\n"})
+
+
+async def test_a_death_by_a_signal_and_what_was_left_out_are_told(tmp_path):
+    returned = await shell(code=139, left_out=5)(ShellArguments(command="x"), Place(tmp_path / "w"))
+    assert returned.result == {
+        "exit_code": 139,
+        "stdout": "",
+        "stderr": "",
+        "signal": "SIGSEGV",
+        "left_out_bytes": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("ended", "error"),
+    [("timeout", ToolTimeout), ("flood", ToolError), ("memory", ToolError), ("killed", ToolError)],
+)
+async def test_a_command_that_had_to_be_stopped_gives_back_what_there_was(ended, error, tmp_path):
+    with pytest.raises(error) as raised:
+        await shell(ended, None, "half")(ShellArguments(command="x"), Place(tmp_path / "w"))
+    assert raised.value.partial == {"stdout": "half", "stderr": ""}
+    assert raised.value.suggestion
+
+
+@pytest.mark.parametrize("ended", ["exited", "timeout"])
+async def test_output_counts_as_outside_text_once_something_from_outside_is_in_the_workspace(ended, tmp_path):
+    tool, place = shell(ended), Place(tmp_path / "w")
+    (tmp_path / "w" / "attachments").mkdir(parents=True)
+    try:
+        origin = (await tool(ShellArguments(command="x"), place)).origin
+    except ToolTimeout as error:
+        origin = error.origin
+    assert origin
+
+
+async def test_the_earlier_of_two_deadlines_holds(tmp_path):
+    tool, now = shell(), anyio.current_time()
+    await tool(ShellArguments(command="x", timeout_s=5), Place(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x", timeout_s=500), Place(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x"), Place(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x", timeout_s=5), Place(tmp_path))
+    given = [deadline - now for _, _, deadline in tool.sandbox.asked]
+    assert [round(each) for each in given] == [5, 100, 100, 5]
+
+
+@pytest.mark.parametrize(
+    "command", ["", "nul\0", "\ud800", "x" * (MAX_COMMAND + 1), "ä" * (MAX_COMMAND // 2 + 1)]
+)
+def test_what_no_kernel_takes_as_an_argument_is_refused(command):
+    with pytest.raises(ValidationError):
+        ShellArguments(command=command)
+
+
+def test_a_rule_sees_the_command_as_it_is_and_always_allows_only_just_that():
+    arguments = ShellArguments(command="rm [ab]*", timeout_s=3)
+    assert arguments.subject() == "rm [ab]*"
+    assert fnmatchcase("rm [ab]*", arguments.always())
+    assert not fnmatchcase("rm a", arguments.always()) and not fnmatchcase("rm [ab]* /", arguments.always())
+
+
+@real
+async def test_through_the_gate_a_time_out_gives_back_the_output_so_far(tmp_path):
+    sandbox = await sandbox_named("landlock", tmp_path)
+    toolbox = Toolbox([Shell(sandbox, offload)], timeout_s={"shell": 0.6}, default_timeout_s=5)
+    call = ToolCall("c1", "shell", {"command": "echo begun; sleep 60"})
+
+    async def on_event(_event):
+        return
+
+    (result,) = await toolbox.run([call], Place(tmp_path / "w"), on_event)
+    told = json.loads(result.content)
+    assert told["error"]["type"] == "timeout" and told["partial"]["stdout"] == "begun\n"
+
+
+@real
+async def test_a_workspace_is_made_for_its_owner_alone(tmp_path):
+    sandbox = await sandbox_named("landlock", tmp_path)
+    await ran(sandbox, "true", tmp_path / "new" / "workspace")
+    assert (tmp_path / "new" / "workspace").stat().st_mode & 0o777 == 0o700
+
+
+async def test_where_it_is_off_it_says_why(tmp_path):
+    tool = Shell(Sandbox(None, "no sandbox works here", offload=offload), offload)
+    with pytest.raises(ToolDenied, match="no sandbox works here"):
+        await tool(ShellArguments(command="id"), Place(tmp_path))

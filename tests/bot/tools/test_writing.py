@@ -1,0 +1,298 @@
+"""Files are written whole or not at all, only in the workspace, and only as many as it may hold."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
+from bot.ports.tool import Place
+from bot.tools.files import write as module
+from bot.tools.files.quota import Quota, counted
+from bot.tools.files.write import WriteArguments, WriteFile, Writer
+from tests.world import FaultyDisk, inline
+from threads.store.disk import PosixDisk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "thread").mkdir()
+    (tmp_path / "secret").write_text("key")
+    return Place(tmp_path / "thread" / "workspace")
+
+
+def writer(*, disk=None, max_bytes=10_000_000, max_entries=100, offload=inline):
+    return Writer(disk or PosixDisk(), offload, Quota(max_bytes, max_entries))
+
+
+async def write(place, path, content="new", by=None):
+    return await WriteFile(by or writer())(WriteArguments(path=path, content=content), place)
+
+
+def everything(place):
+    return sorted(p.relative_to(place.workspace.parent).as_posix() for p in place.workspace.parent.rglob("*"))
+
+
+async def test_a_file_is_written_with_the_folders_it_needs_and_for_nobody_else(place):
+    assert await write(place, "/workspace/a/b/c.txt", "häää") == {
+        "written": "a/b/c.txt",
+        "size": 7,
+        "created": True,
+    }
+    assert (place.workspace / "a/b/c.txt").read_text() == "häää"
+    assert (place.workspace / "a/b/c.txt").stat().st_mode & 0o777 == 0o600
+    assert (place.workspace / "a").stat().st_mode & 0o077 == 0
+    assert everything(place) == ["workspace", "workspace/a", "workspace/a/b", "workspace/a/b/c.txt"]
+
+
+async def test_a_file_that_is_there_is_replaced_and_keeps_its_mode_but_no_special_bits(place):
+    await write(place, "run.sh", "old")
+    (place.workspace / "run.sh").chmod(0o4755)
+    assert not (await write(place, "run.sh", "new"))["created"]
+    assert (place.workspace / "run.sh").read_text() == "new"
+    assert (place.workspace / "run.sh").stat().st_mode & 0o7777 == 0o755
+
+
+async def test_half_an_emoji_is_written_as_a_question_mark(place):
+    await write(place, "a", "x\ud83d")
+    assert (place.workspace / "a").read_text() == "x?"
+
+
+@pytest.mark.parametrize(
+    ("path", "refusal"),
+    [
+        ("../x", ToolDenied),
+        ("../secret", ToolDenied),
+        ("/etc/x", ToolDenied),
+        ("/workspace/../x", ToolDenied),
+        ("up/x", ToolDenied),
+        ("up/new/x", ToolDenied),
+        ("sub/up/x", ToolDenied),
+        ("link", ToolDenied),
+        ("near", ToolDenied),
+        ("dangling", ToolDenied),
+        ("proc/self/mem", ToolDenied),
+        ("twin", ToolDenied),
+        ("pipe", ToolDenied),
+        ("a\0b", ToolDenied),
+        (".", ToolInvalidInput),
+        ("", ToolInvalidInput),
+        ("sub", ToolInvalidInput),
+        ("sub/", ToolInvalidInput),
+        ("mine/x", ToolInvalidInput),
+        ("mine/new/x", ToolInvalidInput),
+        ("x" * 300, ToolInvalidInput),
+        ("new/" + "x" * 300, ToolInvalidInput),
+        ("a\nb", ToolInvalidInput),
+        ("a\x1b[2Jb", ToolInvalidInput),
+        ("new\r/x", ToolInvalidInput),
+        ("gpj.\u202eexe", ToolInvalidInput),
+        ("a\u2066b", ToolInvalidInput),
+    ],
+)
+async def test_no_hostile_path_is_written_to_and_nothing_changes(place, path, refusal):
+    inside = place.workspace
+    (inside / "sub").mkdir(parents=True)
+    (inside / "mine").write_text("mine")
+    for name, target in {"up": "..", "sub/up": "../..", "link": "../../secret", "near": "mine"}.items():
+        (inside / name).symlink_to(target)
+    (inside / "dangling").symlink_to("nowhere")
+    (inside / "proc").symlink_to("/proc")
+    os.link(inside.parent.parent / "secret", inside / "twin")
+    os.mkfifo(inside / "pipe")
+    before = everything(place)
+    with pytest.raises(refusal) as refused:
+        await write(place, path)
+    assert [name for name in everything(place) if name not in before] in ([], ["workspace/new"])
+    assert (inside.parent.parent / "secret").read_text() == "key"
+    assert (inside / "mine").read_text() == "mine"
+    assert str(inside) not in str(refused.value)
+
+
+async def test_a_folder_that_is_swapped_for_a_link_meanwhile_leads_no_write_out(place):
+    (place.workspace / "sub").mkdir(parents=True)
+    there = place.workspace.parent / "there"
+    there.mkdir()
+    (place.workspace / "trap").symlink_to(there)
+    done, by = threading.Event(), writer()
+
+    def swap():
+        while not done.is_set():
+            for source, target in (("sub", "kept"), ("trap", "sub"), ("sub", "trap"), ("kept", "sub")):
+                with suppress(OSError):  # what is written to makes new folders, in the way of this
+                    (place.workspace / source).rename(place.workspace / target)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for n in range(60):
+            with suppress(ToolError):
+                by.put(place.workspace, "sub/x", b"%d" % n)
+    finally:
+        done.set()
+        swapping.join()
+    assert list(there.iterdir()) == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG])
+@pytest.mark.parametrize("call", ["create", "fsync_folder"])
+async def test_a_disk_that_refuses_is_told_in_words_and_the_old_file_stays(place, code, call, monkeypatch):
+    disk = FaultyDisk()
+    by = writer(disk=disk)
+    await write(place, "a", "old", by)
+    if call == "create":
+        disk.refuse["create"] = OSError(code, os.strerror(code))
+    else:
+
+        def full(*_):
+            raise OSError(code, os.strerror(code))
+
+        monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ToolError) as refused:
+        await write(place, "a", "new", by)
+    assert str(place.workspace) not in str(refused.value)
+    monkeypatch.undo()
+    assert (place.workspace / "a").read_text() == "old"
+    assert everything(place) == ["workspace", "workspace/a"]
+
+
+def test_a_file_size_limit_of_the_system_is_told_in_words_and_the_old_file_stays(tmp_path):
+    program = f"""
+import anyio, resource
+from pathlib import Path
+from bot.ports.errors import ToolError
+from bot.tools.files.quota import Quota
+from bot.tools.files.write import Writer
+from threads.store.disk import PosixDisk
+writer, workspace = Writer(PosixDisk(), None, Quota(10**9, 100)), Path({str(tmp_path / "workspace")!r})
+writer.put(workspace, "a", b"old")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    writer.put(workspace, "a", b"x" * 2000)
+except ToolError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "larger than this system allows" in done.stdout
+    assert (tmp_path / "workspace" / "a").read_text() == "old"
+    assert not (tmp_path / "write.tmp").exists()
+
+
+def test_a_process_that_is_killed_leaves_the_old_file_or_the_new_one_and_the_next_write_works(tmp_path):
+    """The writer is killed where it pleases; what is there is always one of the two whole contents."""
+    workspace = tmp_path / "workspace"
+    program = f"""
+import os, sys
+from pathlib import Path
+from bot.tools.files.quota import Quota
+from bot.tools.files.write import Writer
+from threads.store.disk import PosixDisk
+writer, workspace = Writer(PosixDisk(), None, Quota(10**9, 100)), Path({str(workspace)!r})
+writer.put(workspace, "a", b"0" * 300_000)
+for _ in sys.stdin:
+    if pid := os.fork():
+        print(pid, flush=True)
+        os.waitpid(pid, 0)
+        print("dead", flush=True)
+    while not pid:
+        for letter in b"0123456789":
+            writer.put(workspace, "a", bytes([letter]) * 300_000)
+"""
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([sys.executable, "-c", program], **streams) as child:
+        for n in range(20):
+            child.stdin.write("go\n")
+            pid = int(child.stdout.readline())
+            threading.Event().wait(0.0005 * n)
+            os.kill(pid, signal.SIGKILL)
+            assert child.stdout.readline() == "dead\n"
+            data = (workspace / "a").read_bytes()
+            assert len(data) == 300_000
+            assert len(set(data)) == 1
+            assert [entry.name for entry in workspace.iterdir()] == ["a"]
+        child.stdin.close()
+    writer().put(workspace, "a", b"after")
+    assert (workspace / "a").read_bytes() == b"after"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["workspace"]
+
+
+async def test_a_file_that_is_too_large_is_refused(place, monkeypatch):
+    monkeypatch.setattr(module, "MAX_WRITTEN", 5)
+    with pytest.raises(ToolInvalidInput, match="larger"):
+        await write(place, "a", "äää")
+
+
+async def test_a_workspace_holds_no_more_bytes_than_its_quota_and_a_file_may_always_shrink(place):
+    by = writer(max_bytes=100)
+    await write(place, "a", "x" * 60, by)
+    with pytest.raises(ToolError, match="would hold more than"):
+        await write(place, "b", "x" * 41, by)
+    await write(place, "b", "x" * 40, by)
+    await write(place, "a", "x" * 59, by)
+    (place.workspace / "c").write_bytes(b"x" * 100)
+    await write(place, "a", "x", writer(max_bytes=100))
+    with pytest.raises(ToolError):
+        await write(place, "a", "xx", writer(max_bytes=100))
+    assert not (place.workspace / "d").exists()
+
+
+async def test_a_workspace_holds_no_more_files_and_folders_than_its_quota(place):
+    by = writer(max_entries=3)
+    await write(place, "a/b/c", "x", by)
+    with pytest.raises(ToolError, match="3 files"):
+        await write(place, "d", "x", by)
+    await write(place, "a/b/c", "y", by)
+    (place.workspace / "a/b/c").unlink()
+    await write(place, "d", "x", by)
+
+
+def test_a_count_is_remembered_for_a_while_and_a_refusal_counts_again(tmp_path):
+    now = [0.0]
+    quota = Quota(100, 10, clock=lambda: now[0])
+    quota.take(tmp_path, 50, 1)
+    (tmp_path / "a").write_bytes(b"x" * 90)
+    quota.take(tmp_path, 50, 1)  # what a command wrote is not seen yet
+    with pytest.raises(ToolError):
+        quota.take(tmp_path, 11, 1)
+    quota.take(tmp_path, 10, 1)
+    (tmp_path / "a").unlink()
+    now[0] = 31
+    quota.take(tmp_path, 100, 1)
+
+
+def test_a_sparse_file_counts_as_what_it_takes_and_a_count_ends_early(tmp_path):
+    with (tmp_path / "a").open("wb") as file:
+        file.truncate(1 << 40)
+    assert counted(tmp_path, 10).size < 1_000_000
+    for n in range(20):
+        (tmp_path / f"f{n}").touch()
+    assert counted(tmp_path, 10).entries == 11
+
+
+async def test_writes_side_by_side_are_each_whole(place):
+    by = writer(offload=anyio.to_thread.run_sync)
+    async with anyio.create_task_group() as tasks:
+        for n in range(20):
+            tasks.start_soon(partial(write, place, f"f{n % 3}", f"{n}" * 1000, by))
+    for name in ("f0", "f1", "f2"):
+        assert len(set((place.workspace / name).read_text()[:1])) == 1
+    assert everything(place) == ["workspace", "workspace/f0", "workspace/f1", "workspace/f2"]
+    assert len(by._locks) == 0
+
+
+def test_always_here_is_for_every_file_of_the_workspace():
+    assert WriteArguments(path="./a", content="x").subject() == "a"
+    assert WriteArguments(path="a", content="x").always() == "*"

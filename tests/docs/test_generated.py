@@ -1,0 +1,48 @@
+"""What is drawn from the code is up to date, and every setting has a reason."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.config.settings import Settings
+from bot.observe.logs import FOREIGN, named
+from docs.generate.events_page import calls_in
+from docs.generate.layers_page import machines_in
+from docs.generate.pages import PAGES
+from docs.generate.reasons import REASONS
+from docs.generate.settings_page import settings_in
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_document_that_is_made_from_the_code_is_up_to_date(name):
+    assert (ROOT / "docs" / name).read_text("utf-8") == PAGES[name](), f"{name}: make docs"
+
+
+def test_every_setting_has_a_reason_and_every_reason_a_setting():
+    assert sorted(path for path, _ in settings_in(Settings)) == sorted(REASONS)
+
+
+def test_state_machines_are_found_in_the_docstrings_of_their_modules():
+    found = {path for path, *_ in machines_in(ROOT)}
+    assert {
+        "transports/shared/link/supervisor.py",
+        "bot/llm/policies/breaker.py",
+        "bot/tools/approvals.py",
+    } <= found
+
+
+def test_every_log_call_names_its_event():
+    files = [
+        file
+        for package in ("bot", "threads", "transports")
+        for file in sorted((ROOT / package).rglob("*.py"))
+    ]
+    nameless = [
+        f"{file.relative_to(ROOT)}: {said!r}"
+        for file in files
+        for _, said in calls_in(file)
+        if named(said)[0] == FOREIGN
+    ]
+    assert not nameless

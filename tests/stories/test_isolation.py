@@ -1,0 +1,146 @@
+"""A hung, a crashing and a flooding thread among others: by count and by order, never by the clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import anyio
+import pytest
+
+from bot.ports.model import Completion, Usage
+from tests.one_model import OneModel
+from tests.world import Platform, message, running, says
+from threads import wording
+from threads.model import Author, Limits, ThreadId
+
+pytestmark = pytest.mark.anyio
+
+OTHERS = range(197)
+MAILBOX = 20
+FLOOD = 200
+
+
+def place(name: object) -> ThreadId:
+    return ThreadId("fake", "W", f"C{name}", "1.0")
+
+
+def sent(name: object, n: int = 0, text: str = "hello"):
+    return message(f"-{name}-{n}", text=text, thread=place(name), author=Author(f"U{name}"))
+
+
+class Poisoned(OneModel):
+    """A model that hangs, crashes or dawdles for three threads and answers the others; it keeps who was served."""
+
+    name = "fake/one"
+
+    def __init__(self) -> None:
+        self.served: list[str] = []
+        self.inside = self.most_inside = 0
+        self.hung, self.let_go = anyio.Event(), anyio.Event()
+
+    async def complete(self, request, on_event):
+        thread = ThreadId.parse(request.cache_key).channel
+        self.served.append(thread)
+        self.inside += 1
+        self.most_inside = max(self.most_inside, self.inside)
+        try:
+            if thread == "Chung":
+                self.hung.set()
+                await anyio.sleep_forever()
+            if thread == "Cflood":
+                await self.let_go.wait()
+            if thread == "Ccrash":
+                raise ZeroDivisionError("/secret/path")
+            await anyio.lowlevel.checkpoint()
+        finally:
+            self.inside -= 1
+        return Completion(says(f"ok {thread}"), Usage(), "end")
+
+
+async def tell_all(bot, events) -> None:
+    async with anyio.create_task_group() as people:
+        for event in events:
+            people.start_soon(bot.orchestrator.receive, event)
+
+
+async def test_three_bad_threads_cost_the_197_others_nothing_but_their_own_slots(tmp_path):
+    platform, model = Platform(), Poisoned()
+    async with running(tmp_path, platform, model, limits=Limits(running_turns=3, mailbox=MAILBOX)) as bot:
+        await bot.orchestrator.receive(sent("hung"))
+        await model.hung.wait()
+        await tell_all(bot, [sent("flood", n) for n in range(FLOOD)])
+        await tell_all(bot, [sent("crash", n) for n in range(10)])
+        others = [sent(name) for name in OTHERS]
+        await tell_all(bot, others)
+        await platform.settled(*(event.id for event in others), *(sent("crash", n).id for n in range(10)))
+
+        assert {platform.outcomes[event.id] for event in others} == {"answered"}
+        answers = Counter(post.thread for post in platform.posts)
+        assert all(answers[event.thread] == 1 for event in others)
+        assert all(
+            post.text == f"ok {post.thread.channel}" for post in platform.posts if post.kind == "reply"
+        )
+        assert model.most_inside == 3
+        assert Counter(model.served)["Chung"] == Counter(model.served)["Cflood"] == 1
+        assert sent("hung").id not in platform.outcomes
+
+
+async def test_a_hung_thread_holds_exactly_one_slot(tmp_path):
+    platform, model = Platform(), Poisoned()
+    async with running(tmp_path, platform, model, limits=Limits(running_turns=2)) as bot:
+        await tell_all(bot, [sent("hung", n) for n in range(5)])
+        await model.hung.wait()
+        others = [sent(name) for name in OTHERS]
+        await tell_all(bot, others)
+        await platform.settled(*(event.id for event in others))
+        assert bot.registry.status(place("hung")) == (True, 4)
+    assert model.most_inside == 2
+    assert set(platform.outcomes.values()) == {"answered"}
+
+
+async def test_a_flood_is_refused_politely_and_each_of_its_messages_has_an_outcome(tmp_path):
+    platform, model = Platform(), Poisoned()
+    flood = [sent("flood", n) for n in range(FLOOD)]
+    async with running(tmp_path, platform, model, limits=Limits(mailbox=MAILBOX)) as bot:
+        await tell_all(bot, flood)
+        refused = FLOOD - MAILBOX
+        await platform.until(lambda: len(platform.outcomes) >= refused - 1)
+        assert set(platform.outcomes.values()) == {"refused"}
+        model.let_go.set()
+        await platform.settled(*(event.id for event in flood))
+    outcomes = Counter(platform.outcomes.values())
+    assert outcomes["answered"] + outcomes["refused"] == FLOOD
+    assert outcomes["answered"] in (
+        MAILBOX,
+        MAILBOX + 1,
+    )  # one may have been taken before the mailbox was full
+    notices = [post.text for post in platform.posts if post.kind == "notice"]
+    assert notices and set(notices) <= {wording.refused(n) for n in range(1, FLOOD)}
+    assert len(notices) < FLOOD / 10, "a flood must not be answered with a flood"
+
+
+async def test_a_crashing_thread_is_told_so_and_nobody_else_notices(tmp_path):
+    platform, model = Platform(), Poisoned()
+    bad = [sent("crash", n) for n in range(5)]
+    async with running(tmp_path, platform, model) as bot:
+        await tell_all(bot, [*bad, sent("calm")])
+        await platform.settled(sent("calm").id, *(event.id for event in bad))
+    assert platform.outcomes.pop(sent("calm").id) == "answered"
+    assert set(platform.outcomes.values()) == {"failed"}
+    told = [post.text for post in platform.posts if post.thread == place("crash")]
+    assert all(text.startswith(wording.UNKNOWN) for text in told)
+    assert not any("secret" in text or "ZeroDivisionError" in text for text in told)
+
+
+async def test_waiting_threads_are_served_in_turn_however_much_one_of_them_wants(tmp_path):
+    platform, model = Platform(), Poisoned()
+    model.let_go.set()
+    flood = [sent("flood", n) for n in range(MAILBOX)]
+    others = [sent(name) for name in range(10)]
+    limits = Limits(running_turns=1, mailbox=MAILBOX)
+    async with running(tmp_path, platform, model, limits=limits) as bot:
+        await tell_all(bot, [*flood, *others])
+        await platform.settled(*(event.id for event in [*flood, *others]))
+    last_other = max(index for index, thread in enumerate(model.served) if thread != "Cflood")
+    assert model.served[:last_other].count("Cflood") <= 2
+    assert [thread for thread in model.served if thread != "Cflood"] == [f"C{name}" for name in range(10)]

@@ -1,0 +1,189 @@
+"""`threadfast run` as a process: it serves the transports that are named, and says what is wrong when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from bot.wiring import run
+from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
+from tests.fakes.slack import FakeSlack
+
+pytestmark = pytest.mark.anyio
+
+CODE = "from bot.admin.cli import main; main()"
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+def settings(tmp_path, **transports):
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"data": "data", "model": "offline/demo", "transports": transports}))
+    return path
+
+
+def environ(slack=None, **more):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
+    tokens = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": slack.app_token} if slack else {}
+    return {**kept, **tokens, **more}
+
+
+@asynccontextmanager
+async def running(path, env):
+    command = [sys.executable, "-c", CODE, "run", "--settings", str(path)]
+    process = await anyio.open_process(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    async with process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+async def ended(path, env):
+    command = [sys.executable, "-c", CODE, "run", "--settings", str(path)]
+    with anyio.fail_after(30):
+        done = await anyio.run_process(command, env=env, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
+    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
+        async with running(path, environ(slack)) as process:
+            await slack.until(lambda: slack.sockets.links, 20)
+            said = await slack.say("U1", "C1", "<@UBOT> hello")
+            await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        async with running(path, environ(slack)):
+            await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
+            await slack.until(lambda: len(slack.thread("C1", said.ts)) == 4)
+
+
+def in_discord(discord):
+    return {"api_base_url": discord.api_base_url, "gateway_url": discord.gateway_url}
+
+
+def answered(discord, channel):
+    return channel in discord.channels and any(m.ours and m.content for m in discord.messages(channel))
+
+
+async def test_it_answers_in_discord_and_again_after_kill_minus_nine(tmp_path):
+    async with FakeDiscord() as discord:
+        path = settings(tmp_path, discord=in_discord(discord))
+        env = environ(DISCORD_TOKEN=discord.token)
+        async with running(path, env) as process:
+            await discord.until(lambda: discord.ready, 20)
+            said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
+            await discord.until(lambda: answered(discord, said.id))
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+            missed = discord.say(U1, CHANNEL, f"<@{BOT}> and now?")
+        async with running(path, env):
+            await discord.until(lambda: answered(discord, missed.id), 20)
+
+
+@pytest.mark.parametrize("ill", ["slack", "discord"])
+async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_other_alone(tmp_path, ill):
+    async with FakeSlack() as slack, FakeDiscord() as discord:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url}, discord=in_discord(discord))
+        async with running(path, environ(slack, DISCORD_TOKEN=discord.token)) as process:
+            await slack.until(lambda: slack.sockets.links, 20)
+            await discord.until(lambda: discord.ready, 20)
+            (slack if ill == "slack" else discord).revoke()
+            if ill == "slack":
+                slack.say("U1", "C1", "<@UBOT> hello")
+                said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
+                await discord.until(lambda: answered(discord, said.id), 20)
+            else:
+                heard = await slack.say("U1", "C1", "<@UBOT> hello")
+                await slack.until(lambda: len(slack.thread("C1", heard.ts)) == 2, 20)
+            assert process.returncode is None
+
+
+async def test_a_rejected_discord_token_ends_with_78_and_says_what_to_do(tmp_path):
+    async with FakeDiscord() as discord:
+        path = settings(tmp_path, discord=in_discord(discord))
+        code, said = await ended(path, environ(DISCORD_TOKEN="wrong.token.12345678"))
+    assert code == 78
+    assert "bot token" in said
+    assert "wrong.token" not in said
+
+
+async def test_discords_library_is_not_loaded_for_slack_nor_slacks_for_discord():
+    code = "import sys, bot.wiring.run, bot.wiring.app; print([n for n in ('discord', 'slack_sdk') if n in sys.modules])"
+    done = await anyio.run_process([sys.executable, "-c", code], env=environ())
+    assert done.stdout.strip() == b"[]"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied")]
+)
+async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(
+    tmp_path, monkeypatch, caplog, error
+):
+    def broken(*_):
+        raise error
+
+    monkeypatch.setattr(run, "recent_threads", broken)
+    assert await run._recent(tmp_path, "slack", 60, 10) == []
+    assert error.strerror in caplog.text
+
+
+async def test_a_rejected_token_ends_with_78_and_says_what_to_do(tmp_path):
+    async with FakeSlack() as slack:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
+        code, said = await ended(path, environ(slack, SLACK_BOT_TOKEN="xoxb-wrong-token-12345678"))
+    assert code == 78
+    assert "bot token" in said
+    assert "xoxb-wrong" not in said
+
+
+async def test_without_a_transport_or_its_secret_it_ends_with_78(tmp_path):
+    code, said = await ended(settings(tmp_path), environ())
+    assert (code, "none is named" in said) == (78, True)
+    code, said = await ended(settings(tmp_path, slack={}), environ())
+    assert code == 78
+    assert "transports.slack.app_token" in said
+    assert "SLACK_BOT_TOKEN" in said
+
+
+async def test_without_a_model_and_a_key_only_what_slack_needs_is_asked_for(tmp_path):
+    path = tmp_path / "settings.json"
+    path.write_text('{"transports": {"slack": {}}}')
+    code, said = await ended(path, environ())
+    assert code == 78
+    assert "transports.slack.bot_token" in said
+    assert "ANTHROPIC" not in said
+
+
+def test_the_manifest_is_json_on_standard_output_and_the_reasons_beside_it(tmp_path):
+    command = [sys.executable, "-c", CODE, "manifest", "slack"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    made = json.loads(done.stdout)
+    assert "agent_view" in made["features"]
+    assert made["settings"]["socket_mode_enabled"]
+    for scope in made["oauth_config"]["scopes"]["bot"]:
+        assert f"  {scope}: to " in done.stderr
+
+
+def test_a_feature_that_is_off_asks_for_no_scope(tmp_path):
+    given = {"tools": {"enabled": []}, "transports": {"slack": {"command": None}}}
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    command = [sys.executable, "-c", CODE, "manifest", "slack"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    made = json.loads(done.stdout)
+    assert "slash_commands" not in made["features"]
+    assert not {"commands", "files:read", "files:write"} & set(made["oauth_config"]["scopes"]["bot"])

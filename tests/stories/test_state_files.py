@@ -1,0 +1,325 @@
+"""The small files of state, on a disk that refuses, that was damaged, that a newer version wrote, and in a process that dies.
+
+What cannot be kept is said, in the thread or to the model; the process goes on, and so does the file once the disk does.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+import pytest
+
+from bot.schedules.store import Schedules
+from bot.store.json_file import Kept
+from bot.tools.approvals import _File as ApprovalsFile
+from bot.tools.mcp.servers import KeptListings
+from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
+from tests.serving import anthropic, serving
+from tests.world import Clock, inline
+from threads.errors import NewerSchema
+from threads.store.disk import PosixDisk
+from threads.wording import first_cause
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+FILES = {"approvals.json": ApprovalsFile, "mcp.json": KeptListings}
+
+
+class Refusing(PosixDisk):
+    """The real disk, but a call whose name and file are in ``refused`` fails: as ENOSPC, EROFS, EIO."""
+
+    refused: ClassVar[set[tuple[str, str]]] = set()
+    code = errno.ENOSPC
+
+    def _check(self, call: str, path: Path) -> None:
+        if any(call == refused and name in str(path) for refused, name in self.refused):
+            raise OSError(self.code, os.strerror(self.code), str(path))
+
+    def create(self, path):
+        self._check("create", path)
+        return super().create(path)
+
+    def append(self, path):
+        self._check("append", path)
+        return super().append(path)
+
+    def rename(self, source, target):
+        self._check("rename", target)
+        super().rename(source, target)
+
+    def fsync_folder(self, path):
+        self._check("fsync_folder", path)
+        super().fsync_folder(path)
+
+    def mkdir(self, path):
+        self._check("mkdir", path)
+        super().mkdir(path)
+
+
+@asynccontextmanager
+async def talking(tmp_path, monkeypatch, script, refused, code, **more):
+    """Serve with a model that plays *script*; the disk refuses what is *refused*, until it is emptied."""
+    disk = type("Disk", (Refusing,), {"refused": set(refused), "code": code})
+    monkeypatch.setattr("bot.wiring.app.PosixDisk", disk)
+    async with FakeAnthropic([answer(step) for step in script]) as model:
+        given = {
+            "model": "anthropic/claude-fake",
+            "providers": anthropic(model.base_url),
+            "prices": {"anthropic/claude-fake": {"input": 1.0, "output": 1.0}},
+            "tools": {"enabled": ["files", "memory", "schedule"], **more},
+        }
+        async with serving(tmp_path / "data", given) as seat:
+            yield seat, model, disk
+
+
+def results(model) -> list[dict]:
+    """Return what the model was told of its calls, in order."""
+    told = {}
+    for request in model.requests:
+        for message in request.json["messages"]:
+            for block in message["content"] if isinstance(message["content"], list) else []:
+                if block["type"] == "tool_result":
+                    content = block["content"]
+                    told[block["tool_use_id"]] = json.loads(
+                        content if isinstance(content, str) else content[0]["text"]
+                    )
+    return list(told.values())
+
+
+WRITES = {
+    "a note": ("MEMORY.md", Tool("c{}", "remember", {"text": "the plan is {}"})),
+    "a schedule": ("schedules.json", Tool("c{}", "schedule", {"text": "say {}", "in_minutes": 60})),
+    "a file": ("write.tmp", Tool("c{}", "write_file", {"path": "note.txt", "content": "{}"})),
+}
+
+
+def made(tool: Tool, n: int) -> Tool:
+    fitted = {
+        name: value.format(n) if isinstance(value, str) else value for name, value in tool.arguments.items()
+    }
+    return Tool(tool.id.format(n), tool.name, fitted)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS], ids=["full", "read-only"])
+@pytest.mark.parametrize("call", ["create", "rename"])
+@pytest.mark.parametrize("what", WRITES)
+async def test_what_cannot_be_kept_is_told_to_the_model_and_kept_when_the_disk_is_well(
+    tmp_path, monkeypatch, caplog, what, call, code
+):
+    name, tool = WRITES[what]
+    if (what, call) == ("a file", "rename"):
+        pytest.skip("it is moved by the kernel, beneath the workspace")
+    script = [made(tool, 1), Text("sorry"), made(tool, 2), Text("done")]
+    async with talking(tmp_path, monkeypatch, script, {(call, name)}, code) as (seat, model, disk):
+        first = await seat.say("do it")
+        assert first.text.endswith("sorry")
+        told = results(model)[0]
+        assert told["success"] is False
+        assert len(told["error"]["message"]) > 20, "a word of its own, not only that it failed"
+        assert "rrno" not in json.dumps(told)
+        assert str(tmp_path) not in json.dumps(told)
+        assert not any(record.exc_info for record in caplog.records if record.levelno >= logging.ERROR)
+        disk.refused.clear()
+        await seat.say("again")
+        assert results(model)[1]["success"] is True
+    assert set(seat.outcomes.values()) == {"answered"}
+
+
+@pytest.mark.parametrize("call", ["create", "rename"])
+async def test_a_permission_that_cannot_be_kept_is_none(tmp_path, monkeypatch, call):
+    write = Tool("c1", "write_file", {"path": "a.txt", "content": "x"})
+    script = [write, Text("sorry"), write, Text("done")]
+    policy = {"write_file": "ask"}
+    async with talking(
+        tmp_path, monkeypatch, script, {(call, "approvals.json")}, errno.ENOSPC, policy=policy
+    ) as (seat, model, disk):
+        await seat.say("write")
+        assert results(model)[0]["error"]["type"] == "permission"
+        assert not any(post.choices for post in seat.posts), "what could not be kept is not asked"
+        assert not list((tmp_path / "data").rglob("a.txt"))
+        disk.refused.clear()
+        again = await seat.send("write again")
+        with anyio.fail_after(10):
+            await seat.until(lambda: any(post.choices for post in seat.posts) or again.id in seat.outcomes)
+    assert any(post.choices for post in seat.posts)
+
+
+async def test_a_long_result_that_cannot_be_kept_is_cut_with_a_word(tmp_path, monkeypatch):
+    write = Tool("c1", "write_file", {"path": "a.txt", "content": "word\n" * 3_900})
+    find = Tool("c2", "search_files", {"text": "w"})
+    read = Tool("c3", "read_file", {"path": "a.txt"})
+    refused = {("create", "tool-output"), ("mkdir", "tool-output")}
+    async with talking(tmp_path, monkeypatch, [write, find, read, Text("done")], refused, errno.ENOSPC) as (
+        seat,
+        model,
+        _,
+    ):
+        assert (await seat.say("read")).text.endswith("done")
+        assert all(result["success"] for result in results(model))
+
+
+async def test_a_decision_counts_even_if_its_line_in_the_audit_is_lost(tmp_path, monkeypatch, caplog):
+    write = Tool("c1", "write_file", {"path": "a.txt", "content": "x"})
+    policy = {"write_file": "ask"}
+    async with talking(
+        tmp_path,
+        monkeypatch,
+        [write, Text("done")],
+        {("append", "audit"), ("mkdir", "audit")},
+        errno.EROFS,
+        policy=policy,
+    ) as (seat, model, _):
+        sent = await seat.send("write")
+        with anyio.fail_after(10):
+            while not any(post.choices for post in seat.posts):
+                await anyio.sleep(0.01)
+        await seat.say("/approve once")
+        await seat.settled(sent.id)
+        assert results(model)[0]["success"] is True
+    assert "audit.lost" in caplog.text
+
+
+DAMAGE = {
+    "empty": b"",
+    "cut": b'{"v":1,"asked":{"a',
+    "nothing of ours": b"\x00\xff\xfe not json",
+    "a list": b"[1, 2]",
+    "a number": b"7",
+    "wrong inside": b'{"v":1,"asked":[],"grants":7,"servers":[],"schedules":7,"told":[]}',
+    "no version": b'{"v":"x"}',
+    "deep": b'{"a":' * 100_000,
+    "surrogates": b'{"v":1,"asked":{"\\ud800":7},"schedules":"\\ud800","servers":{"\\ud800":1}}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["approvals.json", "schedules.json", "mcp.json", "models.json"])
+async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, monkeypatch, name, damage):
+    if (name, damage) == ("models.json", "wrong inside"):
+        pytest.skip("it holds nothing that this file knows")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / name).write_bytes(DAMAGE[damage])
+    servers = {"far": {"url": "http://127.0.0.1:9/", "headers": {}}}
+    given = {
+        "model": "offline/demo",
+        "mcp_servers": servers if name == "mcp.json" else {},
+        "tools": {"enabled": ["files", "memory", "schedule"]},
+    }
+    async with serving(data, given) as seat:
+        assert (await seat.say("hello")).kind == "reply"
+    if DAMAGE[damage]:
+        assert DAMAGE[damage] in (data / f"{name}.broken").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["approvals.json", "schedules.json", "mcp.json"])
+async def test_a_file_of_a_newer_version_stops_the_start_and_is_left_as_it_is(tmp_path, name):
+    data = tmp_path / "data"
+    data.mkdir()
+    newer = b'{"v":99,"something":"new"}'
+    (data / name).write_bytes(newer)
+    given = {
+        "model": "offline/demo",
+        "mcp_servers": {"far": {"url": "http://127.0.0.1:9/"}} if name == "mcp.json" else {},
+        "tools": {"enabled": ["files", "memory", "schedule"]},
+    }
+    with pytest.raises(BaseException) as raised:
+        async with serving(data, given) as seat:
+            await seat.say("hello")
+    cause = first_cause(raised.value)
+    assert isinstance(cause, NewerSchema)
+    assert name in str(cause)
+    assert (data / name).read_bytes() == newer
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"x" * 1_000_000, b"- [zzzz] \xff"], ids=["binary", "huge", "half"]
+)
+async def test_a_memory_that_cannot_be_read_costs_no_answer(tmp_path, content):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "MEMORY.md").write_bytes(content)
+    async with serving(data, {"model": "offline/demo", "tools": {"enabled": ["memory"]}}) as seat:
+        assert (await seat.say("hello")).kind == "reply"
+        assert (await seat.say("/memory")).text
+    assert (data / "MEMORY.md").read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["approvals.json", "schedules.json", "mcp.json"])
+async def test_a_folder_in_the_place_of_a_file_stops_the_start_with_its_name(tmp_path, name):
+    data = tmp_path / "data"
+    (data / name).mkdir(parents=True)
+    given = {
+        "model": "offline/demo",
+        "mcp_servers": {"far": {"url": "http://127.0.0.1:9/"}} if name == "mcp.json" else {},
+        "tools": {"enabled": ["files", "memory", "schedule"]},
+    }
+    with pytest.raises(BaseException) as raised:
+        async with serving(data, given) as seat:
+            await seat.say("hello")
+    cause = first_cause(raised.value)
+    assert isinstance(cause, OSError)
+    assert name in str(cause.filename)
+
+
+@pytest.mark.parametrize("call", ["create", "rename", "fsync_folder"])
+@pytest.mark.parametrize("name", FILES)
+async def test_a_value_that_could_not_be_replaced_is_the_old_one_in_memory_and_on_disk(tmp_path, name, call):
+    disk = type("Disk", (Refusing,), {"refused": {(call, "")}})()
+    kept = Kept(disk, tmp_path / name, inline, FILES[name]())
+    with pytest.raises(Exception, match=name):
+        await kept.replace(FILES[name]())
+    assert kept.value == FILES[name]()
+    disk.refused.clear()
+    await kept.replace(FILES[name]())
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name]
+
+
+DIES = """
+import sys, anyio
+from pathlib import Path
+from typing import ClassVar
+from datetime import datetime, UTC
+from bot.schedules.store import Bounds, Schedule, Schedules
+from threads.store.disk import PosixDisk
+from threads.model import Author
+async def main(path, first):
+    schedules = Schedules(PosixDisk(), path, anyio.to_thread.run_sync, lambda: datetime.now(UTC), Bounds(10_000, 10_000, 10_000))
+    schedules.open()
+    for n in range(first, 10_000):
+        made = await schedules.add(Schedule(thread="fake:W:C1:1", author=Author("U1"), text="x" * 500, next_at=datetime.now(UTC), source=str(n)))
+        print(made.id, flush=True)
+anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]))
+"""
+
+
+def test_whenever_the_process_is_killed_nothing_that_was_promised_is_lost(tmp_path):
+    path, promised = tmp_path / "schedules.json", []
+    for round_ in range(6):
+        child = subprocess.Popen(
+            [sys.executable, "-c", DIES, str(path), str(round_ * 1_000)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+        assert child.stdout
+        promised += [child.stdout.readline().strip() for _ in range(3 + 5 * round_)]
+        child.send_signal(signal.SIGKILL)
+        promised += [line.strip() for line in child.stdout.read().splitlines()]
+        child.wait()
+        child.stdout.close()
+        schedules = Schedules(PosixDisk(), path, inline, Clock())
+        schedules.open()
+        assert {schedule.id for schedule in schedules.all} >= set(promised)
+        assert not path.with_name("schedules.json.broken").exists()

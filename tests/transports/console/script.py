@@ -1,0 +1,173 @@
+"""A console wired to a scripted bot, run as a program by the tests of the terminal, or by hand.
+
+`python -m tests.transports.console.script [HISTORY_FILE]`; what a message does is its first word below.
+"""
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.errors import PostFailed, StoreUnavailable
+from threads.model import (
+    Inbound,
+    Incoming,
+    Outcome,
+    Outgoing,
+    OutgoingKind,
+    TextDelta,
+    TextReset,
+    ToolFinished,
+    ToolStarted,
+    TurnSettled,
+    TurnStarted,
+    Waiting,
+)
+from transports.base.transport import Transport
+from transports.console import Console
+
+PAGE = """# A heading
+
+Some **bold** text, `code` and a [link](https://example.org/real).
+A second line, <b>with a tag</b>.
+
+- one
+  - nested
+- two
+
+| name | meaning |
+|------|---------|
+| alpha | the first letter of the Greek alphabet, and a long cell that must fold on a narrow screen |
+| beta | the second |
+
+```python
+def answer() -> int:
+    return 42
+```
+
+> quoted
+
+![picture](https://example.org/p.png)
+"""
+
+
+class ScriptedBot:
+    """One turn at a time and thread; `hold` goes on when a message `go` arrives, and ends at `/stop`."""
+
+    def __init__(self, transport: Transport, group: TaskGroup) -> None:
+        self.transport = transport
+        self.group = group
+        self.got: list[Incoming] = []
+        self.go = anyio.Event()
+        self.turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self.running: dict[str, anyio.CancelScope] = {}
+
+    async def sink(self, event: Inbound) -> None:
+        assert isinstance(event, Incoming)
+        self.got.append(event)
+        if event.text == "full":
+            raise StoreUnavailable
+        if event.text in {"/stop", "/status"}:
+            self.group.start_soon(self.command, event)
+        else:
+            self.group.start_soon(self.turn, event)
+
+    async def command(self, event: Incoming) -> None:
+        scope = self.running.get(event.thread.root)
+        if event.text == "/stop" and scope:
+            scope.cancel()
+        stopped = "Stopped." if scope else "Nothing runs."
+        await self.post(event, "All is well." if event.text == "/status" else stopped, "notice")
+        self.show(event, TurnSettled("answered"))
+
+    async def turn(self, event: Incoming) -> None:
+        async with self.turns[event.thread.root]:
+            await self.run(event)
+
+    async def run(self, event: Incoming) -> None:
+        self.show(event, TurnStarted())
+        with anyio.CancelScope() as self.running[event.thread.root]:
+            try:
+                outcome = await self.answer(event)
+            except PostFailed:
+                outcome = "undelivered"
+        if self.running.pop(event.thread.root).cancelled_caught:
+            outcome = "stopped"
+        self.show(event, TurnSettled(outcome))
+
+    async def answer(self, event: Incoming) -> Outcome:
+        match event.text.partition(" ")[0]:
+            case "fail":
+                await self.post(event, "Something went wrong. (ref abc)", "error")
+                return "failed"
+            case "refuse":
+                return "refused"
+            case "page":
+                await self.post(event, PAGE)
+            case "escape":
+                await self.post(event, "a\x1b[2Jb\x9b0mc\x07 \x1b]0;title\x07d")
+            case "hold":
+                self.show(event, TextDelta("first "))
+                self.show(event, TextDelta("partial"))
+                await self.post(event, "One moment.", "notice")
+                await self.go.wait()
+                self.go = anyio.Event()
+                await self.post(event, "held to the end")
+            case "go":
+                self.go.set()
+                await self.post(event, "gone")
+            case "limited":
+                self.show(event, Waiting("rate limited", 20, 2, 6))
+                await self.go.wait()
+            case "print":
+                print("a stray line")
+                print("a stray warning", file=sys.stderr)
+            case "tools":
+                await self.tools(event)
+            case "slow":
+                await self.slowly(event)
+            case _:
+                await self.post(event, f"You said: {event.text}")
+        return "answered"
+
+    async def tools(self, event: Incoming) -> None:
+        self.show(event, ToolStarted("shell", "wc a.txt", "c1"))
+        self.show(event, ToolStarted("read_file", "b.txt", "c2"))
+        self.show(event, ToolFinished("shell", ok=True, call_id="c1"))
+        await self.go.wait()
+        self.show(event, ToolFinished("read_file", ok=False, call_id="c2"))
+        await self.post(event, "done")
+
+    async def slowly(self, event: Incoming) -> None:
+        self.show(event, TextDelta("This attempt is dropped"))
+        await anyio.sleep(1)
+        self.show(event, TextReset())
+        self.show(event, ToolStarted("shell", "ls -la"))
+        await anyio.sleep(1)
+        self.show(event, ToolFinished("shell", ok=True))
+        words = " ".join(f"word{n}" for n in range(200)) + "\n\n" + PAGE
+        for at in range(0, len(words), 7):
+            self.show(event, TextDelta(words[at : at + 7]))
+            await anyio.sleep(0.02)
+        await self.post(event, words)
+
+    async def post(self, event: Incoming, text: str, kind: OutgoingKind = "reply") -> None:
+        await self.transport.post(Outgoing(event.thread, f"{event.key}/reply", text, kind, event.id))
+
+    def show(self, event: Incoming, what) -> None:
+        self.transport.show(event.thread, event.id, what)
+
+
+async def main() -> int:
+    history = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    console = Console(session="s1", history_file=history)
+    async with anyio.create_task_group() as group:
+        await console.serve(ScriptedBot(console, group).sink)
+        group.cancel_scope.cancel()
+    return console.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(anyio.run(main))

@@ -1,0 +1,112 @@
+import pytest
+
+from threads.model import Author, ThreadId
+from transports.base.text import without_controls
+from transports.console.parse import (
+    BAD_NAME,
+    BOT_COMMANDS,
+    KEYS,
+    GoTo,
+    Leave,
+    Lines,
+    ListThreads,
+    Refuse,
+    Say,
+    Seat,
+    ShowHelp,
+    action,
+    help_text,
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_lines_are_the_same_however_the_bytes_arrive(size):
+    data = "one\n\ntwo\u2028still two\r\n\x00\x85\x1c\nlast".encode()
+    lines, found = Lines(), []
+    for at in range(0, len(data), size):
+        found += lines.feed(data[at : at + size])
+    found += lines.end()
+    assert found == [b"one", b"", "two\u2028still two\r".encode(), b"\x00\xc2\x85\x1c", b"last"]
+
+
+def test_an_input_that_ends_with_a_newline_has_no_line_after_it():
+    lines = Lines()
+    assert lines.feed(b"one\n") == [b"one"]
+    assert lines.end() == []
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(size):
+    data = b"12345\n123456\n1\n1234567"
+    lines, found = Lines(limit=5), []
+    for at in range(0, len(data), size):
+        found += lines.feed(data[at : at + size])
+        assert len(lines._held) <= 5
+    assert found + lines.end() == [b"12345", None, b"1", None]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", None),
+        ("  \t ", None),
+        ("  hello  ", Say("  hello  ")),
+        ("/thread", ListThreads()),
+        ("/thread  ", ListThreads()),
+        ("/thread work", GoTo("work")),
+        (" /thread  a.b-c_D9 ", GoTo("a.b-c_D9")),
+        ("/thread " + "x" * 64, GoTo("x" * 64)),
+        ("/thread " + "x" * 65, Refuse(BAD_NAME)),
+        ("/thread a b", Refuse(BAD_NAME)),
+        ("/thread ..", Refuse(BAD_NAME)),
+        ("/thread a/b", Refuse(BAD_NAME)),
+        ("/thread Büro", Refuse(BAD_NAME)),
+        ("/threads", Refuse("I do not know /threads. Did you mean /thread? /help lists what I know.")),
+        ("/thead work", Refuse("I do not know /thead. Did you mean /thread? /help lists what I know.")),
+        ("/statsu", Say("/statsu")),
+        ("thead work", Say("thead work")),
+        ("/help", ShowHelp()),
+        ("/help me", Say("/help me")),
+        ("/quit", Leave()),
+        ("/stop", Say("/stop")),
+        ("quit", Say("quit")),
+    ],
+)
+def test_a_line_is_one_action(line, expected):
+    assert action(line) == expected
+
+
+def test_a_session_never_uses_an_id_twice():
+    seat = Seat("s7", Author("you", "Ada"))
+    first, second = seat.says("a", "main"), seat.says("b", "work")
+    assert (first.id, second.id) == ("s7.1", "s7.2")
+    assert first.thread == ThreadId("console", "local", "tty", "main")
+    assert second.thread.root == "work"
+    assert first.author == Author("you", "Ada")
+
+
+def test_help_names_every_command_with_its_meaning():
+    text = help_text(BOT_COMMANDS)
+    for command in ("/thread NAME", "/attach PATH", "/help", "/quit", "/stop", "/status", "/new"):
+        assert command in text
+    assert len(text.splitlines()) == 7
+
+
+def test_help_folds_a_long_meaning_in_its_own_column():
+    text = help_text({"/new": "forget this conversation and start over"}, 50)
+    assert "/new          forget this conversation and start\n              over" in text
+    assert max(map(len, text.splitlines())) <= 50
+    assert help_text(BOT_COMMANDS, 1).count("\n") > help_text(BOT_COMMANDS, 50).count("\n")
+
+
+def test_help_in_a_narrow_window_stands_below_its_command():
+    text = help_text({"/approve [always | AMOUNT]": "say yes to my question"}, 36, keys=KEYS)
+    assert "/approve [always | AMOUNT]\n  say yes to my question\n" in text
+    assert max(map(len, text.splitlines())) <= 36
+
+
+def test_no_control_character_is_left_but_newline_and_tab():
+    assert (
+        without_controls("".join(map(chr, range(0xA1))))
+        == "\t\n" + "".join(map(chr, range(0x20, 0x7F))) + "\xa0"
+    )

@@ -1,0 +1,63 @@
+"""What a turn is doing, in words."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from threads.model import ToolFinished, ToolStarted, Waiting
+from transports.shared.live.activity import LONGEST_TITLE, MOST_RUNNING, Running, doing, waiting_words
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        (ToolStarted("read_file", "notes.md"), "reading notes.md"),
+        (ToolStarted("list_files", ""), "looking through files"),
+        (ToolStarted("weigh", ""), "using weigh"),
+        (ToolStarted("weigh", "a\n  stone"), "using weigh a stone"),
+    ],
+)
+def test_a_tool_is_told_in_plain_words(tool, words):
+    assert doing(tool) == words
+
+
+def test_what_a_tool_does_is_short():
+    words = doing(ToolStarted("read_file", "x" * 500))
+    assert len(words) == LONGEST_TITLE and words.endswith("…")
+
+
+def test_the_newest_of_the_running_tools_speaks_and_then_the_one_before():
+    running = Running()
+    first = running.started(ToolStarted("read_file", "a", call_id="c1"))
+    second = running.started(ToolStarted("read_file", "b"))
+    assert (first, running.words) == ("c1", "reading b") and second not in ("", "c1")
+    found = running.finished(ToolFinished("read_file", ok=True))
+    assert found == (second, ToolStarted("read_file", "b"))
+    assert running.words == "reading a"
+    assert running.finished(ToolFinished("other", ok=True)) is None
+    assert running.finished(ToolFinished("read_file", ok=True, call_id="c1"))
+    assert running.words == ""
+
+
+def test_a_turn_with_too_many_tools_is_bounded():
+    running = Running()
+    ids = [running.started(ToolStarted("x", "", call_id=str(number))) for number in range(MOST_RUNNING + 3)]
+    assert ids.count("") == 3
+
+
+@pytest.mark.parametrize(
+    ("waiting", "words"),
+    [
+        (
+            Waiting("the provider is busy", 2.1, 1, 3),
+            "is waiting: the provider is busy, trying again in 3 s, 1 of 3",
+        ),
+        (Waiting("the provider is busy", 2), "is waiting: the provider is busy, trying again in 2 s"),
+        (Waiting("a slot", 0), "is waiting: a slot"),
+        (Waiting("an admin", math.inf), "is waiting: an admin"),
+    ],
+)
+def test_a_wait_says_why_and_how_long(waiting, words):
+    assert waiting_words(waiting) == words

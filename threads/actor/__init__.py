@@ -1,0 +1,1 @@
+"""One actor per thread: mailbox, turn, registry, and recovery after a crash."""

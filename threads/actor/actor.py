@@ -1,0 +1,176 @@
+"""One thread's conversation, served one message at a time.
+
+The actor is the failure boundary of a turn: whatever a turn raises ends that turn, is explained in the thread, and
+leaves the next message to be served. Only what the actor itself cannot survive (a journal that cannot be written, a
+bug) leaves `serve`; then the registry starts it again, and the message at hand is served first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from threads import wording
+from threads.delivery import Ending, patiently
+from threads.errors import StoreUnavailable, TurnTimeout
+from threads.journal.records import Owed
+from threads.model import Message, ThreadId, TurnStarted
+from threads.scheduled_messages import headings
+
+from .mailbox import Mailbox
+from .turn import ActorTurn, Shared, correlation_id
+
+log = logging.getLogger(__name__)
+
+STOP_WITHIN_S = 2.0
+"""A stop is confirmed after this long, even if the turn it ended is still cleaning up."""
+
+
+class Actor:
+    def __init__(self, thread: ThreadId, shared: Shared) -> None:
+        self.mailbox = Mailbox(shared.limits.mailbox)
+        self.current: Owed | None = None
+        self._thread, self._shared = thread, shared
+        self._context = shared.context(thread)
+        self._messages: list[Message] | None = None
+        self._saved = True
+        self._conversing = anyio.Lock()
+        self._ending: Ending | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._stopped_by = ""
+        self._turn_over = anyio.Event()
+
+    @property
+    def settling(self) -> bool:
+        """Whether the turn of the message at hand has ended, and the message has not."""
+        return self.current is not None and self._scope is None
+
+    async def serve(self) -> None:
+        """Serve messages until the thread falls silent; after a crash, the one at hand first."""
+        while True:
+            if self.current is None:
+                await self._catch_up()
+                if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
+                    self.current = self.mailbox.take()
+                elif self._saved:
+                    return
+            if self.current is not None:
+                await self._serve_one(self.current)
+                self.current = None
+
+    async def stop(self, by: Owed) -> tuple[int, int]:
+        """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
+        running = self._scope is not None
+        if self._scope is not None:
+            self._stopped_by = by.received.message_id
+            self._scope.cancel()
+            with anyio.move_on_after(STOP_WITHIN_S):
+                await self._turn_over.wait()
+        dropped = self.mailbox.withdraw(lambda owed: owed.received.seq < by.received.seq)
+        await patiently(lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id))
+        return int(running), len(dropped)
+
+    async def forget(self) -> None:
+        """Put the conversation aside and start an empty one. Only between turns."""
+        async with self._conversing:
+            await self._context.archive()
+            self._messages, self._saved = None, True
+
+    def crashed(self, times: int) -> None:
+        """After that many crashes over the message at hand, end it as a dead letter."""
+        if self.current is not None and times >= self._shared.limits.attempts:
+            self._ending = self._dead_letter(self.current, times)
+
+    async def _serve_one(self, owed: Owed) -> None:
+        if owed.intent is not None:
+            await self._shared.delivery.resume(owed)
+        else:
+            # Kept until it is settled: a disk that refuses must not make the turn run, and be paid, again.
+            self._ending = self._ending or await self._attempt(owed)
+            await self._shared.delivery.settle(owed, self._ending)
+        self._ending = None
+
+    async def _attempt(self, owed: Owed) -> Ending:
+        """Run the turn and return how it ended. Raises `StoreUnavailable` when it could not even be begun."""
+        attempt = owed.attempts + 1
+        if attempt > self._shared.limits.attempts:
+            return self._dead_letter(owed, owed.attempts)
+        reference = correlation_id(owed.incoming.key, attempt)
+        self._turn_over, notes = anyio.Event(), headings(owed.incoming)
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                async with self._conversing:
+                    return await self._take_turn(owed, attempt, reference, notes)
+            except Exception as error:  # the boundary of a turn
+                if owed.attempts < attempt:
+                    raise
+                return self._failed(owed, error, reference, notes)
+            finally:
+                self._scope = None
+                self._turn_over.set()
+        return Ending("stopped", "", by=self._stopped_by)
+
+    async def _take_turn(self, owed: Owed, attempt: int, reference: str, notes: list[str]) -> Ending:
+        shared = self._shared
+        shared.delivery.show(owed, TurnStarted(owed.incoming.text, owed.incoming.author.id))
+        messages = [] if self._messages is None else self._messages
+        turn = ActorTurn(owed, messages, self._context, self.mailbox, shared)
+        turn.saved, turn.notes = self._saved, notes
+        try:
+            await turn.acquire()  # before the start is written: waiting for a slot is no attempt
+            await shared.journal.append(owed.start(attempt, reference))
+            turn.incoming = owed.incoming  # as edited until now
+            if self._messages is None:
+                turn.notes += await self._load(messages)
+            if any(message.source == owed.received.message_id for message in messages):
+                owed.recovered = True  # even if its records are lost, its post may be out
+            if attempt > 1:
+                turn.notes.insert(0, wording.RESUMED)
+                await turn.checkpoint()  # what a killed process left may not be durable yet
+            if attempt > 1 or owed.recovered:
+                await turn.recognise()
+            turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
+            with turn.clock:
+                text = await shared.run(turn)
+            if turn.clock.cancelled_caught:
+                raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
+        except BaseException:
+            turn.keep_shown()
+            raise
+        finally:
+            turn.release()
+            self._saved = turn.saved
+        return Ending("answered", "\n\n".join([*turn.notes, text]))
+
+    def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
+        self._shared.on_error(error, owed, reference)
+        text = "\n\n".join([*notes, self._shared.explain(error, owed, reference)])
+        return Ending("failed", text, "error", wording.code_of(error))
+
+    async def _load(self, messages: list[Message]) -> list[str]:
+        """Fill in the conversation from disk; return what to say about it."""
+        loaded = await self._context.load()
+        messages[:] = loaded.messages
+        self._messages = messages
+        return self._damaged(loaded.damaged) if loaded.damaged else []
+
+    def _damaged(self, lines: int) -> list[str]:
+        fields = {"thread_id": str(self._thread), "code": "context_corrupt"}
+        log.warning("context.damaged: %d lines put aside", lines, extra=fields)
+        return [wording.HISTORY_DAMAGED if self._messages else wording.HISTORY_LOST]
+
+    async def _catch_up(self) -> None:
+        """Save what the last turn could not, or left behind when it was cut."""
+        if self._messages is not None and not self._saved:
+            try:
+                await self._context.save(self._messages)
+            except StoreUnavailable as error:
+                log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
+            else:
+                self._saved = True
+
+    def _dead_letter(self, owed: Owed, attempts: int) -> Ending:
+        reference = correlation_id(owed.incoming.key, attempts)
+        return Ending("dead_letter", wording.dead_letter(attempts, reference), "error", "internal")

@@ -1,0 +1,54 @@
+"""An actor's queue: bounded, ordered, open to a change of mind."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+
+from threads.errors import MailboxFull
+from threads.journal.records import Owed
+
+
+class Mailbox:
+    """Holds owed messages in the order of their receipt; used from the event loop only."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._waiting: deque[Owed] = deque()
+        self._arrived = anyio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, owed: Owed, *, recovered: bool = False) -> None:
+        """Queue a message now, or raise `MailboxFull` now; what a restart found is never refused."""
+        if len(self._waiting) >= self._capacity and not recovered:
+            raise MailboxFull(thread_id=owed.received.thread_id)
+        self._waiting.append(owed)
+        self._arrived.set()
+
+    def take(self) -> Owed | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def put_back(self, owed: list[Owed]) -> None:
+        """Return withdrawn messages to their places."""
+        self._waiting = deque(sorted([*owed, *self._waiting], key=lambda waiting: waiting.received.seq))
+
+    def withdraw(self, which: Callable[[Owed], bool]) -> list[Owed]:
+        """Take out every message that *which* holds for, in order, but none whose post may be out already."""
+        gone = [owed for owed in self._waiting if owed.intent is None and which(owed)]
+        self._waiting = deque(owed for owed in self._waiting if owed not in gone)
+        return gone
+
+    async def wait(self, idle_s: float) -> bool:
+        """Return whether something is waiting, after at most *idle_s* seconds.
+
+        Nothing is taken inside the time limit: taking and working in one cancel scope loses messages.
+        """
+        if not self._waiting:
+            self._arrived = anyio.Event()
+            with anyio.move_on_after(idle_s):
+                await self._arrived.wait()
+        return bool(self._waiting)

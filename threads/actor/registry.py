@@ -1,0 +1,139 @@
+"""Which actor serves which thread: started on demand, supervised one for one, let go when idle.
+
+An actor that cannot write waits and tries again for as long as the disk refuses. One that crashes is started again
+with its mailbox; a message that crashes it again and again ends as a dead letter, and the thread goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.delivery import patience
+from threads.errors import StoreUnavailable, retry_fields
+from threads.journal.records import Owed
+from threads.model import Deleted, Taken, ThreadId, Waiting, message_key
+from threads.wording import SAVING_FAILS, code_of
+
+from .actor import Actor
+from .turn import Shared
+
+log = logging.getLogger(__name__)
+
+
+class Registry:
+    def __init__(self, tasks: TaskGroup, shared: Shared) -> None:
+        self._tasks, self._shared = tasks, shared
+        self._actors: dict[ThreadId, Actor] = {}
+        self._withdrawing = anyio.Lock()
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def tell(self, owed: Owed, *, recovered: bool = False) -> None:
+        """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
+        incoming, thread = owed.incoming, owed.incoming.thread
+        actor = self._actors.get(thread)
+        if actor is None:
+            actor = self._actors[thread] = Actor(thread, self._shared)
+            self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
+        actor.mailbox.put(owed, recovered=recovered)
+        self._shared.delivery.show(owed, Taken(incoming.text, incoming.author.id, again=owed.recovered))
+
+    async def withdraw(self, deleted: Deleted) -> None:
+        """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
+        key = message_key(deleted.thread, deleted.id)
+        await self._shared.journal.knows(key)
+        async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
+            actor = self._actors.get(deleted.thread)
+            if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
+                return
+            try:
+                with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+                    await self._shared.delivery.cover(gone, "withdrawn", "")
+            except StoreUnavailable:
+                actor.mailbox.put_back(gone)
+                raise
+
+    async def stop(self, by: Owed) -> tuple[int, int]:
+        """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""
+        stopped: list[tuple[int, int]] = []
+
+        async def one(actor: Actor) -> None:
+            stopped.append(await actor.stop(by))
+
+        async with anyio.create_task_group() as tasks:
+            for actor in self._at(by.incoming.thread):
+                tasks.start_soon(one, actor)
+        return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)
+
+    def serves(self, thread: ThreadId) -> bool:
+        """Return whether the thread has an actor in memory."""
+        return thread in self._actors
+
+    def recovering(self, thread: ThreadId) -> bool:
+        """Return whether what the last process left in the thread is being served, or about to be."""
+        actor = self._actors.get(thread)
+        if actor is None:
+            return False
+        return actor.current.recovered if actor.current else len(actor.mailbox) > 0
+
+    async def forget(self, thread: ThreadId) -> bool:
+        """Put the thread's conversation aside; False when a turn is running or messages wait."""
+        if any(self.status(thread)):
+            return False
+        await (self._actors.get(thread) or Actor(thread, self._shared)).forget()
+        return True
+
+    def status(self, thread: ThreadId) -> tuple[bool, int]:
+        """Return whether a turn is running in the thread, or the channel, and how many messages wait."""
+        actors = self._at(thread)
+        running = any(actor.current is not None for actor in actors)
+        return running, sum(len(actor.mailbox) for actor in actors)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many messages wait in all mailboxes."""
+        return sum(len(actor.mailbox) for actor in self._actors.values())
+
+    @property
+    def settling(self) -> int:
+        """Return how many actors have ended a turn and are bringing what came of it out."""
+        return sum(actor.settling for actor in self._actors.values())
+
+    def _at(self, place: ThreadId) -> list[Actor]:
+        return [actor for thread, actor in self._actors.items() if thread.within(place)]
+
+    async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
+        pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+        try:
+            while actor.current is not None or len(actor.mailbox):
+                try:
+                    await actor.serve()
+                    continue
+                except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
+                    failed = error
+                if actor.current is not at_hand:
+                    pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+                crashes += not isinstance(failed, StoreUnavailable)
+                actor.crashed(crashes)
+                await self._pause(thread, actor, failed, *next(pauses))
+        finally:
+            del self._actors[thread]
+
+    async def _pause(
+        self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float
+    ) -> None:
+        owed, ids = actor.current, {"thread_id": str(thread)}
+        if owed is not None:
+            ids |= {"message_id": owed.received.message_id, "correlation_id": owed.reference}
+        fields = {**ids, **retry_fields(code_of(failed), attempt, seconds)}
+        if isinstance(failed, StoreUnavailable):
+            log.warning("actor.waits: for the disk: %s", failed, extra=fields)
+        else:
+            log.error("actor.crashed: see the traceback", exc_info=failed, extra=fields)
+        if owed is not None:
+            self._shared.delivery.show(owed, Waiting(SAVING_FAILS, seconds))
+        await anyio.sleep(seconds)

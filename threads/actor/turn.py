@@ -1,0 +1,261 @@
+"""One turn in progress: what the agent works with, and what the actor needs to end it well."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from threads import wording
+from threads.delivery import Delivery, patiently
+from threads.errors import StoreUnavailable, retry_fields
+from threads.journal.journal import Journal
+from threads.journal.records import Owed
+from threads.model import (
+    Answer,
+    Choice,
+    File,
+    Image,
+    Incoming,
+    Limits,
+    Message,
+    Question,
+    QuestionClosed,
+    Resumed,
+    Run,
+    Spoken,
+    Text,
+    TextDelta,
+    TextReset,
+    ThreadId,
+    TurnEvent,
+    Waiting,
+)
+from threads.store.context import ContextStore
+from threads.store.thread_files import Beside
+
+from .mailbox import Mailbox
+from .questions import Questions
+from .slots import Slots
+
+log = logging.getLogger(__name__)
+
+MOST_OPEN = 8
+"""Questions of one turn that are open at once; the next one is asked when one of them is decided."""
+
+SAVE_PAUSES_S = (2.0, 4.0, 6.0)
+"""Waits between the tries of one checkpoint while the disk refuses."""
+
+
+def correlation_id(key: str, attempt: int) -> str:
+    """Return what joins a thread's text, the log and the audit: eight hex digits, the same after a restart."""
+    return hashlib.sha256(f"{key}#{attempt}".encode("utf-8", "replace")).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all actors share. ``on_error`` records an exception with the message it met and its reference.
+
+    ``explain`` says what the thread may read about it.
+    """
+
+    journal: Journal
+    delivery: Delivery
+    slots: Slots
+    limits: Limits
+    run: Run
+    context: Callable[[ThreadId], ContextStore]
+    beside: Beside
+    on_error: Callable[[Exception, Owed, str], None]
+    explain: Callable[[Exception, Owed, str], str]
+    now: Callable[[], datetime]
+    questions: Questions = field(default_factory=Questions)
+
+
+class ActorTurn:
+    """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline."""
+
+    def __init__(
+        self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
+    ) -> None:
+        self.incoming = owed.incoming
+        self.notes, self.saved = list[str](), True
+        self._owed, self._messages = owed, messages
+        self._context, self._mailbox, self._shared = context, mailbox, shared
+        self.clock = anyio.CancelScope()
+        self._holds_slot, self._shown = False, ""
+        self._room, self._asked, self._open, self._left = anyio.Semaphore(MOST_OPEN), 0, 0, math.inf
+
+    @property
+    def messages(self) -> list[Message]:
+        return self._messages
+
+    def add(self, *messages: Message) -> None:
+        at = self._shared.now().isoformat(timespec="milliseconds")
+        self._messages.extend(replace(message, at=at) for message in messages)
+        self.saved, self._shown = False, ""
+
+    def mend(self, messages: list[Message]) -> None:
+        self._messages[:] = messages
+        self.saved = False
+
+    async def compact(self, messages: list[Message]) -> None:
+        if not self.saved:
+            await self._context.save(self._messages)  # or what only memory holds would be lost
+        await self._context.keep_aside()
+        self.mend(messages)
+        await self.checkpoint()
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    async def ask(self, question: Question) -> Answer | None:
+        async with self._room:
+            return await self._ask(question)
+
+    async def _ask(self, question: Question) -> Answer | None:
+        self._asked += 1
+        what = question.same or f"{question.text} {question.options} {self._asked}"
+        # The same after a restart, if all is the same.
+        question_id = f"q{correlation_id(f'{self.incoming.key} {what}', 0)}"
+        choices = tuple(
+            Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
+            for o in question.options
+        )
+        with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
+            if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
+                return None
+            with self._clock_stopped():
+                if self._open == 1:
+                    await self.tell(Waiting(question.about, math.inf))
+                answer = await open_question.wait()
+            await question.keep(answer)
+        await self.tell(QuestionClosed(f"{self.incoming.key}?{question_id}", answer.approved, answer.by))
+        if not self._open:
+            await self.tell(Resumed())
+        return answer
+
+    @contextmanager
+    def _clock_stopped(self) -> Iterator[None]:
+        """Stop the turn's clock for as long as any of its questions is open."""
+        if not self._open:
+            self._left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
+        self._open += 1
+        try:
+            yield
+        finally:
+            self._open -= 1
+            if not self._open:
+                self.clock.deadline = anyio.current_time() + self._left
+
+    async def checkpoint(self) -> None:
+        for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
+            try:
+                await self._context.save(self._messages)
+            except StoreUnavailable as error:
+                await self._not_saved(error, tried, pause)
+            else:
+                self.saved = True
+                return
+
+    async def _not_saved(self, error: StoreUnavailable, tried: int, pause: float | None) -> None:
+        again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
+        log.warning("context.not_saved: kept in memory: %s", error, extra=again)
+        if pause is None:
+            self.note(wording.NOT_SAVED)
+            return
+        await self.tell(Waiting(wording.SAVING_FAILS, pause))
+        await anyio.sleep(pause)
+        await self.tell(Resumed())
+
+    async def attachments(self, incoming: Incoming) -> Sequence[File]:
+        files = await self._shared.beside.files(incoming)
+        for file in files:
+            if file.problem:
+                self.note(wording.unread(file.name, file.problem))
+        return files
+
+    async def earlier(self) -> Sequence[Spoken]:
+        return await self._shared.beside.earlier(self.incoming, self.note)
+
+    async def picture(self, image: Image) -> Image:
+        return await self._shared.beside.picture(self.incoming.thread, image)
+
+    async def attach(self, call_id: str, file: Path, name: str) -> None:
+        source = self._shared.beside.source(self.incoming.thread.transport)
+        await source.attach(self.incoming.thread, f"{self.incoming.key}+{call_id}", file, name)
+
+    async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
+        if self._shared.limits.busy == "steer":
+            await self._merge(lambda owed: not owed.incoming.control, render)
+
+    async def recognise(self) -> None:
+        """Settle messages that joined this turn before a crash: they are in the conversation already."""
+        sources = self._sources("user")
+        await self._merge(lambda owed: owed.received.message_id in sources)
+
+    async def tell(self, event: TurnEvent) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._shown += text
+            case TextReset():
+                self._shown = ""
+            case Waiting():
+                self.release()
+            case Resumed():
+                self._retake()
+        self._shared.delivery.show(self._owed, event)
+
+    async def acquire(self) -> None:
+        if not self._holds_slot:
+            await self._shared.slots.acquire(self.incoming.author.id)
+            self._holds_slot = True
+
+    def _retake(self) -> None:
+        if not self._holds_slot:
+            self._shared.slots.retake(self.incoming.author.id)
+            self._holds_slot = True
+
+    def release(self) -> None:
+        if self._holds_slot:
+            self._holds_slot = False
+            self._shared.slots.release(self.incoming.author.id)
+
+    def keep_shown(self) -> None:
+        """Put text that the person saw of a cut answer into the conversation, as plain text with a note."""
+        if self._shown.strip():
+            self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
+
+    async def _merge(
+        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Awaitable[Message]] | None = None
+    ) -> None:
+        """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
+        done = self._sources("assistant")
+        if not (joined := self._mailbox.withdraw(lambda o: which(o) and o.received.message_id not in done)):
+            return
+        sources = self._sources("user")
+        try:
+            if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
+                self.add(*[await render(incoming) for incoming in new])
+                await self.checkpoint()
+            await patiently(lambda: self._settle_merged(joined))
+        except BaseException:
+            self._mailbox.put_back(joined)
+            raise
+
+    async def _settle_merged(self, joined: list[Owed]) -> None:
+        with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+            await self._shared.delivery.cover(joined, "merged", self.incoming.id)
+
+    def _sources(self, role: Literal["user", "assistant"]) -> set[str]:
+        """Return the messages that the conversation holds, or those that it holds the answer to."""
+        return {message.source for message in self._messages if message.source and message.role == role}

@@ -1,0 +1,1 @@
+"""journal.jsonl: the one place where a promise becomes durable."""

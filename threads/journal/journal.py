@@ -1,0 +1,162 @@
+"""journal.jsonl: the one place where a promise becomes durable.
+
+One writer, many waiters: records that arrive while a batch is being fsynced share the next one. `Journal.append`
+returns when its records are on disk; only then are they applied to the ledger and routed, in the order of the file.
+After a failed write nothing more goes to that descriptor: the ledger is written to a fresh file first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from threads.errors import StoreUnavailable
+from threads.model import Edited, Incoming, message_key
+from threads.store.checksummed_lines import encode, read_line, scan
+from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
+from threads.store.group_commit import Batch, GroupWriter
+
+from .records import Ledger, Owed, Received, Record, record_adapter
+
+log = logging.getLogger(__name__)
+
+COMPACT_ABOVE = 16_000_000
+"""Bytes appended since the last compaction before the next: read back in well under a second."""
+
+
+class Journal:
+    """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
+
+    def __init__(self, disk: Disk, path: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
+        self.ledger = Ledger()
+        self._disk, self._path, self._offload, self._now = disk, path, offload, now
+        self._file: File | None = None
+        self._grown = 0
+        self._group = GroupWriter(self._commit)
+        self._receiving: dict[str, Batch[tuple[bytes, Record]]] = {}
+        self._route: Callable[[Owed], None]
+
+    def open(self) -> int:
+        """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
+        data = read_or_empty(self._disk, self._path)
+        found = scan(data)
+        damaged = list(found.broken)
+        kept: list[bytes] = []
+        for line in found.good:
+            try:
+                self.ledger.apply(read_line(record_adapter(), line))
+                kept.append(line + b"\n")
+            except ValueError:
+                damaged.append(line)
+        if found.tail:
+            damaged.append(found.tail)
+        for part in damaged:
+            set_aside(self._disk, self._path, part)
+        for owed in self.ledger.owed.values():
+            owed.recovered = True
+        # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
+        if len(data) > COMPACT_ABOVE:
+            self._compact()
+        elif data:
+            self._replace(b"".join(kept))
+        return len(damaged)
+
+    async def knows(self, key: str) -> bool:
+        """Say whether a message is on disk, waiting for it if it is just being written."""
+        first = self._receiving.get(key)
+        if first is not None:
+            await self._durable(first)
+        return self.ledger.knows(key)
+
+    async def receive(self, incoming: Incoming) -> bool:
+        """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
+
+        A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
+        would promise what a crash can still take back.
+        """
+        for key in incoming.keys:
+            if await self.knows(key):
+                return False
+        self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
+        await self.append(Received.of(incoming))
+        return True
+
+    async def amend(self, edited: Edited) -> bool:
+        """Replace the text of a message whose turn has not started; False when it is too late for that."""
+        key = message_key(edited.thread, edited.id)
+        await self.knows(key)
+        owed = self.ledger.owed.get(key)
+        if owed is None or owed.started is not None:
+            return False
+        await self.append(Received.of(replace(owed.incoming, text=edited.text)))
+        return True
+
+    async def append(self, *records: Record) -> None:
+        """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
+        at = self._now().isoformat(timespec="milliseconds")
+        for record in records:
+            self.ledger.seq += 1
+            record.seq, record.at = self.ledger.seq, at
+        await self._durable(
+            self._group.put(*[(encode(record_adapter(), record), record) for record in records])
+        )
+
+    async def run(self, route: Callable[[Owed], None]) -> None:
+        """Write until cancelled, and *route* each message once it is durable, in the file's order."""
+        self._route = route
+        await self._group.run()
+
+    async def _commit(self, batch: list[tuple[bytes, Record]]) -> None:
+        try:
+            await self._offload(self._write, b"".join(line for line, _ in batch))
+            for _, record in batch:
+                self._take_in(record)
+        finally:
+            for _, record in batch:
+                for key in record.incoming.keys if isinstance(record, Received) else ():
+                    self._receiving.pop(key, None)
+
+    async def _durable(self, batch: Batch[tuple[bytes, Record]]) -> None:
+        await batch.done.wait()
+        if batch.error is not None:
+            raise StoreUnavailable(f"journal: {batch.error}") from batch.error
+
+    def _take_in(self, record: Record) -> None:
+        waiting = len(self.ledger.owed)
+        self.ledger.apply(record)
+        if len(self.ledger.owed) > waiting:
+            self._route(next(reversed(self.ledger.owed.values())))
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None or self._grown > COMPACT_ABOVE:
+            self._compact()
+        assert self._file is not None
+        try:
+            write_all(self._file, data)
+            self._file.fsync()
+        except OSError as error:
+            log.warning("journal.write_failed: %s", error, extra={"code": "store_unavailable"})
+            self._abandon()
+            raise
+        self._grown += len(data)
+
+    def _compact(self) -> None:
+        """Write what still counts to a fresh file and go on there."""
+        self.ledger.forget(self._now())
+        lines = [encode(record_adapter(), record) for record in self.ledger.records()]
+        self._replace(b"".join(lines))
+        self._grown = 0
+
+    def _replace(self, data: bytes) -> None:
+        self._abandon()
+        replace_file(self._disk, self._path, data)
+        self._file = self._disk.append(self._path)
+        self._grown = len(data)
+
+    def _abandon(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()

@@ -1,0 +1,281 @@
+"""The five kinds of journal record, and what they add up to: which messages are owed an outcome.
+
+    received -> [started ->]* [intent -> posted ->] settled
+
+`Ledger` is the pure fold of records in their order. A second ``received`` before the start is an edit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import islice
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field, TypeAdapter
+
+from threads.model import Attachment, Author, Incoming, Outcome, OutgoingKind, ThreadId, Via, message_key
+from threads.store.checksummed_lines import SCHEMA_VERSION
+
+DEDUPE_WINDOW = timedelta(hours=1)
+"""Redelivery after six minutes has been seen in the field; one hour is the floor."""
+
+DEDUPE_AT_LEAST = 20_000
+"""How many ids are kept however old they are: about 10 MB."""
+
+
+RECENT = 256
+"""How many messages may be settled but not logged yet when a process dies: as many as there are turns."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """Where and what it is about. The journal stamps ``seq`` and ``at`` when it takes the record in."""
+
+    thread_id: str
+    message_id: str
+    seq: int = 0
+    at: str = ""
+    v: int = SCHEMA_VERSION
+
+
+@dataclass(slots=True, kw_only=True)
+class Received(_Record):
+    author: Author
+    text: str
+    sent_at: str = ""
+    via: Via = "direct"
+    files: tuple[Attachment, ...] = ()
+    alias: str = ""
+    stale: bool = False
+    kind: Literal["received"] = "received"
+
+    @classmethod
+    def of(cls, incoming: Incoming) -> Received:
+        return cls(
+            thread_id=str(incoming.thread),
+            message_id=incoming.id,
+            author=incoming.author,
+            text=incoming.text,
+            sent_at=incoming.sent_at,
+            via=incoming.via,
+            files=incoming.files,
+            alias=incoming.alias,
+            stale=incoming.stale,
+        )
+
+    @property
+    def incoming(self) -> Incoming:
+        return Incoming(
+            self.message_id,
+            ThreadId.parse(self.thread_id),
+            self.author,
+            self.text,
+            self.sent_at,
+            via=self.via,
+            files=self.files,
+            alias=self.alias,
+            stale=self.stale,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Started(_Record):
+    """A turn began; ``attempt`` counts from 1 and is durable before the turn, or poison would loop for ever."""
+
+    attempt: int
+    correlation_id: str
+    kind: Literal["started"] = "started"
+
+
+@dataclass(slots=True, kw_only=True)
+class Intent(_Record):
+    """What is about to be posted, and the outcome that the post makes true.
+
+    ``mentions`` are the keys of messages whose undelivered replies the text speaks of.
+    """
+
+    text: str
+    post: OutgoingKind
+    outcome: Outcome
+    code: str = ""
+    mentions: tuple[str, ...] = ()
+    kind: Literal["intent"] = "intent"
+
+
+@dataclass(slots=True, kw_only=True)
+class Posted(_Record):
+    platform_id: str
+    kind: Literal["posted"] = "posted"
+
+
+@dataclass(slots=True, kw_only=True)
+class Settled(_Record):
+    """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself."""
+
+    outcome: Outcome
+    by: str = ""
+    alias: str = ""
+    kind: Literal["settled"] = "settled"
+
+
+Record = Received | Started | Intent | Posted | Settled
+
+
+@cache
+def record_adapter() -> TypeAdapter[Record]:
+    """Return the validator of journal lines, built on first use."""
+    return TypeAdapter(Annotated[Record, Field(discriminator="kind")])
+
+
+@dataclass(slots=True)
+class Owed:
+    """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
+
+    A ``recovered`` one was found at the start: another process may have done more for it than the disk shows.
+    The post of a ``dropped`` one was given up.
+    """
+
+    received: Received
+    incoming: Incoming = field(init=False)
+    started: Started | None = None
+    intent: Intent | None = None
+    platform_id: str = ""
+    recovered: bool = False
+    dropped: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Its own line was damaged: that it was received is known from later ones, what it said is lost."""
+        return not self.received.author.id
+
+    @property
+    def attempts(self) -> int:
+        return self.started.attempt if self.started else 0
+
+    @property
+    def reference(self) -> str:
+        """Return the correlation id of its last turn; blank before the first."""
+        return self.started.correlation_id if self.started else ""
+
+    def __post_init__(self) -> None:
+        self.amend(self.received)
+
+    def amend(self, received: Received) -> None:
+        """Take the message as its person has put it now; its place in the order stays."""
+        self.received = replace(received, seq=self.received.seq, at=self.received.at)
+        self.incoming = received.incoming
+
+    def start(self, attempt: int, correlation_id: str) -> Started:
+        r = self.received
+        return Started(
+            thread_id=r.thread_id, message_id=r.message_id, attempt=attempt, correlation_id=correlation_id
+        )
+
+    def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
+        r = self.received
+        return Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
+
+    def posted(self) -> Posted:
+        r = self.received
+        return Posted(thread_id=r.thread_id, message_id=r.message_id, platform_id=self.platform_id)
+
+    def records(self) -> Iterator[Record]:
+        """Return the records that say all this."""
+        yield self.received
+        yield from (part for part in (self.started, self.intent) if part is not None)
+        if self.platform_id:
+            before = self.intent or self.received
+            yield replace(self.posted(), seq=before.seq, at=before.at)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All that the journal's records add up to; ``owed`` and ``settled`` are in the order of the file.
+
+    ``aliases`` leads from a second id to the message's own.
+    """
+
+    owed: dict[str, Owed] = field(default_factory=dict)
+    settled: dict[str, Settled] = field(default_factory=dict)
+    undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
+    recent: deque[tuple[str, Owed]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    aliases: dict[str, str] = field(default_factory=dict)
+    seq: int = 0
+
+    def knows(self, key: str) -> bool:
+        return key in self.owed or key in self.settled or key in self.aliases
+
+    def apply(self, record: Record) -> None:
+        key = message_key(ThreadId.parse(record.thread_id), record.message_id)
+        self.seq = max(self.seq, record.seq)
+        owed = self.owed.get(key)
+        match record:
+            case Received():
+                self.aliases.update(dict.fromkeys(record.incoming.keys[1:], key))
+                if owed is None and key not in self.settled:
+                    self.owed[key] = Owed(record)
+                elif owed is not None and owed.started is None:
+                    owed.amend(record)
+            case Settled():
+                self._settle(key, record)
+            case _ if owed is None:
+                self._stray(key, record)
+            case Started():
+                owed.started = record
+            case Intent():
+                owed.intent = record
+            case Posted():
+                owed.platform_id = record.platform_id
+                self._mention(record, owed.intent.mentions if owed.intent else ())
+            case _:
+                assert_never(record)
+
+    def _settle(self, key: str, end: Settled) -> None:
+        self.settled[key] = end
+        if end.alias:
+            self.aliases[message_key(ThreadId.parse(end.thread_id), end.alias)] = key
+        if end.outcome == "undelivered" and not end.by:
+            self.undelivered.setdefault(end.thread_id, {})[key] = end
+        if (owed := self.owed.pop(key, None)) is not None:
+            self.recent.append((key, owed))
+
+    def _mention(self, posted: Posted, mentions: Sequence[str]) -> None:
+        """Note which undelivered replies a post has spoken of."""
+        unsaid = self.undelivered.get(posted.thread_id, {})
+        for key in mentions:
+            if (end := unsaid.pop(key, None)) is not None and key in self.settled:
+                self.settled[key] = replace(end, by=posted.message_id)
+
+    def _stray(self, key: str, record: Started | Intent | Posted) -> None:
+        """Take up a message whose ``received`` line was damaged: it is still owed an outcome."""
+        if key not in self.settled:
+            ids = record.thread_id, record.message_id
+            lost = Received(thread_id=ids[0], message_id=ids[1], author=Author(""), text="", at=record.at)
+            self.owed[key] = Owed(lost)
+            self.apply(record)
+
+    def forget(self, now: datetime) -> None:
+        """Drop ids that no platform will deliver again: older than the window, and more than a floor of them."""
+        horizon = (now - DEDUPE_WINDOW).isoformat(timespec="milliseconds")
+        surplus = max(0, len(self.settled) - DEDUPE_AT_LEAST)
+        for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
+            del self.settled[key]
+        self.aliases = {
+            alias: key for alias, key in self.aliases.items() if key in self.owed or key in self.settled
+        }
+
+    def records(self) -> Iterator[Record]:
+        """Return the fewest records that fold to this same ledger; the newest endings come with their story."""
+        for owed in self.owed.values():
+            yield from owed.records()
+        unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
+        recent = dict(self.recent)
+        # What no post has spoken of yet comes last, or an older post would seem to speak of it.
+        for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():
+            if key in recent:
+                yield from recent[key].records()
+            yield end

@@ -1,0 +1,1 @@
+"""A thread's files, and the disk operations they are made of."""

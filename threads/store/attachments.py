@@ -1,0 +1,201 @@
+"""A file that came with a message, on its way to the disk: what it may be called, and how it gets there whole.
+
+The bytes go to a temporary file outside the workspace, and only a file that is complete and fsynced is moved into it:
+whoever looks there finds all of a file or nothing. What an earlier process kept is found again by its path.
+"""
+
+from __future__ import annotations
+
+import errno
+import unicodedata
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from threads import model, wording
+from threads.errors import FileUnavailable
+
+from .checksummed_lines import scrub
+from .data_folder import plain
+from .disk import Disk, File, Offload, write_all, write_new
+from .image_header import HEAD
+
+FOLDER = "attachments"
+"""Where they are, in the workspace of their thread."""
+
+TEXTS, PICTURES = f"{FOLDER}/.text", f"{FOLDER}/.shown"
+"""Where the texts of documents are, and pictures as they are shown to models; each is named after its file."""
+
+MAX_NAME = 120
+"""Bytes of a name; the id of its message comes before it, and file systems take 255."""
+
+
+def safe_name(name: str) -> str:
+    """Return the name as a file may have it: letters, digits and a few marks, no folders, never blank."""
+    last = scrub(name).replace("\\", "/").rstrip("/").rpartition("/")[2]
+    allowed = (c if _allowed(c) else "_" for c in unicodedata.normalize("NFC", last))
+    stem, dot, ending = "".join(allowed).strip(". ").rpartition(".")
+    if not dot or len(ending.encode()) > MAX_NAME // 4:
+        stem, dot, ending = f"{stem}{dot}{ending}", "", ""
+    room = MAX_NAME - len(f"{dot}{ending}".encode())
+    return f"{stem.encode()[:room].decode('utf-8', 'ignore').rstrip('. ')}{dot}{ending}" or "file"
+
+
+def _allowed(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LNM" or character in "._-+@() "
+
+
+def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
+    """Return where each file of a message goes, relative to the workspace; no two files have the same path."""
+    owner = plain(message_id).replace("-", "%2D")  # the first dash ends it: no two messages share a path
+    taken: set[str] = set()
+    for name in map(safe_name, names):
+        number, free = 1, name
+        while free.casefold() in taken:
+            number += 1
+            free = f"{number}-{name}"
+        taken.add(free.casefold())
+        yield f"{FOLDER}/{owner}-{free}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file on the disk: its size in bytes, and how it begins."""
+
+    size: int
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """What there is to read in a file, as Markdown or plain text.
+
+    Without a text, ``problem`` is a sentence that says why; with one, it says what is missing from it. ``as_is``: the
+    file itself is this text, in UTF-8.
+    """
+
+    text: str
+    title: str = ""
+    problem: str = ""
+    as_is: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A picture as models take it, or a ``problem``, a sentence, and no bytes."""
+
+    data: bytes
+    media_type: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(model.File):
+    """A file with what of it can be put before a model: its ``text``, or the picture ``shown``.
+
+    All of the text is in the file ``text_path`` of the workspace; ``missing`` is a sentence on what it lacks.
+    """
+
+    text: str = ""
+    text_path: str = ""
+    missing: str = ""
+    shown: model.Image | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Keeps whole files of at most ``max_bytes``. A workspace takes one at a time."""
+
+    disk: Disk
+    offload: Offload
+    max_bytes: int
+
+    async def find(self, workspace: Path, path: str) -> Kept | None:
+        """Return what is kept there already. Raises OSError when the disk does not say."""
+        try:
+            data = await self.offload(self.read, workspace, path, self.max_bytes)
+        except FileNotFoundError:
+            return None
+        return Kept(len(data), data[:HEAD])
+
+    def read(self, workspace: Path, path: str, most: int) -> bytes:
+        """Return a file of the workspace, or the last *most* bytes of a longer one. Raises OSError. Blocking."""
+        _follow_no_link(workspace, path)
+        return self.disk.tail(workspace / path, most)
+
+    async def keep(self, workspace: Path, path: str, chunks: AsyncIterator[bytes]) -> Kept:
+        """Write what comes to *path*, all or nothing. Raises `FileUnavailable` or OSError."""
+        temporary = workspace.parent / "attachment.tmp"
+        try:
+            kept = await self._write(await self.offload(self._create, temporary), chunks)
+            await self.offload(self._move, temporary, workspace, path)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.offload(self._drop, temporary)
+            raise
+        return kept
+
+    async def _write(self, file: File, chunks: AsyncIterator[bytes]) -> Kept:
+        size, head = 0, b""
+        try:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > self.max_bytes:
+                    raise unavailable(wording.file_too_large(self.max_bytes))
+                head += chunk[: HEAD - len(head)]
+                await self.offload(write_all, file, chunk)
+            await self.offload(file.fsync)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.offload(file.close)
+        return Kept(size, head)
+
+    async def put(self, workspace: Path, path: str, data: bytes) -> None:
+        """Write *data* to *path*, all or nothing. Raises OSError."""
+        temporary = workspace.parent / "attachment.tmp"
+        try:
+            await self.offload(write_new, self.disk, temporary, data)
+            await self.offload(self._move, temporary, workspace, path)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.offload(self._drop, temporary)
+            raise
+
+    def place(self, workspace: Path, path: str) -> Path:
+        """Return where a file of the workspace is. Raises OSError when a link is in its way. Blocking."""
+        _follow_no_link(workspace, path)
+        return workspace / path
+
+    def _create(self, temporary: Path) -> File:
+        self.disk.mkdir(temporary.parent)
+        return self.disk.create(temporary)
+
+    def _move(self, temporary: Path, workspace: Path, path: str) -> None:
+        target = workspace / path
+        _follow_no_link(workspace, path)
+        for folder in (workspace, workspace / FOLDER, target.parent):
+            self.disk.mkdir(folder)
+        self.disk.rename(temporary, target)
+        self.disk.fsync_folder(target.parent)
+
+    def _drop(self, temporary: Path) -> None:
+        with suppress(OSError):  # what stays behind is ignored, and replaced by the next file
+            self.disk.unlink(temporary)
+
+
+def unavailable(why: str) -> FileUnavailable:
+    """Return the error of a file that cannot be had; *why* is a sentence for people."""
+    error = FileUnavailable(why)
+    error.friendly = why
+    return error
+
+
+def _follow_no_link(workspace: Path, path: str) -> None:
+    """Refuse a link that a tool has put in the way; no tool runs while files are kept, or looked at."""
+    target = workspace / path
+    for place in (target, *(parent for parent in target.parents if parent.is_relative_to(workspace))):
+        if place.is_symlink():
+            raise OSError(errno.ELOOP, "a link in the workspace", str(place))

@@ -1,0 +1,115 @@
+"""One record, one line: JSON with a checksum as its last field, split on newline bytes and on nothing else.
+
+A line is ``{…,"crc":"1a2b3c4d"}``, the CRC-32 of the bytes before the comma. Without it a flipped bit inside a string
+would pass as a record, and a message might be answered twice for it. U+2028 and other odd ends of line are content.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError, from_json
+
+from threads.errors import NewerSchema
+
+from .disk import Disk, set_aside
+
+R = TypeVar("R")
+V = TypeVar("V", bound="Versioned")
+
+SCHEMA_VERSION = 1
+_TAIL = len(',"crc":"00000000"}')
+
+
+def encode(adapter: TypeAdapter[R], record: R) -> bytes:
+    """Return the line of *record*, newline included; lone surrogates become question marks."""
+    try:
+        body = adapter.dump_json(record)
+    except PydanticSerializationError:
+        body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
+    return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))
+
+
+class Versioned(Protocol):
+    """A record that says which schema it was written in."""
+
+    @property
+    def v(self) -> int: ...
+
+
+def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
+    """Return the record of an intact line; raises ValueError when it has another shape.
+
+    Raises `NewerSchema` when a newer version of the program wrote it: such a file is not ours to change.
+    """
+    try:
+        record = adapter.validate_json(line)
+        version = record.v
+    except ValueError:
+        version = version_of(line)
+        if version <= SCHEMA_VERSION:
+            raise
+    if version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"The data was written by a newer Threadfast (schema {version}, this one knows {SCHEMA_VERSION}) and is "
+            "left as it is; update this one, or choose another data folder."
+        )
+    return record
+
+
+def version_of(line: bytes) -> int:
+    """Return the schema that a JSON object says it is in; 0 when it says none."""
+    try:
+        version = from_json(line).get("v")
+    except (ValueError, AttributeError):
+        return 0
+    return version if isinstance(version, int) else 0
+
+
+def scrub(text: str) -> str:
+    """Return *text* without lone surrogates: one half of an emoji must not poison a thread for ever."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def intact(line: bytes) -> bool:
+    """Say whether the line (without its newline) is as it was written."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    return tail == b',"crc":"%08x"}' % zlib.crc32(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a file of lines holds. ``end`` is where its last good line ends; after it comes ``tail``."""
+
+    good: list[bytes]
+    broken: list[bytes]
+    tail: bytes
+    end: int
+
+
+def scan(data: bytes) -> Scan:
+    """Split *data* into good lines, damaged lines between them, and a torn or damaged tail."""
+    good: list[bytes] = []
+    broken: list[bytes] = []
+    broken_before_end = end = position = 0
+    for line in data.split(b"\n"):
+        position += len(line) + 1
+        if intact(line) and position <= len(data):
+            good.append(line)
+            end, broken_before_end = position, len(broken)
+        elif line:
+            broken.append(line)
+    return Scan(good, broken[:broken_before_end], data[end:], end)
+
+
+def mend_tail(disk: Disk, path: Path) -> None:
+    """Put a torn last line aside, so that the next one does not stick to it; raises FileNotFoundError."""
+    if disk.tail(path, 1) not in (b"", b"\n"):
+        found = scan(disk.read(path))
+        set_aside(disk, path, found.tail)
+        disk.truncate(path, found.end)

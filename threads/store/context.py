@@ -1,0 +1,131 @@
+"""context.jsonl: what the model sees of a thread, replaced whole at every checkpoint.
+
+A message is encoded once; a checkpoint is a join and a write, and the same conversation gives the same bytes. Damaged
+lines are put aside, the rest is used; the agent's `repair` makes a valid request of whatever is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import takewhile
+from operator import is_
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from pydantic import TypeAdapter
+
+from threads.errors import StoreUnavailable
+from threads.model import Message
+
+from .checksummed_lines import SCHEMA_VERSION, encode, read_line, scan
+from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How a message stands in the file."""
+
+    message: Message
+    v: int = SCHEMA_VERSION
+
+
+@cache
+def line_adapter() -> TypeAdapter[Line]:
+    """Return the validator of context lines, built on first use."""
+    return TypeAdapter(Line)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A conversation from disk; ``damaged`` lines were put aside and are not in it."""
+
+    messages: list[Message]
+    damaged: int = 0
+
+
+class ContextStore(Protocol):
+    """Where one thread's conversation is kept."""
+
+    async def load(self) -> Loaded:
+        """Read it; raises `NewerSchema` when a newer version wrote it, `StoreUnavailable` when the disk fails."""
+        ...
+
+    async def save(self, messages: list[Message]) -> None:
+        """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
+        ...
+
+    async def keep_aside(self) -> None:
+        """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
+        ...
+
+    async def archive(self) -> None:
+        """Put the conversation aside and start an empty one."""
+        ...
+
+
+class ContextFile:
+    """A `ContextStore` in ``<folder>/context.jsonl``."""
+
+    def __init__(self, disk: Disk, folder: Path, offload: Offload) -> None:
+        self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
+        self._messages: list[Message] = []
+        self._lines: list[bytes] = []
+
+    async def load(self) -> Loaded:
+        found = await self._do(self._read)
+        self._messages = list(found.messages)
+        self._lines = [_encode(message) for message in found.messages]
+        return found
+
+    async def save(self, messages: list[Message]) -> None:
+        same = sum(1 for _ in takewhile(bool, map(is_, self._messages, messages)))
+        self._lines[same:] = map(_encode, messages[same:])
+        self._messages[same:] = messages[same:]
+        await self._do(partial(replace_file, self._disk, self._path, b"".join(self._lines)))
+
+    async def keep_aside(self) -> None:
+        await self._do(self._keep_aside)
+
+    async def archive(self) -> None:
+        await self._do(self._archive)
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._offload(work)
+        except OSError as error:
+            raise StoreUnavailable(f"context: {error}") from error
+
+    def _read(self) -> Loaded:
+        try:
+            data = self._disk.read(self._path)
+        except FileNotFoundError:
+            self._disk.mkdir(self._path.parent)
+            return Loaded([])
+        found = scan(data)
+        broken = [*found.broken, *([found.tail] if found.tail else [])]
+        messages: list[Message] = []
+        for line in found.good:
+            try:
+                messages.append(read_line(line_adapter(), line).message)
+            except ValueError:
+                broken.append(line)
+        for part in broken:
+            set_aside(self._disk, self._path, part)
+        return Loaded(messages, len(broken))
+
+    def _keep_aside(self) -> None:
+        data = read_or_empty(self._disk, self._path)
+        old = self._path.with_name("context.old.jsonl")
+        replace_file(self._disk, old, read_or_empty(self._disk, old) + data)
+
+    def _archive(self) -> None:
+        self._keep_aside()
+        replace_file(self._disk, self._path, b"")
+
+
+def _encode(message: Message) -> bytes:
+    return encode(line_adapter(), Line(message))

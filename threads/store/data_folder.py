@@ -1,0 +1,127 @@
+"""Where things lie under the data folder, and that one process at a time has it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from string import ascii_letters, digits
+from urllib.parse import unquote
+
+from threads.errors import BotError
+from threads.model import ThreadId
+
+from .disk import Disk
+
+log = logging.getLogger(__name__)
+
+_PLAIN = frozenset(ascii_letters + digits + "._-")
+_LONGEST = 80
+
+
+class FolderTaken(BotError):
+    """Another process already serves this data folder."""
+
+    code = "config_invalid"
+
+
+class ForeignFolder(FolderTaken):
+    """The data folder belongs to another user, who could not use what root makes in it."""
+
+
+def thread_folder(data: Path, thread: ThreadId) -> Path:
+    """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
+    parts = (thread.workspace, thread.channel, thread.root)
+    return data / "threads" / plain(thread.transport) / "~".join(map(plain, parts))
+
+
+def plain(part: str) -> str:
+    """Return a name that is safe in a path; different parts give different names."""
+    safe = "".join(
+        c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "replace")) for c in part
+    )
+    if len(safe) > _LONGEST:
+        return safe[: _LONGEST - 17] + "%" + hashlib.sha256(part.encode("utf-8", "replace")).hexdigest()[:16]
+    return safe.replace(".", "%2E") if set(safe) <= {"."} else safe
+
+
+def recent_threads(
+    data: Path, transport: str, within_s: float, most: int, *, now: Callable[[], float] = time.time
+) -> list[ThreadId]:
+    """Return the transport's threads whose conversation changed in that time, newest first. Blocking.
+
+    One that cannot be looked at is logged and left out. Raises OSError when none can.
+    """
+    oldest, found = now() - within_s, list[tuple[float, ThreadId]]()
+    folder = data / "threads" / plain(transport)
+    for entry in os.scandir(folder) if folder.is_dir() else ():
+        parts = [unquote(part) for part in entry.name.split("~")]
+        thread = ThreadId(transport, *parts) if len(parts) == len(("workspace", "channel", "root")) else None
+        if thread and thread_folder(data, thread).name == entry.name:
+            changed_at = _changed_at(folder / entry.name / "context.jsonl")
+            found += [(changed_at, thread)] if changed_at >= oldest else []
+    return [thread for _, thread in sorted(found, key=lambda pair: pair[0], reverse=True)[:most]]
+
+
+def _changed_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        pass  # a thread without a conversation yet
+    except OSError as error:
+        log.warning("thread.passed_over: %s", error)
+    return -math.inf
+
+
+def begun(disk: Disk, folder: Path) -> bool:
+    """Return whether a conversation was ever held in the thread of this folder. Blocking; raises OSError."""
+    return any(_there(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
+
+
+def put_aside(disk: Disk, folder: Path) -> bool:
+    """Return whether an older conversation of the thread was put aside. Blocking; raises OSError."""
+    return _there(disk, folder / "context.old.jsonl")
+
+
+def _there(disk: Disk, path: Path) -> bool:
+    try:
+        disk.tail(path, 1)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def sole_owner(data: Path) -> Iterator[None]:
+    """Hold the data folder for life; raises `FolderTaken` naming the holder, or OSError when it is not writable.
+
+    Root is refused in somebody else's folder.
+
+    The kernel drops the lock with the process, however it dies, so a left-over lock file means nothing.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = data.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise ForeignFolder(
+            f"{data} belongs to user {owner}, who could not use what root makes in it; run this as that user"
+        )
+    fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 100).decode("utf-8", "replace").strip()
+            raise FolderTaken(
+                f"{data} is in use by another Threadfast ({holder or 'unknown process'})"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"pid {os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)

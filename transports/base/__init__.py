@@ -1,0 +1,1 @@
+"""What every transport implements, and the text functions all of them use."""

@@ -1,0 +1,136 @@
+"""The bot's account at Discord's REST API: who it is, and every call that is made in its name.
+
+It lives as long as the transport, so its rate limits outlive the gateway's troubles. The library waits for buckets,
+sleeps through 429, and tries 500, 502, 504 and 524 again (five times, 25 s in all); 503 and cut connections it does
+not. Each call here runs to its end, whoever waits (`Calls`), and fails with one of our errors. None of them is
+chained: the library's hold the request with its token.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NoReturn, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+from discord.http import Route
+
+from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
+from transports.discord.api.api_errors import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
+from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.sdk import Client
+from transports.discord.api.uncancelled_calls import Calls
+from transports.discord.api.values import Me
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+URGENT_WITHIN_S, COSMETIC_WITHIN_S = 40.0, 15.0
+"""An urgent call has time for all of the library's tries."""
+LOGIN_WITHIN_S = 60.0
+CLOSE_WITHIN_S = 3.0
+CROWDED_S = 1.0
+
+
+class Account:
+    """``me`` is there after `login`; ``standing`` is for the gateway too."""
+
+    me: Me
+
+    def __init__(self, token: str, tasks: TaskGroup) -> None:
+        self._token = token
+        self.standing = Standing()
+        self._calls = Calls(tasks, self._explained)
+        self._client: Client | None = None
+        self._token_refused = anyio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """What is held back now, for operators; blank if nothing is."""
+        return self.standing.trouble(anyio.current_time())
+
+    async def login(self) -> Me:
+        """Ask who the token belongs to; to be done first. Raises `TransportFatal` for a bad one, else as a call."""
+        self._admit("login", urgent=True)
+        client = Client(Route.BASE, self.standing)
+        work = partial(client.login, self._token)
+        try:
+            await self._calls.make("login", work, within=LOGIN_WITHIN_S)
+        except BaseException as error:
+            await _close(client)
+            if isinstance(error, DiscordRefused) and error.kind == "token":
+                raise bad_token() from None
+            raise
+        if self._client:
+            await _close(self._client)
+        self._client = client
+        assert client.user
+        self.me = Me(str(client.user.id), client.user.name, str(client.application_id))
+        return self.me
+
+    async def until_refused(self) -> NoReturn:
+        """Wait until Discord does not accept the token any more, then raise `TransportFatal`."""
+        await self._token_refused.wait()
+        raise bad_token()
+
+    @property
+    def _library(self) -> Client:
+        if self._client is None:
+            raise TransportUnavailable("not logged in to Discord yet")
+        return self._client
+
+    async def _ask(
+        self,
+        call: str,
+        work: Callable[[], Awaitable[T]],
+        *,
+        line: str = "",
+        urgent: bool = True,
+        within: float | None = None,
+        posts: bool = False,
+        opens: bool = False,
+    ) -> T:
+        self._admit(call, urgent=urgent)
+        within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
+        return await self._calls.make(
+            call, work, line=line, urgent=urgent, within=within, posts=posts, opens=opens
+        )
+
+    def _admit(self, call: str, *, urgent: bool) -> None:
+        """Raise `TransportRateLimited` for a call that would do harm, or that there is no room for."""
+        if wait := self.standing.wait(anyio.current_time(), urgent=urgent):
+            raise TransportRateLimited(f"{call}: held back: {self.trouble}", retry_after=wait)
+        if not urgent and not self._calls.room(urgent=False):
+            raise TransportRateLimited(f"{call}: too much is under way", retry_after=CROWDED_S)
+
+    def _explained(self, call: str, error: Exception, sent: bool) -> PostFailed:
+        """Say what the error means, and note what it means for other calls."""
+        if isinstance(error, PostFailed):
+            return error
+        if not isinstance(error, FROM_OUTSIDE):
+            log.error("platform.broke: %s: the call broke on our side", call, exc_info=error)
+        failed = explain(call, error, maybe_posted=sent and call == "send")
+        match failed:
+            case Banned():
+                failed.retry_after = self.standing.banned(anyio.current_time())
+                log.error("platform.paused: %s: nothing is asked for %.0f s", failed, failed.retry_after)
+            case DiscordRefused(kind="token"):
+                self._token_refused.set()
+            case _:
+                pass
+        return failed
+
+    async def close(self) -> None:
+        """Let what is under way end, and close the connections."""
+        with anyio.CancelScope(shield=True):
+            await self._calls.close(CLOSE_WITHIN_S)
+            if self._client:
+                await _close(self._client)
+
+
+async def _close(client: Client) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_WITHIN_S):
+        await client.close()

@@ -1,0 +1,226 @@
+"""The library's client for one session of the gateway: it tells its hooks, and never begins a second one.
+
+Hooks are called at once, in the order in which events come, from within the library's reading: they only enqueue.
+The library's own way is a task for each event, in no order past the first wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Protocol
+
+import aiohttp
+import anyio
+import discord
+from anyio.abc import TaskGroup
+from discord.gateway import KeepAliveHandler
+from discord.http import HTTPClient
+
+from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.sdk import Client, read_message
+from transports.shared.link.supervisor import LinkDown
+
+log = logging.getLogger(__name__)
+
+DRAIN_S, CLOSE_WITHIN_S, LAST_S = 1.5, 3.0, 0.5
+"""How long answers to interactions that are under way may take at the end, and then the close: 5.5 s in all."""
+INTERACTIONS_AT_ONCE = 256
+VITAL = ("READY", "RESUMED")
+"""Events without which there is no session."""
+
+
+class Hooks(Protocol):
+    """What is told of one session. What a hook raises is logged, and ends nothing."""
+
+    def prepare(self, client: discord.Client) -> None:
+        """Attach what must be there before the login: slash commands."""
+        ...
+
+    def on_session(self) -> None:
+        """Note that a session begins: what was said before may be missed, nothing after."""
+        ...
+
+    def on_ready(self, client: discord.Client) -> None:
+        """Look at the guilds, as far as Discord told them soon."""
+        ...
+
+    def on_message(self, message: discord.Message) -> None: ...
+
+    def on_edit(self, payload: discord.RawMessageUpdateEvent) -> None: ...
+
+    def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None: ...
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None: ...
+
+    def on_guild(self, guild: discord.Guild) -> None:
+        """Learn of a guild, once or again; its channels and threads come by `on_channel`."""
+        ...
+
+    def on_channel(self, channel: object) -> None:
+        """Learn of a channel or thread that is there, or has changed."""
+        ...
+
+    def on_gone(self, channel_id: str) -> None:
+        """Forget a channel or thread: it was deleted."""
+        ...
+
+
+class Gateway(Client):
+    """A client for one session: it tells its hooks, and does not begin a second one."""
+
+    def __init__(
+        self,
+        url: str,
+        standing: Standing,
+        hooks: Hooks,
+        connected: Callable[[], None],
+        begin: Callable[[], None],
+        tasks: TaskGroup,
+        **options: float,
+    ) -> None:
+        super().__init__(url, standing, enable_debug_events=True, **options)
+        self._told, self._connected, self._begin, self._tasks = hooks, connected, begin, tasks
+        self._answers: set[anyio.CancelScope] = set()
+        self._idle = anyio.Event()
+        self.begun = self.up = self.heard = False
+        self.ailing: LinkDown | None = None
+        """Why the session must end, if it does not end by itself."""
+        self._plain = _plain(hooks)
+        self._sockets: list[aiohttp.ClientWebSocketResponse] = []
+        self.http.ws_connect = self._connect_to  # type: ignore[method-assign]  # for sockets nobody else closes
+        parsers = self._connection.parsers
+        for event in parsers.keys() - VITAL:
+            parsers[event] = partial(self._read, event, parsers[event])
+        hooks.prepare(self)
+
+    async def _connect_to(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
+        self._sockets = [socket for socket in self._sockets if not socket.closed]
+        try:
+            self._sockets.append(await HTTPClient.ws_connect(self.http, url, compress=compress))
+        except (aiohttp.ClientError, OSError) as error:
+            if self.begun:
+                raise  # the library tries to resume
+            raise LinkDown(f"no connection to the gateway: {type(error).__name__}: {error}") from None
+        return self._sockets[-1]
+
+    async def before_identify_hook(self, _shard: int | None, *, initial: bool = False) -> None:
+        if not initial:
+            raise LinkDown("Discord has ended the session")
+        self._begin()
+
+    def _read(self, event: str, parse: Callable[[Any], None], data: Any) -> None:
+        """Have the library read what came: what it cannot read would end the session, and come again in the next."""
+        if event == "MESSAGE_CREATE":
+            read_message(parse, data)
+            return
+        try:
+            parse(data)
+        except Exception:  # the boundary of a transport: one odd event, and the next one is read
+            log.exception("link.unreadable: what came cannot be read: %s", event)
+
+    def dispatch(self, event: str, /, *args: Any, **more: Any) -> None:
+        """Tell the hooks at once: the library's own way is a task for each event, in no order."""
+        if event.startswith("socket_"):
+            self.heard = True
+            return
+        try:
+            self._tell(event, *args)
+        except Exception:  # the boundary of a transport: one odd event, and the next one is read
+            log.exception("link.not_taken: what came was not taken: %s", event)
+        super().dispatch(event, *args, **more)
+
+    def _tell(self, event: str, *what: Any) -> None:
+        match event:
+            case "connect" | "resumed":
+                self.begun = self.up = True
+                if event == "connect":
+                    self._told.on_session()
+                self._connected()
+            case "disconnect":
+                self.up = False
+            case "ready":
+                self._told.on_ready(self)
+            case "interaction":
+                self._interact(*what)
+            case "guild_available" | "guild_join":
+                self._learn(*what)
+            case _ if tell := self._plain.get(event):
+                tell(*what)
+
+    def _learn(self, guild: discord.Guild) -> None:
+        self._told.on_guild(guild)
+        for channel in (*guild.channels, *guild.threads):
+            self._told.on_channel(channel)
+
+    def _interact(self, interaction: discord.Interaction) -> None:
+        if len(self._answers) >= INTERACTIONS_AT_ONCE:
+            log.warning("interaction.full: %d are under way, one is not taken", len(self._answers))
+            return
+        scope = anyio.CancelScope(shield=True)  # `leave` gives it the time it has
+        self._answers.add(scope)
+        self._tasks.start_soon(self._answer, interaction, scope)
+
+    async def _answer(self, interaction: discord.Interaction, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await self._told.on_interaction(interaction)
+        except Exception:  # the boundary of a transport: one press, and the next one is taken
+            log.exception("interaction.failed: not taken")
+        finally:
+            self._answers.remove(scope)
+            if not self._answers:
+                self._idle.set()
+
+    async def leave(self) -> None:
+        """Close with 1000 whatever is going on, and leave no task, thread or socket behind."""
+        with anyio.CancelScope(shield=True):
+            if self._answers:
+                self._idle = anyio.Event()
+                with anyio.move_on_after(DRAIN_S):
+                    await self._idle.wait()
+            for scope in self._answers:
+                scope.cancel()
+            with anyio.move_on_after(CLOSE_WITHIN_S):
+                await self.close()
+            with anyio.move_on_after(LAST_S):
+                for socket in self._sockets:  # one that was not handed over yet
+                    await socket.close(code=1000)
+            await self.http.close()  # which the library leaves open when its close takes too long
+            await self._still()
+        if ready := self._connection._ready_task:  # noqa: SLF001  it waits for guilds, and is not waited for
+            ready.cancel()
+
+    async def _still(self) -> None:
+        """Let the threads of heartbeats end: one that is at it needs the loop once more."""
+        beating = [
+            thread
+            for thread in threading.enumerate()
+            if isinstance(thread, KeepAliveHandler) and thread.ws._connection is self._connection  # noqa: SLF001
+        ]
+        for thread in beating:  # of a socket that was not handed over, too
+            thread.stop()
+        with anyio.move_on_after(LAST_S):
+            while any(thread.is_alive() for thread in beating):  # noqa: ASYNC110  a thread has no event
+                await anyio.sleep(0.01)
+
+
+def _plain(hooks: Hooks) -> dict[str, Callable[..., None]]:
+    """Return what is told of events as the library has them, by its names."""
+    return {
+        "message": hooks.on_message,
+        "raw_message_edit": hooks.on_edit,
+        "raw_message_delete": lambda gone: hooks.on_delete(str(gone.channel_id), (str(gone.message_id),)),
+        "raw_bulk_message_delete": lambda gone: hooks.on_delete(
+            str(gone.channel_id), tuple(map(str, gone.message_ids))
+        ),
+        **dict.fromkeys(("guild_channel_create", "thread_create", "thread_join"), hooks.on_channel),
+        **dict.fromkeys(
+            ("guild_channel_update", "thread_update", "private_channel_update"),
+            lambda _, channel: hooks.on_channel(channel),
+        ),
+        "guild_channel_delete": lambda channel: hooks.on_gone(str(channel.id)),
+        "raw_thread_delete": lambda gone: hooks.on_gone(str(gone.thread_id)),
+    }

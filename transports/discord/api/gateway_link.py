@@ -1,0 +1,173 @@
+"""Receiving from Discord: one session of the gateway, in a client of the library that is made for it.
+
+The library resumes a session by itself, and well: what was missed is replayed. What it does badly is not left to it:
+a first connect that fails, pauses of up to 17 minutes, sockets that die in silence, a session that is lost. All of
+these end the run, and the supervisor makes another one.
+
+| what is seen                                             | what follows                                     |
+|----------------------------------------------------------|--------------------------------------------------|
+| READY                                                    | `Hooks.on_session`, *connected*; later `on_ready` |
+| a cut, op 7, close 1000, 1001, 4000, 4009, no heartbeat  | the library resumes; RESUMED: *connected*        |
+| not resumed within ``down_s``                            | `LinkDown`                                       |
+| op 9: the session is gone                                | `LinkDown`, so that a session is a run           |
+| no frame for ``silent_s``                                | `LinkDown`                                       |
+| no login, no first connect                               | `LinkDown`, or what the refusal means            |
+| 401, 4004, 4010 to 4014                                  | `TransportFatal`, with what to do                |
+
+Gateway: https://docs.discord.com/developers/events/gateway
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+import anyio
+import discord
+from anyio.abc import TaskGroup
+from discord.gateway import DiscordWebSocket
+from yarl import URL
+
+from threads.errors import TransportFatal
+from transports.discord.api.api_errors import Banned, DiscordRefused, bad_token, explain
+from transports.discord.api.gateway import Gateway, Hooks
+from transports.discord.api.invalid_requests import Standing
+from transports.shared.link.supervisor import LinkDown
+
+log = logging.getLogger(__name__)
+
+GATEWAY = DiscordWebSocket.DEFAULT_GATEWAY
+
+LOGIN_WITHIN_S = 60.0
+SESSIONS_PER_HOUR = 40
+"""Discord resets the token of a bot that begins 1,000 sessions in a day."""
+HOUR_S = 3600.0
+
+PORTAL = "at discord.com/developers/applications"
+FATAL = {
+    4010: "Discord refuses the shard: this program connects as one and knows of no others",
+    4011: "the bot is in more servers than one connection may serve: take it out of some, below 2,500",
+    4012: "Discord does not speak this version of the gateway any more: update this program",
+    4013: "Discord does not know the intents that were asked for: update this program",
+    4014: f'Discord does not let the bot read messages: tick "Message Content Intent" under Bot {PORTAL}',
+}
+"""Close codes that stay until a person acts."""
+
+
+class Link:
+    """The gateway of one bot. ``standing`` is that of its `Rest`: a ban holds for both.
+
+    ``heard`` is told of each look that finds that something came.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        gateway_url: str | None,
+        make_hooks: Callable[[], Hooks],
+        standing: Standing,
+        *,
+        heard: Callable[[], None] = lambda: None,
+        silent_s: float = 120.0,
+        down_s: float = 30.0,
+        look_s: float = 1.0,
+        guilds_s: float = 2.0,
+        heartbeat_s: float = 60.0,
+    ) -> None:
+        self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
+        self._make_hooks, self._standing = make_hooks, standing
+        self._heard = heard
+        self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
+        self._options = {"guild_ready_timeout": guilds_s, "heartbeat_timeout": heartbeat_s}
+        self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
+
+    async def run(self, connected: Callable[[], None]) -> None:
+        """Receive until the session is over: raises `LinkDown`, `PostFailed` or `TransportFatal`; leaves nothing.
+
+        *connected* is called before anything of the session is taken, and each time that it was resumed.
+        """
+        self._admit()
+        DiscordWebSocket.DEFAULT_GATEWAY = self._url
+        async with anyio.create_task_group() as tasks:
+            client = Gateway(
+                str(self._url),
+                self._standing,
+                self._make_hooks(),
+                connected,
+                self._begin,
+                tasks,
+                **self._options,
+            )
+            try:
+                end = await self._ended(client, tasks)
+            finally:
+                await client.leave()
+                tasks.cancel_scope.cancel()
+        raise end
+
+    def _admit(self) -> None:
+        """Raise `LinkDown` if to connect now would do harm."""
+        now = anyio.current_time()
+        if wait := self._standing.wait(now, urgent=True):
+            raise LinkDown(self._standing.trouble(now), retry_after=wait)
+        if len(self._sessions) == SESSIONS_PER_HOUR and (wait := self._sessions[0] + HOUR_S - now) > 0:
+            raise LinkDown(f"{SESSIONS_PER_HOUR} sessions in an hour", retry_after=wait)
+
+    def _begin(self) -> None:
+        self._sessions.append(anyio.current_time())
+
+    async def _ended(self, client: Gateway, tasks: TaskGroup) -> Exception:
+        """Run *client* and return why it ended."""
+        try:
+            with anyio.fail_after(LOGIN_WITHIN_S):
+                await client.login(self._token)
+        except Exception as error:  # noqa: BLE001  the boundary of a transport, as below
+            return self._not_logged_in(error)
+        try:
+            with anyio.CancelScope() as life:
+                tasks.start_soon(self._watch, client, life)
+                await client.connect()
+        except Exception as error:  # noqa: BLE001  the boundary of a transport: any error ends the session
+            return _why(error, client)
+        return client.ailing or LinkDown("the gateway closed the session")
+
+    def _not_logged_in(self, error: Exception) -> Exception:
+        failed = explain("login", error, maybe_posted=False)
+        if isinstance(failed, DiscordRefused) and failed.kind == "token":
+            return bad_token()
+        if isinstance(failed, Banned):
+            failed.retry_after = self._standing.banned(anyio.current_time())
+        return failed
+
+    async def _watch(self, client: Gateway, life: anyio.CancelScope) -> None:
+        """Judge the session from outside. In looks, not in seconds: while our own loop is blocked there are none."""
+        quiet = down = 0
+        while client.ailing is None:
+            await anyio.sleep(self._look_s)
+            quiet = 0 if client.heard else quiet + 1
+            down = 0 if client.up else down + 1
+            if client.heard:
+                self._heard()
+            client.heard = False
+            if down * self._look_s >= self._down_s:
+                client.ailing = LinkDown(f"no session for {self._down_s:.0f} s")
+            elif quiet * self._look_s >= self._silent_s:
+                client.ailing = LinkDown(f"no frame for {self._silent_s:.0f} s")
+        life.cancel()
+
+
+def _why(error: Exception, client: Gateway) -> Exception:
+    """Say what ended the session."""
+    match error:
+        case discord.PrivilegedIntentsRequired():
+            return TransportFatal(FATAL[4014])
+        case discord.ConnectionClosed(code=4004):
+            return bad_token()
+        case discord.ConnectionClosed(code=code):
+            closed = f"the gateway closed the session with {code}"
+            return TransportFatal(FATAL[code]) if code in FATAL else LinkDown(closed)
+        case AttributeError() if not client.begun:  # discord.py#10520
+            return LinkDown("the gateway broke the connection off before a session began")
+        case _:
+            return error

@@ -1,0 +1,259 @@
+"""The one way to call Discord's REST API: our words for the calls, made through discord.py by ids alone."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import anyio
+import discord
+from discord.http import Route
+
+from threads.errors import TransportRejected, TransportUnavailable
+from transports.discord.api.account import Account
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.sdk import DISCORD, read_message
+from transports.discord.api.snowflake import number
+from transports.discord.api.values import MAX_BUTTONS, Button, Upload
+
+log = logging.getLogger(__name__)
+
+UPLOAD_WITHIN_S = 300.0
+MAX_NAME = 100
+MAX_PAGE = 100
+"""Messages that Discord shows in one call."""
+ARCHIVE_AFTER_MIN: Literal[1440] = 1440
+
+STYLES = {
+    "primary": discord.ButtonStyle.primary,
+    "secondary": discord.ButtonStyle.secondary,
+    "success": discord.ButtonStyle.success,
+    "danger": discord.ButtonStyle.danger,
+}
+
+
+class Rest(Account):
+    """Discord's REST API with one bot token, after `login`.
+
+    Every call raises `DiscordRefused`, `TransportRateLimited`, `TransportUnavailable` or `TransportRejected`, and no
+    other `Exception`. Calls that are not *urgent* are the first to be held back when Discord has enough of us.
+    Nobody is pinged by anything that is sent, and links have no previews.
+    """
+
+    async def send(
+        self,
+        channel: str,
+        content: str,
+        *,
+        nonce: str,
+        reply_to: str = "",
+        buttons: Sequence[Button] = (),
+        upload: Upload | None = None,
+        urgent: bool = True,
+    ) -> discord.Message:
+        """Post a message; *content* has at most 2,000 characters, *nonce* 25.
+
+        A second send with the same nonce within minutes returns what the first one stored, whose content may be
+        another. A reply to a message that is gone becomes a plain post.
+        """
+
+        async def post() -> discord.Message:
+            more: dict[str, Any] = {}
+            if reply_to:
+                more["reference"] = discord.MessageReference(
+                    message_id=int(reply_to), channel_id=int(channel), fail_if_not_exists=False
+                )
+            if buttons:
+                more["view"] = view_of(buttons)
+            if upload:
+                more["file"] = _opened(upload)
+            return await self._place(channel).send(content or None, nonce=nonce, suppress_embeds=True, **more)
+
+        within = UPLOAD_WITHIN_S if upload else None
+        return await self._ask("send", post, line=nonce, urgent=urgent, within=within, posts=True)
+
+    async def edit(
+        self,
+        channel: str,
+        message: str,
+        content: str | None = None,
+        *,
+        buttons: Sequence[Button] = (),
+        urgent: bool = True,
+    ) -> None:
+        """Change a message of ours; it has *buttons* then and no others. No *content* leaves what it says."""
+
+        async def patch() -> None:
+            text: dict[str, Any] = {} if content is None else {"content": content}
+            await self._message(channel, message).edit(view=view_of(buttons), **text)
+
+        await self._ask("edit", patch, line=message, urgent=urgent)
+
+    async def delete(self, channel: str, message: str, *, urgent: bool = False) -> None:
+        async def delete() -> None:
+            await self._message(channel, message).delete()
+
+        await self._ask("delete", delete, line=message, urgent=urgent)
+
+    async def react(self, channel: str, message: str, emoji: str) -> None:
+        async def react() -> None:
+            await self._message(channel, message).add_reaction(emoji)
+
+        await self._ask("react", react, line=f"reactions {message}", urgent=False)
+
+    async def unreact(self, channel: str, message: str, emoji: str) -> None:
+        """Take a reaction of ours off."""
+
+        async def unreact() -> None:
+            await self._message(channel, message).remove_reaction(emoji, discord.Object(self.me.id))
+
+        await self._ask("unreact", unreact, line=f"reactions {message}", urgent=False)
+
+    async def typing(self, channel: str) -> None:
+        """Show for ten seconds, or until the next post, that the bot is typing."""
+
+        async def typing() -> None:
+            await self._place(channel).typing()
+
+        await self._ask("typing", typing, line=f"typing {channel}", urgent=False)
+
+    async def open_thread(self, channel: str, message: str, name: str) -> str:
+        """Open a thread from a message, if there is none yet, and return its id: the message's."""
+
+        async def start() -> None:
+            opened: object = await self._library.http.start_thread_with_message(
+                int(channel),
+                int(message),
+                name=name[:MAX_NAME],
+                auto_archive_duration=ARCHIVE_AFTER_MIN,
+            )
+            if not isinstance(opened, dict) or "id" not in opened:
+                raise TransportUnavailable("open_thread: the answer is no thread")
+
+        try:
+            await self._ask("open_thread", start, line=f"thread {message}", opens=True)
+        except DiscordRefused as refused:
+            if refused.kind != "exists":
+                raise
+        return message
+
+    async def history(
+        self, channel: str, *, after: str = "", before: str = "", limit: int = MAX_PAGE
+    ) -> list[discord.Message]:
+        """Return one page, oldest first: the first *limit* (at most 100) after an id, else the last before one.
+
+        A message that the library cannot read is left out, and another one takes its place.
+        """
+
+        async def read() -> list[discord.Message]:
+            page: list[discord.Message] = []
+            edge = after or before
+            while (wanted := min(limit, MAX_PAGE) - len(page)) > 0:
+                way = {"after" if after else "before": int(edge)} if edge else {}
+                told = await self._library.http.logs_from(int(channel), wanted, **way)
+                if not _is_page(told):  # taken for an empty one, it would hide what was said
+                    raise TransportUnavailable("history: the answer is no list of messages")
+                page += filter(None, (self._read(channel, message) for message in told))
+                before_that = edge
+                edge = (max if after else min)(
+                    (str(message["id"]) for message in told), key=number, default=""
+                )
+                if len(told) < wanted or edge == before_that:
+                    break
+            return sorted(page, key=lambda message: message.id)
+
+        return await self._ask("history", read)
+
+    async def message(self, channel: str, message: str) -> discord.Message:
+        async def fetch() -> discord.Message:
+            data = await self._library.http.get_message(int(channel), int(message))
+            if found := self._read(channel, data):
+                return found
+            raise TransportRejected(f"message {message}: cannot be read")
+
+        return await self._ask("message", fetch)
+
+    async def channel(
+        self, channel: str
+    ) -> discord.abc.GuildChannel | discord.Thread | discord.abc.PrivateChannel:
+        async def fetch() -> discord.abc.GuildChannel | discord.Thread | discord.abc.PrivateChannel:
+            try:
+                return await self._library.fetch_channel(int(channel))
+            except discord.InvalidData as error:
+                raise TransportRejected(f"channel {channel}: {error}") from None
+
+        return await self._ask("channel", fetch)
+
+    async def roles_of(self, guild: str, user: str) -> tuple[str, ...]:
+        """Return the ids of the roles that a member has."""
+
+        async def read() -> tuple[str, ...]:
+            member = await self._library.http.get_member(int(guild), int(user))
+            return tuple(map(str, member.get("roles", ())))
+
+        return await self._ask("roles_of", read)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life."""
+
+        async def ask() -> None:
+            await self._library.application_info()
+
+        await self._ask("ping", ask)
+
+    def _read(self, channel: str, data: Any) -> discord.Message | None:
+        """Have the library read a message of the history; None for one that it cannot, and would hide the others."""
+        make, place = self._library._connection.create_message, self._place(channel)  # noqa: SLF001
+        message = read_message(lambda fields: make(channel=place, data=fields), data)
+        return message if hasattr(message, "author") else None
+
+    def _place(self, channel: str) -> discord.PartialMessageable:
+        return self._library.get_partial_messageable(int(channel))
+
+    def _message(self, channel: str, message: str) -> discord.PartialMessage:
+        """Return a message by its id: an edit of a whole one would bring the previews of its links back."""
+        return self._place(channel).get_partial_message(int(message))
+
+
+@asynccontextmanager
+async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
+    """Open the API at *base_url* (ends in /api/v10; Discord's own if None), for all clients of the process."""
+    Route.BASE = base_url or DISCORD
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        rest = Rest(token, tasks)
+        try:
+            yield rest
+        except Exception as error:  # noqa: BLE001  raised again below: no call fails in a group of exceptions
+            failure = error
+        finally:
+            await rest.close()
+            tasks.cancel_scope.cancel()
+    if failure:
+        raise failure
+
+
+def _is_page(told: object) -> bool:
+    return isinstance(told, list) and all(isinstance(item, dict) and "id" in item for item in told)
+
+
+def view_of(buttons: Sequence[Button]) -> discord.ui.View:
+    """Return buttons that the library does not wait for: presses are told by their ids, after a restart too."""
+    view = discord.ui.View(timeout=None)
+    for button in buttons[:MAX_BUTTONS]:
+        view.add_item(
+            discord.ui.Button(label=button.label, custom_id=button.custom_id, style=STYLES[button.style])
+        )
+    view.stop()
+    return view
+
+
+def _opened(upload: Upload) -> discord.File:
+    source = io.BytesIO(upload.source) if isinstance(upload.source, bytes) else upload.source
+    try:
+        return discord.File(source, filename=upload.name)
+    except OSError as error:
+        raise TransportRejected(f"{upload.name} cannot be read: {error.strerror}") from None

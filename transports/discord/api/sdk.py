@@ -1,0 +1,158 @@
+"""discord.py's client as both doors use it: REST, which is only logged in, and the gateway.
+
+What is set here and why: no cache of messages or members (we keep our own), no pings whatever a model writes, no
+voice. A request takes seconds, not the five minutes of aiohttp, and follows no redirect: what is said in a chat goes
+to the configured host and to no other. Every answer counts for how we stand with Discord.
+
+Of what the library does not document (2.7.1), this is used and no more: look here when it is updated.
+
+| what                                                   | where        | why                                       |
+|--------------------------------------------------------|--------------|-------------------------------------------|
+| `Route.BASE`, `DiscordWebSocket.DEFAULT_GATEWAY`       | rest, link   | there is no other way to another address  |
+| `HTTPClient.request`, replaced                         | sdk          | time limits, no redirects, no quotes      |
+| `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
+| `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
+| `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
+| `_connection.parsers`, replaced                        | gateway      | one odd event must not end the session    |
+| `_connection.create_message`, `logs_from`, `get_message` | rest       | one odd message must not hide the others  |
+| `HTTPClient.start_thread_with_message`, `get_member`   | rest         | by ids alone                              |
+| `Member._roles`                                        | hear/message | `roles` knows those of cached guilds only |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import aiohttp
+import anyio
+import discord
+from discord.http import HTTPClient, Route
+
+from transports.discord.api.invalid_requests import Standing
+from transports.shared.link.proxy import proxy_for
+
+REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
+UPLOAD = aiohttp.ClientTimeout(total=240.0, sock_connect=5.0)
+
+DISCORD = Route.BASE
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=None)
+"""Called in the task of a call each time that one of its requests goes out."""
+
+
+class Client(discord.Client):
+    """A client of the library; *url* is where it will go, by which its proxy is chosen."""
+
+    def __init__(self, url: str, standing: Standing, **options: Any) -> None:
+        be_quiet()
+        intents = discord.Intents.default()
+        intents.message_content = True
+        super().__init__(
+            intents=intents,
+            max_messages=None,
+            chunk_guilds_at_startup=False,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            allowed_mentions=discord.AllowedMentions.none(),
+            proxy=proxy_for(url),
+            http_trace=_trace(standing),
+            **options,
+        )
+        _bound(self.http)
+
+
+def be_quiet() -> None:
+    """Keep the library's warnings and no more: below, it logs what people say, and tokens of interactions."""
+    discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+    logging.getLogger("discord").setLevel(logging.WARNING)
+    reconnects = logging.getLogger("discord.client")
+    if _plainly not in reconnects.filters:
+        reconnects.addFilter(_plainly)
+
+
+def _plainly(record: logging.LogRecord) -> bool:
+    """Make a warning of one line of a reconnect, which the library logs as an error with its traceback."""
+    if str(record.msg).startswith("Attempting a reconnect"):
+        why = record.exc_info[0] if record.exc_info else None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        record.msg = f"{record.msg} ({why.__name__ if why else 'no reason'})"
+        record.exc_info = record.exc_text = None
+    return True
+
+
+def _bound(http: HTTPClient) -> None:
+    """Give every request of *http* a time limit, no way to another host, and nothing of others in its answer."""
+    request = http.request
+
+    async def bounded(route: Route, **arguments: Any) -> Any:
+        timeout = UPLOAD if arguments.get("files") else REQUEST
+        answer = await request(route, timeout=timeout, allow_redirects=False, **arguments)
+        if route.method in ("POST", "PATCH") and isinstance(answer, dict):
+            # It is somebody's, and its odd fields must not fail a post of ours.
+            answer.pop("referenced_message", None)
+        return answer
+
+    http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
+
+
+def _trace(standing: Standing) -> aiohttp.TraceConfig:
+    async def sent(
+        _session: aiohttp.ClientSession,
+        _context: SimpleNamespace,
+        _params: aiohttp.TraceRequestHeadersSentParams,
+    ) -> None:
+        if tell := on_sent.get():
+            tell()
+
+    async def answered(
+        _session: aiohttp.ClientSession, _context: SimpleNamespace, params: aiohttp.TraceRequestEndParams
+    ) -> None:
+        response = params.response
+        shared = response.headers.get("X-RateLimit-Scope") == "shared"
+        standing.answered(anyio.current_time(), response.status, shared=shared)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(sent)
+    trace.on_request_end.append(answered)
+    return trace
+
+
+def read_message(read: Callable[[Any], T], data: Any) -> T | None:
+    """Have the library read a message; what it cannot read in full, without all but who says what; None if even so.
+
+    One odd field (of a poll, an embed, a sticker) must not hide what was said, nor what others say after it.
+    """
+    for fields in (data, _bare(data)):
+        try:
+            return read(fields)
+        except Exception:  # the boundary of a transport: one odd message, and the next one is read
+            log.exception("link.unreadable: a message cannot be read")
+    return None
+
+
+def _bare(data: Any) -> dict[str, Any]:
+    """Return who says what, and nothing else of a message: no files, no mentions, no embeds."""
+    given = data if isinstance(data, dict) else {}
+    author = given.get("author")
+    person = author if isinstance(author, dict) else {}
+    who = {"username": "", "discriminator": "0", "avatar": None} | {
+        name: person[name] for name in ("id", "username", "bot") if name in person
+    }
+    lists = ("mentions", "mention_roles", "attachments", "embeds", "components")
+    nothing: dict[str, Any] = {name: [] for name in lists}
+    kept = (
+        "id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id",
+        "message_reference",
+    )  # fmt: skip
+    said = {name: given[name] for name in kept if name in given}
+    return {
+        "edited_timestamp": None, "tts": False, "mention_everyone": False, "pinned": False,
+        **nothing, **said, "author": who,
+    }  # fmt: skip

@@ -1,0 +1,102 @@
+"""Discord's files: whoever has the address may read them, for about a day; the message gives a new one.
+
+Addresses are signed and expire (https://docs.discord.com/developers/reference#signed-attachment-cdn-urls). No token
+is ever shown to the hosts that keep the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import aiohttp
+import discord
+from yarl import URL
+
+from threads.errors import PostFailed
+from threads.model import Attachment
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.api.snowflake import is_snowflake
+from transports.shared.downloads import GONE, IDLE_S, FileRefused, Keeper, opened, read, unavailable
+
+HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
+
+EXPIRED = (401, 403, 404, 410)
+"""What an address may answer after its day; what is really gone answers so again."""
+
+NO_ACCESS = (
+    "I may not read it: whoever runs this bot needs to give me the permission to read this channel's history."
+)
+
+
+def open_session() -> aiohttp.ClientSession:
+    """Open the session for files, to be used as a context; it keeps no cookies."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+
+
+@asynccontextmanager
+async def open_download(
+    session: aiohttp.ClientSession,
+    rest: Rest,
+    attachment: Attachment,
+    own: URL | None = None,
+    *,
+    max_bytes: int | None = None,
+    idle_s: float = IDLE_S,
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
+
+    *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
+    """
+    keeper, size = Keeper("Discord", partial(trusted, own=own), NO_ACCESS), attachment.size
+    at = partial(opened, session, keeper=keeper, size=size, max_bytes=max_bytes, idle_s=idle_s)
+    async with AsyncExitStack() as stack:
+        try:
+            response = await stack.enter_async_context(at(attachment.url))
+        except FileRefused as error:
+            if error.status not in EXPIRED:
+                raise
+            response = await stack.enter_async_context(at(await _address(rest, attachment, keeper)))
+        yield read(response, size)
+
+
+def trusted(url: URL, own: URL | None) -> bool:
+    """Return whether *url* is where Discord keeps files."""
+    if own is not None and url.scheme and url.host and url.origin() == own:
+        return True
+    return url.host in HOSTS and url.scheme == "https" and url.port == 443 and url.user is None
+
+
+async def _address(rest: Rest, attachment: Attachment, keeper: Keeper) -> str:
+    """Return the file's address as its message has it now. Raises `FileUnavailable`."""
+    ids = attachment.id.split("/")
+    if len(ids) != 3 or not all(map(is_snowflake, ids)):
+        raise unavailable("its message is not known", GONE)
+    channel, message_id, file_id = ids
+    try:
+        message = await rest.message(channel, message_id)
+    except DiscordRefused as error:
+        raise unavailable(f"its message: {error}", _friendly(error, keeper)) from None
+    except PostFailed as error:
+        raise unavailable(f"its message: {error}", keeper.trouble) from None
+    for file in _files(message):
+        if str(file.id) == file_id:
+            return file.url
+    raise unavailable("its message is without it now", GONE)
+
+
+def _files(message: discord.Message) -> list[discord.Attachment]:
+    forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
+    return [*message.attachments, *forwarded]
+
+
+def _friendly(error: DiscordRefused, keeper: Keeper) -> str:
+    match error.kind:
+        case "gone":
+            return GONE
+        case "forbidden":
+            return NO_ACCESS
+        case _:
+            return keeper.trouble

@@ -1,0 +1,84 @@
+"""What one session of the gateway tells, and who is to know it (`wire.link.Hooks`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from functools import partial
+
+import discord
+
+from transports.discord.api.channel_types import Channels
+from transports.discord.events.command_registration import Published
+from transports.discord.events.intake import Intake
+from transports.discord.events.slash_commands import Slash
+from transports.shared.live.background_calls import Soon
+
+log = logging.getLogger(__name__)
+
+NEEDED = discord.Permissions(
+    view_channel=True,
+    send_messages=True,
+    create_public_threads=True,
+    send_messages_in_threads=True,
+    read_message_history=True,
+    add_reactions=True,
+    attach_files=True,
+)
+
+
+class Session:
+    """``models`` are what `/model` completes; ``upload_limits``, the bytes a file may have by guild, are learnt."""
+
+    def __init__(
+        self,
+        soon: Soon,
+        intake: Intake,
+        channels: Channels,
+        published: Published,
+        models: Sequence[str],
+        upload_limits: dict[str, int],
+    ) -> None:
+        self._soon, self._intake, self._channels, self._published = soon, intake, channels, published
+        self._models, self._upload_limits = models, upload_limits
+        self._slash: Slash | None = None
+
+    def prepare(self, client: discord.Client) -> None:
+        self._slash = Slash(client, self._channels, self._intake.command, self._models)
+
+    def on_session(self) -> None:
+        self._intake.began()
+
+    def on_ready(self, client: discord.Client) -> None:
+        self._intake.ready(client)
+        if self._slash:
+            self._soon(partial(self._published.sync, self._slash))
+        if not client.guilds and client.application_id:
+            link = discord.utils.oauth_url(
+                client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")
+            )
+            log.warning(
+                "discord.uninvited: the bot is in no server yet; whoever owns one invites it with %s", link
+            )
+
+    def on_message(self, message: discord.Message) -> None:
+        self._intake.message(message)
+
+    def on_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
+        self._intake.edited(payload)
+
+    def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None:
+        self._intake.deleted(channel_id, message_ids)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        await self._intake.interaction(interaction)
+
+    def on_guild(self, guild: discord.Guild) -> None:
+        self._upload_limits[str(guild.id)] = guild.filesize_limit
+        self._intake.joined(guild)
+
+    def on_channel(self, channel: object) -> None:
+        self._channels.see(channel)
+
+    def on_gone(self, channel_id: str) -> None:
+        self._channels.forget(channel_id)

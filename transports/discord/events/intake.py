@@ -1,0 +1,269 @@
+"""What comes in, live or from a catch-up, on its way to the sink.
+
+The gateway tells its events one after another from within its reading, so nothing here waits for one: it is put into
+its channel's lane (`lanes.Lanes`).
+
+| event                                | what becomes of it                                                       |
+|--------------------------------------|--------------------------------------------------------------------------|
+| a message that is not for us         | its channel's mark moves, and that is all, unless others wait before it  |
+| a message in a channel nobody knows  | its lane asks Discord what the channel is                                |
+| a reply in a channel                 | its lane looks which conversation it continues                           |
+| too many wait                        | it was missed: the catch-up reads it when there is room                  |
+| the disk refuses                     | the same                                                                 |
+| a press, a slash command             | made durable, then acknowledged, in time: Discord waits 3 s              |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+import anyio
+import discord
+from anyio.abc import TaskGroup
+
+from threads import wording
+from threads.errors import PostFailed, StoreUnavailable, TransportRejected
+from threads.model import Deleted, Incoming, Sink, ThreadId
+from transports.base.presses import ANSWERS, Presses
+from transports.discord.api.channel_types import Channels
+from transports.discord.api.rest import Rest
+from transports.discord.api.snowflake import instant
+from transports.discord.api.values import DIRECT, Me, Place
+from transports.discord.events.catch_up import History
+from transports.discord.events.channel_queue import Lanes
+from transports.discord.events.interactions import take_in
+from transports.discord.events.message_text import is_ours
+from transports.discord.events.parse_message import parse_edit, parse_message
+from transports.discord.events.parse_press import EXPIRED, Pressed, parse_press
+from transports.discord.events.read_marks import last_said, path
+from transports.discord.events.reply_chains import Chains
+from transports.discord.events.roles import Roles
+from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.rewrite import disarm
+from transports.discord.post.thread_opening import Places
+from transports.shared.backfill.catch_up import CatchUp, Recent
+from transports.shared.backfill.marks import Marks
+from transports.shared.bot_loop_guard import BotCap
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 10_000
+"""Messages whose conversation is known, for when they are edited or deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Who is heard, and how. ``roles`` are those that rights hang on: of others nothing is kept."""
+
+    bots: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    max_age_s: float = 600
+
+
+class Intake:
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        rest: Rest,
+        me: Me,
+        channels: Channels,
+        marks: Marks,
+        sink: Sink,
+        places: Places,
+        answers: Answers,
+        hearing: Hearing,
+        *,
+        asks: Callable[[str], bool],
+        recent: Recent,
+        now: Callable[[], datetime],
+    ) -> None:
+        """*asks* says whether the message of that id holds a question that is open."""
+        self.presses: Presses[Pressed] = Presses()
+        self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
+        self._sink, self._places, self._answers = sink, places, answers
+        self._hearing, self._asks, self._now = hearing, asks, now
+        self._lanes, self._chains, self._cap = Lanes(tasks), Chains(rest, me, places), BotCap(hearing.bots)
+        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=hearing.max_age_s)
+        self._catch_up = CatchUp(marks, self._history)
+        self._threads: OrderedDict[str, ThreadId] = OrderedDict()
+        self._roles = Roles(rest, hearing.roles)
+
+    def began(self) -> None:
+        """Note that a session began, and what was said before it may be missed: no mark passes that from now on."""
+        self._roles.forget()
+        self._history.began()
+        self._catch_up.missed()
+
+    def joined(self, guild: discord.Guild) -> None:
+        """Learn the role that Discord made for the bot there: who mentions that means the bot."""
+        if role := guild.self_role:
+            self._me = replace(self._me, roles=self._me.roles | {str(role.id)})
+
+    def ready(self, client: discord.Client) -> None:
+        """Begin to look for what was missed, in the guilds that the session told of."""
+        self._history.told(last_said(client.guilds))
+        self._close_gaps()
+
+    def message(self, message: discord.Message) -> None:
+        """Take a message in. Never waits."""
+        if message.flags.ephemeral:
+            return  # our own answer to one person, of which Discord tells without its guild: no direct message
+        place, channel, at = self._channels.see(message.channel), str(message.channel.id), str(message.id)
+        guild = place.guild if place else str(getattr(message.channel, "guild_id", None) or DIRECT)
+        where = path(guild, channel)
+        if place and not self._lanes.busy(channel) and self._is_chatter(message, place):
+            self._marks.move(where, at)
+        elif not self._lanes.put(channel, partial(self._take, message, where)):
+            log.warning(
+                "intake.full: more comes in than can be taken in: what is said in %s waits there", where
+            )
+            self._marks.missed(where, at)
+            self._close_gaps()
+
+    def edited(self, event: discord.RawMessageUpdateEvent) -> None:
+        if not is_ours(event.message, self._me):
+            self._change(str(event.channel_id), partial(self._edit, event))
+
+    def deleted(self, channel_id: str, message_ids: Collection[str]) -> None:
+        self._change(channel_id, partial(self._delete, channel_id, message_ids))
+
+    async def interaction(self, interaction: discord.Interaction) -> None:
+        """Take a press in; a slash command is taken by its own tree."""
+        if interaction.type is not discord.InteractionType.component:
+            return
+        await take_in(interaction, partial(self._press, interaction), thinking=False)
+
+    async def _press(self, interaction: discord.Interaction, acknowledged: anyio.Event) -> str:
+        try:
+            pressed = await self._pressed(interaction)
+        except PostFailed as error:
+            log.warning("intake.press_unknown: where a button was pressed is not known: %s", error)
+            return wording.friendly(error)
+        answers = pressed is None or pressed.incoming.text.startswith(ANSWERS)
+        if answers and not (interaction.message and self._asks(str(interaction.message.id))):
+            self._tasks.start_soon(self._disarm, interaction)
+        if pressed is None:
+            return EXPIRED
+        self.presses.pressed(pressed)
+        return await self.command(pressed.incoming, interaction, acknowledged)
+
+    async def _disarm(self, interaction: discord.Interaction) -> None:
+        """Take the buttons away that do nothing any more; may be dropped."""
+        message = interaction.message
+        if message and not message.flags.ephemeral:
+            await disarm(self._rest, str(message.channel.id), str(message.id))
+
+    async def command(
+        self, incoming: Incoming, interaction: discord.Interaction, acknowledged: anyio.Event
+    ) -> str:
+        """Make a press or a slash command durable; its answer goes to the *interaction* (see `interactions.Take`)."""
+        self._answers.remember(incoming.id, interaction, acknowledged)
+        try:
+            await self._hand_over(incoming)
+        except StoreUnavailable as error:
+            return wording.friendly(error)
+        return ""
+
+    async def _take(self, message: discord.Message, where: str) -> None:
+        try:
+            with self._marks.taking(where, str(message.id)):
+                # Discord lists no direct messages: after a kill nobody would know of a new one.
+                if where.startswith(DIRECT):
+                    await self._marks.note()
+                await self._hear(message)
+        except (PostFailed, StoreUnavailable) as error:
+            log.warning("intake.waits: what was said in %s cannot be taken in now: %s", where, error)
+            self._close_gaps()
+
+    def _change(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Take in an edit or a deletion, after the message that it is about."""
+
+        async def take() -> None:
+            try:
+                await work()
+            except (PostFailed, StoreUnavailable) as error:
+                log.warning("intake.change_lost: an edit or a deletion was not taken in: %s", error)
+
+        if not self._lanes.put(channel, take):
+            log.warning(
+                "intake.change_lost: an edit or a deletion in %s was not taken in: too much waits", channel
+            )
+
+    def _is_chatter(self, message: discord.Message, place: Place) -> bool:
+        if is_ours(message, self._me):
+            return True
+        if place.kind == "channel" and message.reference is not None:
+            return False
+        return self._parsed(message, place) is None
+
+    def _parsed(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
+        return parse_message(message, place, self._me, root=root, bots=self._hearing.bots)
+
+    async def _missed(self, message: discord.Message) -> None:
+        if is_ours(message, self._me):
+            return
+        try:
+            await self._hear(message, live=False)
+        except (PostFailed, StoreUnavailable):
+            raise
+        except Exception:  # the boundary of a transport: one odd message must not hide those after it
+            log.exception("intake.failed: message %d was not taken in", message.id)
+
+    async def _hear(self, message: discord.Message, *, live: bool = True) -> None:
+        try:
+            place = self._channels.see(message.channel) or await self._channels.of(str(message.channel.id))
+        except TransportRejected as refused:
+            log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
+            return
+        root = await self._chains.root_of(message, place) if message.reference else ""
+        if not (incoming := self._parsed(message, place, root)):
+            return
+        if not live:
+            old = (self._now() - instant(incoming.id)).total_seconds() > self._hearing.max_age_s
+            incoming = replace(
+                incoming, author=await self._roles.asked_for(incoming.author, place), stale=old
+            )
+        if place.kind == "thread":
+            self._places.stands(incoming.thread)
+        elif incoming.thread.root == incoming.id:
+            self._places.begins(incoming.thread, incoming.text)
+        await self._hand_over(incoming)
+
+    async def _hand_over(self, incoming: Incoming) -> None:
+        if not self._cap.admits(incoming):
+            return
+        self._threads[incoming.id] = incoming.thread
+        if len(self._threads) > REMEMBERED:
+            self._threads.popitem(last=False)
+        await self._sink(replace(incoming, author=self._roles.that_matter(incoming.author)))
+
+    async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        place = await self._channels.of(str(event.channel_id))
+        known = self._threads.get(str(event.message_id))
+        root = known.root if known else await self._chains.root_of(event.message, place)
+        for inbound in parse_edit(event, place, self._me, root=root, bots=self._hearing.bots):
+            if isinstance(inbound, Incoming):
+                await self._hand_over(inbound)
+            else:
+                await self._sink(inbound)
+
+    async def _delete(self, channel_id: str, message_ids: Collection[str]) -> None:
+        place = await self._channels.of(channel_id)
+        for id_ in message_ids:
+            await self._sink(Deleted(id_, self._threads.get(id_) or place.thread(id_)))
+
+    async def _pressed(self, interaction: discord.Interaction) -> Pressed | None:
+        place = self._channels.see(interaction.channel) or await self._channels.of(
+            str(interaction.channel_id)
+        )
+        message = interaction.message
+        root = await self._chains.root_of(message, place) if message else ""
+        return parse_press(interaction, place, root=root)
+
+    def _close_gaps(self) -> None:
+        self._tasks.start_soon(partial(self._catch_up.run, gap=False))

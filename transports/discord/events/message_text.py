@@ -1,0 +1,188 @@
+"""What a message of Discord's says, in words and files; pure.
+
+The author's own words come first, then what was forwarded, then the message of somebody else that it replies to:
+"what does this mean?" is nothing without it. A command stands alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+import discord
+
+from threads.model import Attachment
+from threads.store.checksummed_lines import scrub
+from transports.discord.api.values import Me
+from transports.discord.events.decode import NameOf, decode, one_line
+
+LONGEST_NAME, LONGEST_PERSON = 255, 100
+"""Characters of a name that are kept; Discord lets a person's have 32."""
+
+LONGEST_FILE = 1_000
+"""Characters of a file's name: more than Discord lets it have, for its ending tells what it is."""
+
+LONGEST_QUOTE = 2_000
+"""Characters of a message that is quoted: as many as a message has, short of a subscriber's."""
+
+_COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def text_of(message: discord.Message, me: Me) -> str:
+    """Return what a person would say the message says, without the bot's name at its beginning.
+
+    A message that is nothing but the bot's name keeps it: in a thread that means "look at this".
+    """
+    name_of = _namer(message, me)
+    raw = content_of(message)
+    rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
+    own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_besides(message, name_of))))
+    if _COMMAND.fullmatch(own):
+        return own
+    quotes = [*_forwarded(message, name_of), *_replied(message, me)]
+    return "\n\n".join(filter(None, (own, *quotes))) or decode(raw, name_of).strip()
+
+
+def words_of(message: discord.Message, me: Me) -> str:
+    """Return a message as a line of a conversation: also what was forwarded, and its files by name."""
+    name_of = _namer(message, me)
+    words = [decode(content_of(message), name_of).strip(), *_besides(message, name_of)]
+    files = [f"[file: {_name(file)}]" for file in message.attachments]
+    return "\n".join(filter(None, [*words, *_forwarded(message, name_of), *files]))
+
+
+def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
+    """Return the files of a message, of what was forwarded with it, and of what it replies to.
+
+    The id is ``CHANNEL/MESSAGE/ATTACHMENT``: an address of Discord's ends after a day, and the message has a new one.
+    """
+    forwarded = [file for snapshot in message.message_snapshots for file in snapshot.attachments]
+    files = [_attachment(message, file) for file in (*message.attachments, *forwarded)]
+    if (other := replied_to(message)) and not is_ours(other, me):
+        files += [_attachment(other, file) for file in other.attachments]
+    return tuple(files)
+
+
+def replied_to(message: discord.Message) -> discord.Message | None:
+    """Return the message that this one replies to, as far as Discord gives it along and it is still there."""
+    if message.type != discord.MessageType.reply or message.reference is None:
+        return None
+    resolved = message.reference.resolved
+    return resolved if isinstance(resolved, discord.Message) else None
+
+
+def is_ours(message: discord.Message, me: Me) -> bool:
+    author = author_of(message)
+    return author is not None and str(author.id) == me.id
+
+
+def author_of(message: discord.Message) -> discord.User | discord.Member | None:
+    """Return who wrote it; a payload without an author leaves the attribute unset."""
+    return getattr(message, "author", None)
+
+
+def author_name(message: discord.Message) -> str:
+    """Return the name under which its author is shown there."""
+    author = author_of(message)
+    return person_name(author) if author is not None else ""
+
+
+def person_name(person: discord.User | discord.Member) -> str:
+    return one_line(_string(person.display_name), LONGEST_PERSON)
+
+
+def is_bots(message: discord.Message) -> bool:
+    author = author_of(message)
+    return message.webhook_id is not None or (author is not None and author.bot)
+
+
+def content_of(message: discord.Message | discord.MessageSnapshot) -> str:
+    return _string(message.content)
+
+
+def named_in(message: discord.Message) -> frozenset[str]:
+    """Return whom the text of a message names, as ``@ID`` and ``@&ID``; code names nobody."""
+    text = _CODE.sub(" ", content_of(message))
+    return frozenset(kind + who for kind, who in re.findall(r"<(@&?)!?([0-9]{1,20})>", text))
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _names_of(me: Me) -> str:
+    """Return the pattern of how a message names the bot: itself, or the role that is its alone."""
+    return rf"<@(?:!?{re.escape(me.id)}{''.join(f'|&{re.escape(role)}' for role in sorted(me.roles))})>"
+
+
+def _namer(message: discord.Message, me: Me) -> NameOf:
+    users = {f"@{user.id}": user.display_name for user in getattr(message, "mentions", ())}
+    ours = dict.fromkeys([f"@{me.id}", *(f"@&{role}" for role in me.roles)], me.name or "bot")
+    guild = message.guild if isinstance(message.guild, discord.Guild) else None
+
+    def name_of(token: str) -> str:
+        if name := ours.get(token) or users.get(token):
+            return one_line(name, LONGEST_NAME)
+        found: discord.Role | discord.abc.GuildChannel | discord.Thread | None = None
+        if guild is not None and token.startswith("@&"):
+            found = guild.get_role(int(token[2:]))
+        elif guild is not None and token.startswith("#"):
+            found = guild.get_channel_or_thread(int(token[1:]))
+        return one_line(found.name, LONGEST_NAME) if found else ""
+
+    return name_of
+
+
+def _besides(message: discord.Message | discord.MessageSnapshot, name_of: NameOf) -> list[str]:
+    """Return what a message says other than in its text: its stickers and its poll, and a bot's in embeds."""
+    words = [f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]" for sticker in message.stickers]
+    if isinstance(message, discord.Message) and message.poll:
+        answers = " / ".join(_string(answer.text) for answer in message.poll.answers)
+        words.append(f"[poll: {_string(message.poll.question)} {answers}]")
+    # The embeds of a person's message are previews that Discord added.
+    if not content_of(message).strip() or (isinstance(message, discord.Message) and is_bots(message)):
+        words += [decode(_embedded(embed), name_of) for embed in message.embeds]
+    return words
+
+
+def _embedded(embed: discord.Embed) -> str:
+    fields = [f"{field.name}: {field.value}" for field in embed.fields]
+    return "\n".join(filter(None, (embed.title, embed.description, *fields)))
+
+
+def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
+    """Return the messages that were forwarded with this one, as quotes; Discord does not tell whose they were."""
+    said = [
+        [decode(content_of(snapshot), name_of).strip(), *_besides(snapshot, name_of)]
+        for snapshot in message.message_snapshots
+    ]
+    return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in said]
+
+
+def _replied(message: discord.Message, me: Me) -> list[str]:
+    """Return the message that this one replies to as a quote, unless the bot said it and knows it."""
+    other = replied_to(message)
+    if other is None or is_ours(other, me):
+        return []
+    words = words_of(other, me)
+    cut = f"{words[:LONGEST_QUOTE]}…" if len(words) > LONGEST_QUOTE else words
+    return [_quote(f"In reply to {author_name(other) or 'somebody'}:", cut)]
+
+
+def _quote(heading: str, words: str) -> str:
+    lines = words.splitlines()
+    return "\n".join(f"> {line}" for line in [heading, *lines]) if lines else ""
+
+
+def _name(file: discord.Attachment) -> str:
+    return one_line(_string(file.filename), LONGEST_FILE) or "file"
+
+
+def _attachment(message: discord.Message, file: discord.Attachment) -> Attachment:
+    return Attachment(
+        id=f"{message.channel.id}/{message.id}/{file.id}",
+        name=_name(file),
+        media_type=scrub(_string(file.content_type))[:LONGEST_NAME],
+        size=file.size if isinstance(file.size, int) and file.size > 0 else 0,
+        url=scrub(_string(file.url)),
+    )

@@ -1,0 +1,146 @@
+"""What one message of Discord's says to the bot, whether it came as an event or out of the history; pure.
+
+in a DM                                          -> direct
+names the bot, or the role that is its alone     -> mention
+names others, not it (a reply that pings names)  -> nothing
+replies to the bot, or goes on from such a reply -> mention
+in a thread, naming nobody                       -> overheard: whether the bot has joined it is not known here
+said in the channel                              -> nothing
+
+``@everyone`` and ``@here`` name nobody in particular. Another bot is heard only if it is listed and names the bot
+itself: two bots that answer each other's replies would never end.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import discord
+
+from threads.model import Author, Edited, Incoming, Spoken, Via
+from transports.discord.api.snowflake import instant
+from transports.discord.api.values import Me, Place
+from transports.discord.events.message_text import (
+    author_name,
+    author_of,
+    content_of,
+    files_of,
+    is_bots,
+    is_ours,
+    named_in,
+    person_name,
+    replied_to,
+    text_of,
+    words_of,
+)
+
+SAID = (discord.MessageType.default, discord.MessageType.reply)
+"""The types under which people say something."""
+
+ANSWERED = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
+"""The types under which a bot answers a command."""
+
+LATE = timedelta(minutes=30)
+"""How long after it was sent an edit can make a message one to the bot: surely known still, if it was one before."""
+
+
+def parse_message(
+    message: discord.Message, place: Place, me: Me, *, root: str = "", bots: frozenset[str] = frozenset()
+) -> Incoming | None:
+    """Return what a message says to the bot, or None when it is not for it. Never raises.
+
+    *root* is the first message of the conversation that it continues by replying to the bot in a channel
+    (`chains.Chains`). *bots* are the users of other bots, or the webhooks, that are listened to.
+    """
+    author, via = heard_from(message, me, bots), _via(message, place, me, root)
+    if author is None or via is None:
+        return None
+    text, files = text_of(message, me), files_of(message, me)
+    if not (text or files):
+        return None
+    id_ = str(message.id)
+    return Incoming(
+        id=id_,
+        thread=place.thread(root or id_),
+        author=author,
+        text=text,
+        sent_at=sent_at(id_),
+        via=via,
+        files=files,
+    )
+
+
+def parse_edit(
+    event: discord.RawMessageUpdateEvent,
+    place: Place,
+    me: Me,
+    *,
+    root: str = "",
+    bots: frozenset[str] = frozenset(),
+) -> tuple[Edited | Incoming, ...]:
+    """Read an edit; one that adds the bot's name is what the message should have been from the start.
+
+    Discord sends the same event when it adds a preview, and then without a time of the edit.
+    """
+    message = event.message
+    edited_at = message.edited_at
+    if edited_at is None or heard_from(message, me, bots) is None:
+        return ()
+    id_ = str(message.id)
+    edited = Edited(id_, place.thread(root or id_), text_of(message, me))
+    incoming = parse_message(message, place, me, root=root, bots=bots)
+    if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > LATE:
+        return (edited,)
+    return (edited, incoming)
+
+
+def spoken(message: discord.Message, me: Me) -> Spoken | None:
+    """Return a message as an earlier line of its thread, whoever wrote it; None when nobody said anything.
+
+    A thread's history begins with a pointer to the message that the thread was opened from.
+    """
+    if message.type == discord.MessageType.thread_starter_message:
+        starter = message.reference.resolved if message.reference else None
+        return spoken(starter, me) if isinstance(starter, discord.Message) else None
+    author, text = author_of(message), words_of(message, me)
+    if author is None or not text or message.type not in (*SAID, *ANSWERED):
+        return None
+    return Spoken(Author(str(author.id), author_name(message)), text, ours=is_ours(message, me))
+
+
+def heard_from(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
+    """Return who is to be heard: a person, or a bot that is listened to and names us; never the bot itself."""
+    author = author_of(message)
+    if author is None or message.type not in SAID or is_ours(message, me):
+        return None
+    if is_bots(message) and not (str(author.id) in bots and f"@{me.id}" in named_in(message)):
+        return None
+    return author_value(author)
+
+
+def author_value(author: discord.User | discord.Member) -> Author:
+    """Return a person with their roles, which Discord tells with what they say in a guild, not with the history."""
+    # The public list leaves out the roles of a guild that is not in the cache (yet).
+    roles: tuple[int, ...] = tuple(getattr(author, "_roles", ()))
+    return Author(str(author.id), person_name(author), tuple(str(role) for role in roles))
+
+
+def sent_at(id_: str) -> str:
+    return instant(id_).isoformat(timespec="milliseconds")
+
+
+def _via(message: discord.Message, place: Place, me: Me, root: str) -> Via | None:
+    if place.kind == "direct":
+        return "direct"
+    named, ours = named_in(message), {f"@{me.id}", *(f"@&{role}" for role in me.roles)}
+    if named & ours:
+        return "mention"
+    pinged = {f"@{user.id}" for user in getattr(message, "mentions", ())}
+    if (named | pinged) - ours:
+        return None
+    other = replied_to(message)
+    goes_on = place.kind == "channel" and root not in ("", str(message.id))
+    if goes_on or (other is not None and is_ours(other, me)):
+        return "mention"
+    says_something = content_of(message).strip() or message.attachments or message.message_snapshots
+    return "overheard" if place.kind == "thread" and says_something else None

@@ -1,0 +1,109 @@
+"""Which conversation a reply continues, in a channel where the bot answers in place.
+
+A reply to a message of the bot continues the conversation of which that was an answer. From answer to question and
+from question to the answer that it replied to, the way goes back to the first message, the root:
+
+    question of a person        the root
+      answer of the bot         replies to the question
+        further question        replies to the answer
+          its answer            and so on
+
+A message of the bot that replies to nothing is a root itself. A person's reply to a person begins anew. Of what this
+process posted the root is known, and the way ends there.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import anyio
+import discord
+
+from threads.errors import PostFailed, TransportRejected
+from transports.discord.api.rest import Rest
+from transports.discord.api.values import Me, Place
+from transports.discord.events.message_text import is_ours, replied_to
+from transports.discord.post.thread_opening import Places
+
+log = logging.getLogger(__name__)
+
+MOST_STEPS, LONGEST_WALK_S = 50, 5.0
+"""How far back the way goes, in messages and seconds; then the earliest that was found is the root."""
+
+PAUSES_S = (0.5, 1.5)
+"""Waits before a message that could not be read is asked for again: without it, what was said is said anew."""
+
+
+@dataclass(slots=True)
+class _Way:
+    """What was found on the way back: the earliest message so far, and the bot's own that lead there."""
+
+    root: str = ""
+    answers: list[str] = field(default_factory=list)
+
+
+class Chains:
+    def __init__(self, rest: Rest, me: Me, places: Places) -> None:
+        self._rest, self._me, self._places = rest, me, places
+
+    async def root_of(self, message: discord.Message, place: Place) -> str:
+        """Return the id of the first message of the conversation that a message continues, "" if it continues none.
+
+        One of the bot's own belongs to the conversation that it is an answer in. Never raises: what is deleted or
+        cannot be read now ends the way.
+        """
+        way = _Way()
+        if place.kind == "channel":
+            try:
+                with anyio.fail_after(LONGEST_WALK_S):
+                    await self._walk(message, way)
+            except (PostFailed, TimeoutError) as failure:
+                log.info(
+                    "discord.chain_unread: the beginning of a chain of replies cannot be read: %s", failure
+                )
+            else:
+                self._places.answered(way.root, way.answers)
+        return way.root
+
+    async def _walk(self, message: discord.Message, way: _Way) -> None:
+        for _ in range(MOST_STEPS):
+            ours, previous = is_ours(message, self._me), _previous(message)
+            if ours:
+                way.root = str(message.id)
+                way.answers.append(way.root)
+            if known := self._places.root_of(str(message.id)) or self._places.root_of(previous):
+                way.root = known
+            if known or not previous:
+                return
+            if ours:  # what the bot answered was a question, also if it is deleted, or cannot be read now
+                way.root = previous
+            before = await self._before(message, previous)
+            if before is None or not (ours or is_ours(before, self._me)):
+                return
+            way.root, message = str(before.id), before
+
+    async def _before(self, message: discord.Message, previous: str) -> discord.Message | None:
+        """Return the message that another replies to; Discord gives one along, but not its own predecessor."""
+        if found := replied_to(message):
+            return found
+        if message.reference and isinstance(message.reference.resolved, discord.DeletedReferencedMessage):
+            return None
+        for pause in (*PAUSES_S, None):
+            try:
+                return await self._rest.message(str(message.channel.id), previous)
+            except TransportRejected:
+                return None
+            except PostFailed:
+                if pause is None:
+                    raise
+                await anyio.sleep(pause)
+        raise AssertionError  # the last try returned or raised
+
+
+def _previous(message: discord.Message) -> str:
+    """Return the id of the message of the same channel that this one replies to, "" for none."""
+    reference = message.reference
+    if message.type != discord.MessageType.reply or reference is None or reference.message_id is None:
+        return ""
+    return str(reference.message_id) if reference.channel_id == message.channel.id else ""

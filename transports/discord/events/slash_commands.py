@@ -1,0 +1,143 @@
+"""Slash commands, as what the person says by them: ``/model x`` is the message "/model x", said there.
+
+In a channel, outside a thread, that is said to the channel itself. It is made durable like any message, then Discord
+is told that it was heard, and its answer is for the person alone. Only ``/retry`` is what pressing its button is: the
+answer is for all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import discord
+from discord import app_commands
+
+from threads import wording
+from threads.model import Incoming
+from transports.discord.api.channel_types import Channels
+from transports.discord.events.interactions import author_of, digest, take_in, tell
+from transports.discord.events.parse_message import sent_at
+
+log = logging.getLogger(__name__)
+
+PLAIN: Mapping[str, str] = {
+    "stop": "End what I am doing here and drop what waits",
+    "status": "What I am doing here",
+    "new": "Put this conversation aside and start over",
+    "usage": "What was used and spent",
+    "compact": "Summarise the earlier part of this conversation to make room",
+    "retry": "Try the last message that failed once more",
+    "help": "What I can do",
+}
+"""The commands that take no words; a description has 100 characters at most."""
+
+WORDED: Mapping[str, tuple[str, str]] = {
+    "approve": ("Say yes to my question", "The question's id if several are open; an amount, or `always`"),
+    "deny": (
+        "Say no to my question",
+        "The question's id, or `all`; `always` takes back all that was always allowed here",
+    ),
+    "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
+    "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
+}
+"""The commands that may take words, with what those are."""
+
+MODEL = "Which model answers here, or take another one"
+
+RETRY = "/retry"
+
+MOST_CHOICES, LONGEST_CHOICE = 25, 100
+"""What Discord shows while someone types, and the characters of one."""
+
+LONGEST_WORDS = 500
+
+ELSEWHERE = "I cannot work in this kind of channel."
+OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."
+
+Take = Callable[[Incoming, discord.Interaction, anyio.Event], Awaitable[str]]
+"""Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
+
+
+class Slash(app_commands.CommandTree[discord.Client]):
+    """The commands of one client of the gateway. ``models`` are the names that `/model` completes."""
+
+    def __init__(self, client: discord.Client, channels: Channels, take: Take, models: Sequence[str]) -> None:
+        super().__init__(
+            client,
+            allowed_contexts=app_commands.AppCommandContext(
+                guild=True, dm_channel=True, private_channel=False
+            ),
+            allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
+        )
+        self._channels, self._take, self._models = channels, take, models
+        for name, meaning in PLAIN.items():
+            self.add_command(app_commands.Command(name=name, description=meaning, callback=self._plain(name)))
+        self._add_model()
+        for name, (meaning, words) in WORDED.items():
+            self._add_worded(name, meaning, words)
+
+    def _plain(self, name: str) -> Callable[[discord.Interaction], Coroutine[Any, Any, None]]:
+        async def said(interaction: discord.Interaction) -> None:
+            await self._heard(interaction, f"/{name}")
+
+        return said
+
+    def _add_model(self) -> None:
+        @self.command(name="model", description=MODEL)
+        @app_commands.describe(name="The model to take; `default` is the usual one")
+        async def model(interaction: discord.Interaction, name: str = "") -> None:
+            await self._heard(interaction, f"/model {name}")
+
+        @model.autocomplete("name")
+        async def complete(_: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
+            found = matching(self._models, typed)
+            return [app_commands.Choice(name=name, value=name) for name in found]
+
+    def _add_worded(self, name: str, meaning: str, about: str) -> None:
+        @self.command(name=name, description=meaning)
+        @app_commands.describe(words=about)
+        async def said(interaction: discord.Interaction, words: str = "") -> None:
+            await self._heard(interaction, f"/{name} {words}")
+
+    async def _heard(self, interaction: discord.Interaction, text: str) -> None:
+        await take_in(interaction, partial(self._said, interaction, text), thinking=True)
+
+    async def _said(self, interaction: discord.Interaction, text: str, acknowledged: anyio.Event) -> str:
+        place, author = self._channels.see(interaction.channel), author_of(interaction)
+        if place is None or author is None:
+            return ELSEWHERE
+        kind = "press" if text == RETRY else "slash"
+        incoming = Incoming(
+            id=f"{kind}-{digest(str(interaction.id))}",
+            thread=place.thread(),
+            author=author,
+            text=" ".join(text.split())[:LONGEST_WORDS],
+            sent_at=sent_at(str(interaction.id)),
+            via="mention",  # it is always answered, also a stranger's second one of the day
+        )
+        return await self._take(incoming, interaction, acknowledged)
+
+    async def on_error(
+        self, interaction: discord.Interaction, error: app_commands.AppCommandError, /
+    ) -> None:
+        """Say one sentence to the person, and the rest to the log; what was typed is in neither."""
+        if isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch):
+            log.info("slash.old: a command of an earlier version was called: %s", error)
+            text = OUTDATED
+        else:
+            cause = error.original if isinstance(error, app_commands.CommandInvokeError) else error
+            log.error("slash.failed: see the traceback", exc_info=cause)
+            text = wording.friendly(cause)
+        if interaction.type is discord.InteractionType.application_command:
+            await tell(interaction, text)
+
+
+def matching(names: Sequence[str], typed: str) -> list[str]:
+    """Return the names to offer for what was typed so far, those that begin with it first."""
+    wanted = typed.strip().casefold()
+    found = [name for name in names if name and len(name) <= LONGEST_CHOICE and wanted in name.casefold()]
+    return sorted(found, key=lambda name: not name.casefold().startswith(wanted))[:MOST_CHOICES]

@@ -1,0 +1,135 @@
+"""What a turn says and does so far, as the messages that show it. Pure.
+
+A step's text is what was said since the last tool began: it takes the place of the narration before it, as the final
+text will. Below it stands in small letters what goes on: "-# reading notes.md…".
+
+    mode        shown are
+    edits       the text, in up to five messages, and what goes on
+    progress    the last eight tools and what became of them, no text
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from threads.model import (
+    Resumed,
+    TextDelta,
+    TextReset,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+    Waiting,
+)
+from transports.discord.markdown.render import MAX_CONTENT, NOTHING, live_parts, note, utf16_size
+from transports.shared.live.activity import Running, doing, waiting_words
+
+Mode = Literal["edits", "progress"]
+
+FIRST_AFTER_S = 1.5
+"""After the first word, if no paragraph is whole before."""
+
+MOST_MESSAGES = 5
+MOST_SHOWN = MOST_MESSAGES * MAX_CONTENT
+"""Characters of a step; what is beyond comes with the final text."""
+
+MOST_LINES = 8
+DONE, FAILED = "✓", "✗"
+THINKING = note("thinking…")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one message shows. ``text`` is the model's, ``below`` says what goes on."""
+
+    text: str = ""
+    below: str = ""
+
+    @property
+    def content(self) -> str:
+        return "\n".join(filter(None, (self.text, self.below))) or NOTHING
+
+
+class Script:
+    """``due`` is when the first message is worth while, in seconds of the clock that `feed` is given."""
+
+    def __init__(self, mode: Mode) -> None:
+        self.due = math.inf
+        self._mode = mode
+        self._text = ""
+        self._whole = False  # the step's text is complete
+        self._running = Running()
+        self._lines: dict[str, str] = {}
+        self._waiting: Waiting | None = None
+
+    def feed(self, event: TurnEvent, now: float) -> bool:
+        """Take in what goes on; return whether something else may be shown now."""
+        match event:
+            case TextDelta(text):
+                return self._mode == "edits" and self._said(text, now)
+            case TextReset():
+                self._text, self._whole = "", False
+            case TurnStarted():
+                self._text, self._whole, self._waiting = "", False, None
+                self._running.clear()
+                self._lines.clear()
+            case ToolStarted():
+                self._whole, self.due = True, min(self.due, now)
+                self._line(self._running.started(event), f"{doing(event)}{NOTHING}")
+            case ToolFinished(ok=ok):
+                if known := self._running.finished(event):
+                    self._line(known[0], f"{doing(known[1])} {DONE if ok else FAILED}")
+            case Waiting(seconds=seconds):
+                self._waiting = event
+                self.due = min(self.due, now) if seconds < math.inf else self.due
+            case Resumed():
+                self._waiting = None
+            case _:
+                return False
+        return True
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        """Return what is to be shown, at most five messages."""
+        if self._mode == "progress":
+            return self._progress
+        pages = [Page(text) for text in live_parts(self._text) if text != NOTHING]
+        below = self._waits or (note(f"{self._running.words}{NOTHING}") if self._running.words else "")
+        if not pages and self.due < math.inf:
+            below = below or THINKING  # so that there is something to be stopped
+        if len(pages) > MOST_MESSAGES or len(self._text) > MOST_SHOWN:
+            below = below or NOTHING
+        pages = pages[:MOST_MESSAGES] or ([Page()] if below else [])
+        if below:
+            last = Page(pages[-1].text, below)
+            pages[-1] = last if utf16_size(last.content) <= MAX_CONTENT else pages[-1]
+        return tuple(pages)
+
+    @property
+    def _progress(self) -> tuple[Page, ...]:
+        lines = [*self._lines.values(), *filter(None, [self._waits])][-MOST_LINES:]
+        while len(lines) > 1 and utf16_size("\n".join(lines)) > MAX_CONTENT:
+            del lines[0]
+        return (Page(below="\n".join(lines)),) if lines else ()
+
+    @property
+    def _waits(self) -> str:
+        return note(waiting_words(self._waiting).removeprefix("is ")) if self._waiting else ""
+
+    def _said(self, delta: str, now: float) -> bool:
+        if self._whole:
+            self._text, self._whole = "", False
+        if len(self._text) > MOST_SHOWN:
+            return False
+        self._text += delta[: MOST_SHOWN + 1]
+        if self.due > now and (text := self._text.lstrip()):
+            self.due = now if "\n\n" in text else min(self.due, now + FIRST_AFTER_S)
+        return True
+
+    def _line(self, tool_id: str, words: str) -> None:
+        self._lines[tool_id] = note(words)
+        if len(self._lines) > MOST_LINES:
+            del self._lines[next(iter(self._lines))]

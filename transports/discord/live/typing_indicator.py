@@ -1,0 +1,84 @@
+"""The sign that somebody is typing, in the threads whose turns run: Discord shows it for 10 s or until the next post.
+
+| thread is | event                                   | what is done                        | becomes |
+|-----------|-----------------------------------------|-------------------------------------|---------|
+| idle      | `begin`                                 | a task: the sign now and every 8 s  | typing  |
+| typing    | `end`                                   |                                     | ending  |
+| ending    | `begin`                                 | the sign, at once                   | typing  |
+| ending    | the call is answered, or 8 s are over   | the task ends                       | idle    |
+| typing    | refused                                 | the task ends                       | idle    |
+
+So a thread has at most one call on its way, however slow. Where other signs wait for their turn this one is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import anyio
+
+from threads.errors import PostFailed
+from threads.model import ThreadId
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.live.pacing import Pace
+from transports.discord.post.thread_opening import Places
+from transports.shared.live.background_calls import Soon
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 8.0
+
+
+class Typing:
+    def __init__(self, rest: Rest, places: Places, pace: Pace, soon: Soon) -> None:
+        self._rest, self._places, self._pace, self._soon = rest, places, pace, soon
+        self._wanted: set[ThreadId] = set()
+        self._tasks: dict[ThreadId, anyio.Event] = {}
+        self._told = False
+
+    def begin(self, thread: ThreadId) -> None:
+        if thread in self._wanted:
+            return
+        self._wanted.add(thread)
+        if thread in self._tasks:
+            self._tasks[thread].set()
+        elif self._soon(partial(self._keep, thread)):
+            self._tasks[thread] = anyio.Event()
+        else:
+            self._wanted.discard(thread)
+
+    def end(self, thread: ThreadId) -> None:
+        self._wanted.discard(thread)
+
+    async def _keep(self, thread: ThreadId) -> None:
+        try:
+            while thread in self._wanted:
+                again = self._tasks[thread] = anyio.Event()
+                if self._pace.spare:
+                    await self._type(thread)
+                with anyio.move_on_after(EVERY_S):
+                    await again.wait()
+        except DiscordRefused as refused:
+            self._tell(refused)
+        finally:
+            self._wanted.discard(thread)
+            del self._tasks[thread]
+
+    async def _type(self, thread: ThreadId) -> None:
+        """Show the sign once. Raises `DiscordRefused`."""
+        try:
+            spot = await self._places.of(thread)
+            await self._pace.turn()
+            if thread in self._wanted:
+                await self._rest.typing(spot.channel)
+        except DiscordRefused:
+            raise
+        except PostFailed as error:
+            self._tell(error)
+
+    def _tell(self, error: PostFailed) -> None:
+        """Say it once: what is wrong with one is wrong with many, and costs nothing."""
+        log.log(logging.DEBUG if self._told else logging.INFO, "typing.failed: %s", error)
+        self._told = True

@@ -1,0 +1,100 @@
+"""Buttons: what each says, and what pressing it stands for; pure. Nothing else knows what is in a ``custom_id``.
+
+All that a press needs is in the id itself, so that buttons work after a restart. Ids come back from the outside: what
+is not exactly as we write them is none of ours.
+
+| custom_id             | stands for                                                     |
+|-----------------------|----------------------------------------------------------------|
+| ``stop:MARK``         | ``/stop``; MARK says which post the message is the draft of    |
+| ``choice:N:/COMMAND`` | the command; N tells buttons of one message apart              |
+
+https://docs.discord.com/developers/components/reference#button
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from threads.model import Choice
+from transports.base.text import split
+from transports.discord.api.values import MAX_BUTTONS, Button
+from transports.discord.markdown.render import clean, inert, utf16_size
+
+MAX_LABEL, MAX_ID = 80, 100
+
+_STOP = re.compile(r"stop:([A-Za-z0-9_-]{1,40})")
+_CHOICE = re.compile(r"choice:\d{1,2}:(/[A-Za-z][A-Za-z-]{0,20}(?: [^\s\x00-\x1f\x7f]{1,80})*)", re.ASCII)
+
+
+def stop_button(mark: str) -> Button:
+    """Return the button of an unfinished message; *mark* has at most 40 letters, digits, ``-`` or ``_``."""
+    return Button("Stop", f"stop:{mark}", "danger")
+
+
+def choice_buttons(choices: Sequence[Choice]) -> tuple[Button, ...]:
+    """Return a button for each choice that can have one, in their order: at most 25, of commands that fit an id."""
+    return tuple(button for _, button in _buttons(choices))
+
+
+def without_button(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Return the choices that `choice_buttons` leaves out; `spelled` says them."""
+    with_button = {number for number, _ in _buttons(choices)}
+    return tuple(choice for number, choice in enumerate(choices) if number not in with_button)
+
+
+def spelled(choices: Iterable[Choice]) -> str:
+    """Return the choices in words, a line for each, for what has no button; "" if there are none."""
+    return "\n".join(f"{inert(choice.label)}: {_typed(choice.command)}" for choice in choices)
+
+
+def command_of(custom_id: str) -> str | None:
+    """Return what a person says by pressing a button of ours; None for any other."""
+    if _STOP.fullmatch(custom_id):
+        return "/stop"
+    found = _CHOICE.fullmatch(custom_id)
+    return found[1] if found and utf16_size(custom_id) <= MAX_ID else None
+
+
+def stop_mark(custom_id: str) -> str:
+    """Return the mark of a Stop button; "" for any other."""
+    found = _STOP.fullmatch(custom_id)
+    return found[1] if found else ""
+
+
+def unfinished(custom_ids: Iterable[str]) -> str:
+    """Return the mark of the post that a message with these buttons is the draft of; "" if it is none."""
+    return next(filter(None, map(stop_mark, custom_ids)), "")
+
+
+def _buttons(choices: Sequence[Choice]) -> list[tuple[int, Button]]:
+    """Return the buttons, each with the number of its choice."""
+    made = [
+        (number, Button(_label(choice), f"choice:{number}:{choice.command}", _style(choice.command)))
+        for number, choice in enumerate(choices)
+    ]
+    return [(number, button) for number, button in made if command_of(button.custom_id)][:MAX_BUTTONS]
+
+
+def _label(choice: Choice) -> str:
+    label = " ".join(clean(choice.label).split()) or choice.command
+    if utf16_size(label) <= MAX_LABEL:
+        return label
+    return split(label, MAX_LABEL - 1, size=utf16_size)[0] + "…"
+
+
+def _style(command: str) -> Literal["primary", "secondary", "success", "danger"]:
+    match command.split(maxsplit=1)[:1]:
+        case ["/approve"]:
+            return "success"
+        case ["/deny" | "/stop"]:
+            return "danger"
+        case ["/retry"]:
+            return "primary"
+        case _:
+            return "secondary"
+
+
+def _typed(command: str) -> str:
+    return f"`{' '.join(clean(command).split()).replace('`', '')}`"

@@ -1,0 +1,62 @@
+"""From a post to the messages that show it: how many, what stands below them; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from threads.model import Outgoing
+from transports.discord.api.values import Button
+from transports.discord.markdown.buttons import choice_buttons, spelled, without_button
+from transports.discord.markdown.render import MAX_CONTENT, note, parts, utf16_size
+from transports.discord.post.nonces import file_name
+
+MAX_PARTS = 5
+"""An answer that needs more messages is a file, with its beginning in a message."""
+
+MOST_PARTS = 20
+"""Where no file can be sent, so many messages are posted, and then it ends with a word."""
+
+CUT = note("The answer goes on, but it is too long to be posted here.")
+
+FILE_PART = 99
+"""The number of the part that is a file: that of no message with words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One message to be, part ``part`` of its post; or the file of the name ``file``, with the whole text."""
+
+    part: int
+    content: str
+    buttons: tuple[Button, ...] = ()
+    file: str = ""
+
+    @property
+    def custom_ids(self) -> tuple[str, ...]:
+        return tuple(button.custom_id for button in self.buttons)
+
+
+def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
+    """Return the messages that show *outgoing*, the last one with its choices."""
+    shown = parts("\n\n".join(filter(None, (outgoing.text, spelled(without_button(outgoing.choices))))))
+    if len(shown) > most:
+        shown = [*shown[: most - 1], CUT]
+    made = [Page(number, content) for number, content in enumerate(shown)]
+    return [*made[:-1], _closed(made[-1], outgoing)]
+
+
+def with_file(outgoing: Outgoing) -> list[Page]:
+    """Return the beginning of *outgoing* with its choices, and the page that is a file."""
+    file = file_name(outgoing.key)
+    beginning = ended(outgoing.text, f"This is only the beginning: the whole answer is in the file {file}.")
+    return [_closed(Page(0, beginning), outgoing), Page(FILE_PART, "", file=file)]
+
+
+def ended(text: str, words: str) -> str:
+    """Return *text*, or as much of it as a message takes, with *words* in small print below it."""
+    last = f"\n{note(words)}"
+    return parts(text, MAX_CONTENT - utf16_size(last))[0] + last
+
+
+def _closed(page: Page, outgoing: Outgoing) -> Page:
+    return replace(page, buttons=choice_buttons(outgoing.choices))

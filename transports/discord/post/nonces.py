@@ -1,0 +1,58 @@
+"""From a post's key to the names it goes by in Discord; pure.
+
+A key is that of the message it answers, ``discord:GUILD:CHANNEL:MESSAGE``, with ``?`` and an id after it for a
+question, ``+`` and an id for a file.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from hashlib import sha256
+
+from threads.scheduled_messages import due_of
+from transports.discord.api.snowflake import at, before, is_snowflake
+
+MAX_NONCE = 25
+"""Characters, as Discord documents it (resources/message#create-message)."""
+
+CLOCKS_S = 60
+"""How far our clock may be ahead of Discord's."""
+
+
+def nonce_of(key: str, part: int = 0) -> str:
+    """Return the nonce of part *part* of the post *key*: sent twice within minutes, Discord stores it once."""
+    return b32encode(_digest(f"{part}\0{key}")).decode().lower()[:MAX_NONCE]
+
+
+def question_of(key: str) -> str:
+    """Return the id of the message that a post's *key* names, "" if that is a press, a command or nothing said."""
+    named = _named(key)
+    return named if is_snowflake(named) else ""
+
+
+def since_of(key: str) -> str:
+    """Return an id after which the post *key* must be: of the message it names, or of when that was scheduled for."""
+    due = due_of(_named(key))
+    return before(at(due), CLOCKS_S) if due else question_of(key)
+
+
+def file_name(key: str) -> str:
+    """Return the name of the file that holds a text too long to be read in messages."""
+    return f"answer-{_digest(key).hex()[:8]}.md"
+
+
+def is_slash(message_id: str) -> bool:
+    return message_id.startswith("slash-")
+
+
+def is_press(message_id: str) -> bool:
+    return message_id.startswith("press-")
+
+
+def _named(key: str) -> str:
+    return re.split(r"[?+]", key, maxsplit=1)[0].rpartition(":")[2]
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "replace")).digest()

@@ -1,0 +1,156 @@
+"""What Discord's record of a channel says about our posts: which parts are out, which were left unfinished.
+
+A message of ours is known by its nonce, as long as Discord shows that, which is minutes; an unfinished live one by
+the mark of its Stop button; any other by what it says: ours, later than the question, a reply to it, and word for
+word the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import discord
+
+from transports.discord.api.rest import MAX_PAGE, Rest
+from transports.discord.api.snowflake import number
+from transports.discord.markdown.buttons import unfinished
+from transports.discord.post.message_pages import Page
+from transports.discord.post.nonces import nonce_of
+from transports.discord.post.thread_opening import Spot
+
+MOST_PAGES = 10
+"""How many calls are made for one look."""
+
+ANEW = 100
+"""Added to a part whose nonce belongs to a message that is gone: Discord could answer with that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message of ours. ``refers`` is the id of the message it replies to, ``buttons`` are their custom ids."""
+
+    id: str
+    content: str
+    nonce: str = ""
+    refers: str = ""
+    buttons: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """Return the nonce of the post that this is an unfinished part of, "" for a finished message."""
+        return unfinished(self.buttons)
+
+    def shows(self, page: Page) -> bool:
+        """Return whether it is that page, finished. White space does not count: Discord trims."""
+        if page.file:
+            return page.file in self.files
+        return self.content.split() == page.content.split() and self.buttons == page.custom_ids
+
+
+@dataclass(slots=True)
+class Sent:
+    """What is known of one post: its pages, the ids of the parts that are ``out``, where they are.
+
+    ``seen`` is what the last look found that may belong to it, in order; ``over`` are ids of messages that
+    have to be written over. ``spelled``: it goes out in messages, however long it is.
+    """
+
+    key: str
+    shown: Sequence[Page] = ()
+    out: dict[int, str] = field(default_factory=dict)
+    spot: Spot | None = None
+    seen: Sequence[Seen] = ()
+    over: Sequence[str] = ()
+    spelled: bool = False
+
+    @property
+    def first(self) -> str:
+        return self.out[self.shown[0].part]
+
+    @property
+    def whole(self) -> bool:
+        return bool(self.shown) and all(page.part in self.out for page in self.shown)
+
+    @property
+    def last(self) -> int:
+        """Return the latest id that is out, as a number."""
+        return max(map(number, self.out.values()), default=0)
+
+    def begin(self, shown: Sequence[Page]) -> None:
+        """Set out to show these pages; those that the last look showed are out."""
+        self.shown = shown
+        self.adopt()
+
+    def adopt(self) -> None:
+        for page in self.shown:
+            if page.part not in self.out and (found := self._found(page)):
+                self.out[page.part] = found.id
+
+    def left(self, live: Collection[str] = ()) -> list[str]:
+        """Return the ids of messages that a killed process, or a lost answer, left unfinished; *live* ones are not.
+
+        One with a part's nonce that shows no part is unfinished too, once it is known what is to be shown.
+        """
+        unfinished = (m.id for m in self.seen if m.mark or (self.shown and m.nonce))
+        taken = {*self.out.values(), *live}
+        return [message for message in (*self.over, *unfinished) if message not in taken]
+
+    def _found(self, page: Page) -> Seen | None:
+        named = names(self.key, page.part)
+        fitting = [m for m in self.seen if m.shows(page) and m.id not in self.out.values()]
+        by_name = [m for m in fitting if m.nonce in named]
+        by_words = [m for m in fitting if page.file or number(m.id) > self.last]
+        return next(iter((*by_name, *by_words)), None)
+
+
+def names(key: str, part: int) -> tuple[str, str]:
+    """Return the nonces that a part may have been sent with."""
+    return nonce_of(key, part), nonce_of(key, part + ANEW)
+
+
+def seen_of(message: discord.Message) -> Seen:
+    reference = message.reference.message_id if message.reference else None
+    return Seen(
+        id=str(message.id),
+        content=message.content,
+        nonce=str(message.nonce or ""),
+        refers=str(reference or ""),
+        buttons=tuple(_custom_ids(message)),
+        files=tuple(attachment.filename for attachment in message.attachments),
+    )
+
+
+def _custom_ids(message: discord.Message) -> Iterable[str]:
+    for row in message.components:
+        for item in row.children if isinstance(row, discord.ActionRow) else ():
+            if isinstance(item, discord.Button) and item.custom_id:
+                yield item.custom_id
+
+
+async def read(rest: Rest, spot: Spot, key: str, question: str) -> list[Seen]:
+    """Return our messages after the question that may belong to the post *key*. Raises `PostFailed`.
+
+    Without a question only the newest messages are looked at, and only a name tells that one belongs to the post.
+    """
+    said, after = [], question
+    for _ in range(MOST_PAGES if question else 1):
+        page = await rest.history(spot.channel, after=after)
+        said += [seen_of(message) for message in page if str(message.author.id) == rest.me.id]
+        if len(page) < MAX_PAGE:
+            break
+        after = str(page[-1].id)
+    mark = nonce_of(key)
+    parts = {name for part in range(ANEW) for name in names(key, part)}
+    return [m for m in said if m.mark == mark or m.nonce in parts or _may_be(m, spot, question)]
+
+
+def _may_be(message: Seen, spot: Spot, question: str) -> bool:
+    """Return whether a message without a name can be an answer: in place all refer to the question, else the first.
+
+    The first does not if the question is what the thread began with, or is gone.
+    """
+    if message.nonce or message.mark or not question:
+        return False
+    return message.refers == question or not (message.refers or spot.reply_to)

@@ -1,0 +1,207 @@
+"""Where a conversation is held. A thread is opened when its first sign or post is due, from the message it is about.
+
+    what is asked for                                   where it is
+    a direct message, a channel itself (blank root)     the channel
+    a message that begins one (`Places.begins`)         a new thread; 160004 means that it is there already
+    a thread that something was said in                 the thread
+    nothing is known, as after a restart                the thread; if there is none, as for one that begins
+    no thread can be opened                             in place: in the channel, as replies to the message
+
+A thread has the id of the message that it was opened from (docs.discord.com, "Threads"), so that is where it is,
+whoever opened it. It is named once: to name it anew is limited to twice in ten minutes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import anyio
+
+from threads.model import ThreadId
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.api.values import DIRECT
+from transports.discord.markdown.render import utf16_size
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 5_000
+"""Conversations whose place is known; of others Discord is asked again."""
+
+MOST_ANSWERS = 20_000
+"""Messages of the bot whose conversation is known; of others the way back is walked (`hear.chains`)."""
+
+BARRED_S = 600.0
+"""After a refusal no thread is tried in the channel for so long: refused calls add up to a ban (10,000 in 10 min)."""
+
+MAX_TITLE = 100
+UNTITLED = "Conversation"
+
+QUESTION_GONE = "The message I was to answer is not there any more."
+
+_MENTION = re.compile(r"<(?:@[!&]?|#)\d{1,20}>")
+_EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,20}>")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Posts go to ``channel``; in place, each of them refers to the message ``reply_to``."""
+
+    channel: str
+    reply_to: str = ""
+
+
+@dataclass(slots=True)
+class _Conversation:
+    spot: Spot | None = None
+    title: str = ""
+    opening: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+class Places:
+    """``in_place`` are the ids of channels in which no thread is to be opened."""
+
+    def __init__(self, rest: Rest, in_place: Collection[str] = ()) -> None:
+        self._rest, self._in_place = rest, in_place
+        self._conversations: OrderedDict[ThreadId, _Conversation] = OrderedDict()
+        self._barred: dict[str, float] = {}
+        self._roots: OrderedDict[str, str] = OrderedDict()
+
+    def begins(self, thread: ThreadId, title: str) -> None:
+        """Note that *thread* begins with a message said in its channel; *title* is what that says."""
+        conversation = self._conversation(thread)
+        conversation.title = conversation.title or title_of(title)
+
+    def stands(self, thread: ThreadId) -> None:
+        """Note that the thread is open: something was said in it."""
+        self._conversation(thread).spot = Spot(thread.root)
+
+    def answered(self, root: str, answers: Iterable[str]) -> None:
+        """Note that these messages of the bot, in place, belong to the conversation that began with *root*."""
+        for answer in answers:
+            self._roots[answer] = root
+            self._roots.move_to_end(answer)
+        while len(self._roots) > MOST_ANSWERS:
+            self._roots.popitem(last=False)
+
+    def root_of(self, answer: str) -> str:
+        """Return what the conversation began with that a message of the bot, in place, belongs to; "" if unknown."""
+        return self._roots.get(answer, "")
+
+    def known(self, thread: ThreadId) -> Spot | None:
+        """Return where it is, if that is known without a call."""
+        if thread.workspace == DIRECT or not thread.root:
+            return Spot(thread.channel)
+        conversation = self._conversations.get(thread)
+        return conversation.spot if conversation else None
+
+    async def of(self, thread: ThreadId) -> Spot:
+        """Return where posts go, opening the thread if it is due. Raises `PostFailed`."""
+        if spot := self.known(thread):
+            return spot
+        conversation = self._conversation(thread)
+        async with conversation.opening:
+            if conversation.spot is None:
+                conversation.spot = await self._entered(thread, conversation)
+            return conversation.spot
+
+    def barred(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
+        """Say whether the answer to the *question* that a thread was opened for goes in place, refused in the thread.
+
+        That is when the bot may open threads and not speak in them. The question itself was said in the channel.
+        """
+        spot = self.known(thread)
+        if refused.kind != "forbidden" or question != thread.root or spot != Spot(thread.root):
+            return False
+        self._bar(thread.channel, refused)
+        self._conversation(thread).spot = _in_place(thread)
+        return True
+
+    async def seen(self, thread: ThreadId) -> Spot:
+        """Return where it is as of now, and open nothing: in place until there is a thread. Raises `PostFailed`."""
+        if spot := self.known(thread):
+            return spot
+        if await self._is_there(thread.root):
+            self.stands(thread)
+        return self.known(thread) or _in_place(thread)
+
+    async def _entered(self, thread: ThreadId, conversation: _Conversation) -> Spot:
+        if not conversation.title and await self._is_there(thread.root):
+            return Spot(thread.root)
+        if thread.channel in self._in_place or self._is_barred(thread.channel):
+            return _in_place(thread)
+        try:
+            title = conversation.title or title_of(await self._said(thread))
+            return Spot(await self._rest.open_thread(thread.channel, thread.root, title))
+        except DiscordRefused as refused:
+            if refused.kind in ("gone", "token"):
+                raise
+            self._bar(thread.channel, refused)
+            return _in_place(thread)
+
+    async def _is_there(self, channel: str) -> bool:
+        try:
+            await self._rest.channel(channel)
+        except DiscordRefused as refused:
+            if refused.kind != "gone":
+                raise
+            return False
+        return True
+
+    async def _said(self, thread: ThreadId) -> str:
+        """Return the message that the conversation begins with."""
+        try:
+            message = await self._rest.message(thread.channel, thread.root)
+        except DiscordRefused as refused:
+            if refused.kind == "gone":
+                refused.friendly = QUESTION_GONE
+            raise
+        return message.content
+
+    def _is_barred(self, channel: str) -> bool:
+        return self._barred.get(channel, 0.0) > anyio.current_time()
+
+    def _bar(self, channel: str, refused: DiscordRefused) -> None:
+        if channel not in self._barred:
+            log.warning("post.no_threads: in channel %s, answers go there as replies: %s", channel, refused)
+        if len(self._barred) >= REMEMBERED:
+            self._barred.clear()
+        self._barred[channel] = anyio.current_time() + BARRED_S
+
+    def _conversation(self, thread: ThreadId) -> _Conversation:
+        kept = self._conversations.pop(thread, None) or _Conversation()
+        self._conversations[thread] = kept
+        while len(self._conversations) > REMEMBERED:
+            self._conversations.popitem(last=False)
+        return kept
+
+
+def title_of(text: str) -> str:
+    """Return the first line that says something, in words alone and at most 100 characters; never blank."""
+    words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
+    for line in words.splitlines():
+        visible = "".join(char if _is_visible(char) else " " for char in line)
+        title = " ".join(visible.split())
+        if title.strip("\u200d "):
+            return _cut(title)
+    return UNTITLED
+
+
+def _is_visible(char: str) -> bool:
+    return char.isprintable() or char == "\u200d"  # which holds an emoji together
+
+
+def _cut(title: str) -> str:
+    if utf16_size(title) <= MAX_TITLE:
+        return title
+    while utf16_size(title) >= MAX_TITLE:
+        title = title[:-1]
+    return f"{title.rstrip()}…"
+
+
+def _in_place(thread: ThreadId) -> Spot:
+    return Spot(thread.channel, thread.root)

@@ -1,0 +1,62 @@
+"""Files out: what may be sent, and under which name."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import anyio
+
+from threads.errors import PostFailed, TransportRejected, retry_fields
+from threads.store.attachments import safe_name
+from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.rest import Rest
+from transports.discord.api.values import Upload
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 1.0
+
+MAY_NOT = "I may not send files here: someone who manages this server has to let me attach files."
+
+
+async def of_file(path: Path, name: str, max_bytes: int) -> Upload:
+    """Return the file as it is sent. Raises `TransportRejected` with the reason."""
+    try:
+        size = (await anyio.Path(path).stat()).st_size
+    except OSError as error:
+        raise rejected(f"attach: {error}", "The file cannot be read.") from error
+    if size == 0:
+        raise rejected("attach: the file is empty", "The file is empty, and Discord takes no empty files.")
+    if size > max_bytes:
+        most = f"{max_bytes / 2**20:g} MiB"
+        raise rejected(
+            f"attach: {size} bytes",
+            f"The file has {size / 2**20:.1f} MiB; Discord takes {most} here at most.",
+        )
+    return Upload(path, safe_name(name))
+
+
+async def send(rest: Rest, channel: str, upload: Upload, *, nonce: str, reply_to: str) -> None:
+    """Show a file in the channel, once: the second try has the same nonce. Raises `PostFailed`."""
+    for last in (False, True):
+        try:
+            await rest.send(channel, "", nonce=nonce, reply_to=reply_to, upload=upload)
+        except DiscordRefused as refused:
+            if refused.kind == "forbidden":
+                refused.friendly = MAY_NOT
+            raise
+        except PostFailed as error:
+            if last or not error.retryable:
+                raise
+            pause = error.retry_after or PAUSE_S
+            log.warning("file.upload_failed: %s", error, extra=retry_fields(error.code, 2, pause))
+            await anyio.sleep(pause)
+        else:
+            return
+
+
+def rejected(why: str, friendly: str) -> TransportRejected:
+    error = TransportRejected(why)
+    error.friendly = friendly
+    return error

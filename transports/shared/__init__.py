@@ -1,0 +1,1 @@
+"""What several transports share: delivery, links, backfill, live updates."""

@@ -1,0 +1,208 @@
+"""Closing the gaps that `transports.shared.backfill.marks` knows of, on any platform.
+
+First what may have begun unheard is looked for, then every channel with a gap is read from its mark on, and all of it
+handed over oldest first, as if it came live; the journal drops what it knows. What is owed is in the marks alone, and
+who is next is asked anew after each (`Marks.due`): nothing begins from the start because a link comes back. The
+platform's `Reader` does the reading, and says what a refusal means:
+
+gone      no such channel, not in it     -> the channel is not followed any more
+unread    a right, no such method, ...   -> the gap is closed unread, and logged
+moment    may be one of the moment       -> tried again from the mark, `MOST_TRIES` in all, then as above
+a bug     of ours                        -> the same
+token     not good any more              -> mark and gap stay; the transport ends
+unavailable, rate limited, disk refused  -> mark and gap stay; tried again after a pause
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Protocol
+
+import anyio
+
+from threads.errors import BotError, PostFailed, StoreUnavailable, TransportRejected, retry_fields
+from threads.journal.records import DEDUPE_WINDOW
+from threads.model import ThreadId
+from transports.shared.backfill.marks import UNKNOWN, Marks
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 4
+"""Channels that are read side by side: one with many threads waits for other calls than the rest."""
+
+OVERLAP_S = 5
+"""How far before the mark is read: events may overtake each other on their way, and a kill lose the later one."""
+
+PAUSES_S = (5.0, 15.0, 60.0, 300.0)
+"""Waits before a channel that could not be read is tried again; the last one repeats."""
+
+MOST_TRIES = 3
+"""How often a channel is tried that the platform refuses in a way which may be one of the moment."""
+
+ACTIVE_WITHIN_S = 7 * 24 * 3600.0
+MOST_ACTIVE = 500
+"""Threads that are looked into after a gap because the bot takes part: of the last week, and at most so many."""
+
+Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
+"""Gives our threads that changed within so many seconds, newest first, at most so many."""
+
+Verdict = Literal["gone", "unread", "moment", "token"]
+
+
+class Reader(Protocol):
+    """Reads what a platform has kept. Both raise `threads.errors.PostFailed`, or `StoreUnavailable` from the sink."""
+
+    async def look(self) -> None:
+        """Follow what may have begun unheard (`Marks.start`)."""
+        ...
+
+    async def read(self, channel: str, gap: int, /) -> str:
+        """Hand over what was missed in a channel, oldest first, and return up to when it was read."""
+        ...
+
+    def verdict(self, refused: TransportRejected) -> Verdict:
+        """Say what a refusal of one of those means."""
+        ...
+
+
+def begin_of(marks: Marks, channel: str) -> str:
+    """Return the mark, or a little before while the journal surely knows what was taken there."""
+    mark = marks.mark_of(channel)
+    surely = marks.scale.before(marks.clock(), DEDUPE_WINDOW.total_seconds())
+    return marks.scale.before(mark, OVERLAP_S) if marks.scale.is_before(surely, mark) else mark
+
+
+class CatchUp:
+    def __init__(self, marks: Marks, reader: Reader) -> None:
+        self._marks, self._reader = marks, reader
+        self._running = False
+        self._news, self._choosing = anyio.Event(), anyio.Lock()
+        self._reading: set[str] = set()
+        self._failures: dict[str, tuple[int, float]] = {}
+        """How often in a row a channel could not be read, and when it is tried again."""
+        self._told: set[tuple[str, str]] = set()
+        self._tries: dict[str, int] = {}
+
+    def missed(self) -> None:
+        """Note that messages may have been missed anywhere until now; who calls this sees to it that `run` runs."""
+        self._marks.gap()
+        self._failures = {channel: (failures, 0.0) for channel, (failures, _) in self._failures.items()}
+        self._wake()
+
+    async def run(self, *, gap: bool = True) -> None:
+        """Close every gap, and return; one that is reported meanwhile is closed by the run under way.
+
+        With *gap* this begins with `missed`; without, messages were missed only where the marks say so. A channel
+        that cannot be read is tried again until it can: whoever runs this may cancel it at any time.
+        """
+        if gap:
+            self.missed()
+        self._wake()
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._due():
+                async with anyio.create_task_group() as readers:
+                    for _ in range(AT_ONCE):
+                        readers.start_soon(self._read)
+        finally:
+            self._running = False
+
+    def _due(self) -> list[str]:
+        return [UNKNOWN] * bool(self._marks.gap_of(UNKNOWN)) + self._marks.due()
+
+    async def _read(self) -> None:
+        """Read one channel after the other, until none is due."""
+        while True:
+            async with self._choosing:  # or all who are idle would sort what is due, at each piece of news
+                if (channel := await self._next()) is None:
+                    return
+                self._reading.add(channel)
+            try:
+                done = await self._attempt(channel)
+            finally:
+                self._reading.discard(channel)
+            failures, _ = self._failures.pop(channel, (0, 0.0))
+            if not done:
+                self._failures[channel] = failures + 1, anyio.current_time() + _pause(failures)
+            self._wake()
+
+    async def _next(self) -> str | None:
+        """Return the channel whose turn it is, as soon as there is one; None when nothing is due any more."""
+        while due := self._due():
+            # What is looked for may close gaps, and open others: none is read until that is done.
+            free = [] if UNKNOWN in self._reading else [each for each in due if each not in self._reading]
+            now = anyio.current_time()
+            waits = {channel: self._failures.get(channel, (0, now))[1] - now for channel in free}
+            if ready := [channel for channel, wait in waits.items() if wait <= 0]:
+                return ready[0]
+            with anyio.move_on_after(min(waits.values(), default=math.inf)):
+                await self._news.wait()
+        return None
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def _attempt(self, channel: str) -> bool:
+        """Close one gap. A channel's trouble is its own and does not keep the others waiting."""
+        gap, where = self._marks.gap_of(channel), channel or "conversations that began meanwhile"
+        try:
+            if gap and channel:
+                self._marks.close(channel, gap, await self._reader.read(channel, gap))
+            elif gap:
+                await self._reader.look()
+                self._marks.close(UNKNOWN, gap)
+        except TransportRejected as refused:
+            verdict = self._reader.verdict(refused)
+            if verdict == "token":
+                return False
+            if verdict == "moment" and self._try_again(channel):
+                log.warning(
+                    "catch_up.refused: what was missed in %s is refused, trying again: %s",
+                    where,
+                    refused,
+                    extra=self._again(channel, refused),
+                )
+                return False
+            self._tell(where, refused)
+            if channel and verdict == "gone":
+                self._marks.drop(channel)
+            self._marks.close(channel, gap)
+        except (PostFailed, StoreUnavailable) as error:
+            log.warning(
+                "catch_up.waits: what was missed in %s cannot be taken in now, trying again: %s",
+                where,
+                error,
+                extra=self._again(channel, error),
+            )
+            return False
+        except Exception:  # the boundary of a transport: a bug costs what one channel missed, not the bot
+            log.exception("catch_up.failed: what was missed in %s cannot be taken in", where)
+            if self._try_again(channel):
+                return False
+            self._marks.close(channel, gap)
+        self._tries.pop(channel, None)
+        return True
+
+    def _again(self, channel: str, error: BotError) -> dict[str, str | float]:
+        failures, _ = self._failures.get(channel, (0, 0.0))
+        return retry_fields(error.code, failures + 2, _pause(failures))
+
+    def _try_again(self, channel: str) -> bool:
+        self._tries[channel] = self._tries.get(channel, 0) + 1
+        return self._tries[channel] < MOST_TRIES
+
+    def _tell(self, where: str, refused: TransportRejected) -> None:
+        told = where, str(refused)
+        if told not in self._told:
+            self._told.add(told)
+            log.warning("catch_up.given_up: what was missed in %s stays unread: %s", where, refused)
+
+
+def _pause(failures: int) -> float:
+    """Return how long a channel waits after so many failures in a row and one more, in seconds."""
+    return PAUSES_S[min(failures, len(PAUSES_S) - 1)]

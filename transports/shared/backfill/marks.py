@@ -1,0 +1,343 @@
+"""How far each channel has been read: one small file, so that a start knows where to go on.
+
+A channel's mark says: all up to here was handed over. While a message is being handed over, and from a gap (a start,
+a lost link, a message that the disk refused) until a catch-up has closed it, the mark stands still; live messages
+only raise ``seen``, which the mark takes over afterwards. One that others have overtaken takes the mark back as long
+as it is in hand. A kill in between reads again from the mark.
+
+                  taking begins    taken            refused, or gap    catch-up done, no newer gap
+held by nobody    held             -                due                -
+held              held             mark := seen     due                -
+due               due              due (seen up)    due, newer gap     mark := seen or what was read
+
+A catch-up may note how far it has come; then the mark moves there while it is due. A channel that is seen for the
+first time starts at that message. Only in some may something have been said unheard (see `Scale`): until a catch-up
+has looked for those, a new one starts at ``alive_at``, when the bot was last known to hear everything.
+
+All times are the platform's (`transports.shared.backfill.message_time`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import anyio
+from pydantic import BaseModel, Field, ValidationError
+
+from threads.errors import NewerSchema
+from threads.store.checksummed_lines import version_of
+from threads.store.disk import Disk, Offload, read_or_empty, replace_file, set_aside
+from transports.shared.backfill.message_time import NEVER, Scale
+
+log = logging.getLogger(__name__)
+
+MOST_CHANNELS = 5_000
+"""How many channels are followed; beyond, the one that was quiet for longest starts at now when it speaks again."""
+
+SAVE_EVERY_S = 2.0
+"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
+
+ALIVE_EVERY_S = 60
+"""How old the written ``alive_at`` may be while nothing else changes."""
+
+AHEAD_S = 3600
+"""How far the platform's clock may be ahead of ours."""
+
+SKEW_S = 2
+"""A message that was said before the link came up, by clocks that differ so much at most, was delivered again."""
+
+UNKNOWN = ""
+"""Stands for all the channels that are not known yet."""
+
+UNNOTICED_S = 120
+"""For how long a link may be dead at most before that is noticed."""
+
+QUIET, LONGEST_S = 10, 300
+"""A channel lets those pass that are due later by a tenth of the time for which it was quiet, at most so long."""
+
+_Time = Annotated[str, Field(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?$")]
+
+
+class _File(BaseModel):
+    v: Literal[1] = 1
+    first_at: _Time = NEVER
+    alive_at: _Time
+    channels: dict[str, _Time] = {}
+    due: dict[str, _Time] = {}
+    """Since when a channel has a gap: or those that were just read would be the first again after each restart."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none.
+
+    ``since`` is when it became due: newer gaps leave that as it is, until it was read once.
+    """
+
+    scale: Scale
+    mark: str
+    seen: str = NEVER
+    taking: int = 0
+    due: int = 0
+    since: str = NEVER
+
+    def owe(self, gap: int, now: str) -> None:
+        self.since, self.due = self.since if self.due else now, gap
+
+    @property
+    def turn(self) -> tuple[Decimal, Decimal]:
+        """Whose is least is to be read first: it waits longest, or something was said there shortly before."""
+        since, spoke = self.scale.order(self.since), self.scale.order(self.scale.later(self.mark, self.seen))
+        most = since - self.scale.order(self.scale.before(self.since, LONGEST_S))
+        return since + min(max((since - spoke) / QUIET, Decimal(0)), most), -spoke
+
+    def go_back(self, at: str) -> None:
+        if self.scale.is_before(at, self.mark):
+            self.seen, self.mark = self.scale.later(self.seen, self.mark), at
+
+    def settle(self) -> None:
+        if not (self.taking or self.due):
+            self.mark = self.scale.later(self.mark, self.seen)
+
+
+class Marks:
+    """The marks of one workspace, in the file *path*. All but `save` and `note` is plain state and never waits."""
+
+    def __init__(
+        self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], scale: Scale
+    ) -> None:
+        self._disk, self._path, self._offload, self._now = disk, path, offload, now
+        self.scale = scale
+        self._first, self._fresh = self.clock(), True
+        self._alive = _Place(scale, self._first)
+        self._places: dict[str, _Place] = {}
+        self._gaps, self._gap_at = 0, NEVER
+        self._written: _File | None = None
+        self._saving, self._noting = anyio.Lock(), anyio.Lock()
+
+    def open(self) -> None:
+        """Read the file, blocking; with one that cannot be understood every channel starts at now.
+
+        Raises `NewerSchema` when a newer version of the program wrote it, and OSError.
+        """
+        self._first = self.clock()
+        self._alive = _Place(self.scale, self._first)
+        try:
+            data = read_or_empty(self._disk, self._path)
+            stored = _File.model_validate_json(data) if data else None
+        except ValidationError as error:
+            if version_of(data) > 1:
+                raise NewerSchema(
+                    f"{self._path.name} was written by a newer Threadfast and is left as it is; update this one."
+                ) from None
+            log.warning(
+                "marks.damaged: %s is damaged, was put aside, and starts anew: %s",
+                self._path.name,
+                error,
+            )
+            set_aside(self._disk, self._path, data)
+            stored = None
+        if stored is None:  # or a kill in the first moments would make the next start the first
+            self._write(_File(first_at=self._first, alive_at=self._first))
+        else:
+            self._first, self._fresh = stored.first_at, False
+            self._alive = _Place(self.scale, stored.alive_at)
+            self._places = {channel: _Place(self.scale, mark) for channel, mark in stored.channels.items()}
+            for channel, since in stored.due.items():
+                if channel in self._places:
+                    self._places[channel].owe(1, self.scale.earlier(since, self.clock()))
+            self.gap()
+
+    def clock(self) -> str:
+        """Return now, as the platform writes a time."""
+        return self.scale.at(self._now())
+
+    @property
+    def alive_at(self) -> str:
+        """When everything that was said had surely come in; a link may be dead for a while before it shows."""
+        return self.scale.later(self._first, self.scale.before(self._alive.mark, UNNOTICED_S))
+
+    def alive(self) -> None:
+        """Note that the link works, and that what is said comes in."""
+        self._alive.seen = self.clock()
+        self._alive.settle()
+
+    def gap(self) -> int:
+        """Messages may have been missed from here on, anywhere, until a catch-up; returns the gap's number."""
+        self._gaps += 1
+        self._gap_at = self.clock()
+        for place in (self._alive, *self._places.values()):
+            place.owe(self._gaps, self._gap_at)
+        return self._gaps
+
+    @contextmanager
+    def taking(self, channel: str, at: str) -> Iterator[None]:
+        """Hold the mark while a live message is handed over; if that fails, it was missed."""
+        # A time that is not yet would end all catching up there.
+        at = self.scale.earlier(at, self.scale.at(self._now() + timedelta(seconds=AHEAD_S)))
+        place = self._place_before(channel, at)
+        place.taking += 1
+        try:
+            yield
+        except BaseException:
+            self.missed(channel, at)
+            raise
+        else:
+            place.seen = self.scale.later(place.seen, at)
+        finally:
+            place.taking -= 1
+            place.settle()
+
+    def missed(self, channel: str, at: str) -> None:
+        """Note that a message was not taken in: its channel has a gap since then."""
+        place = self._place_before(channel, at)
+        self._gaps += 1
+        place.owe(self._gaps, self.clock())
+
+    def begins_late(self, channel: str, at: str) -> bool:
+        """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
+        late = channel not in self._places and self.scale.is_before(
+            self.scale.before(at, SKEW_S), self._gap_at
+        )
+        if late:
+            self.start(channel, self.scale.just_before(at), missed=True)
+        return late
+
+    def move(self, channel: str, at: str) -> None:
+        """Note that a live message was handed over, or was not for us."""
+        with self.taking(channel, at):
+            pass
+
+    def start(self, channel: str, at: str, *, missed: bool = False) -> None:
+        """Follow a channel from *at* on, unless it is followed already; with *missed* there is a gap since then.
+
+        Nothing was before the very first start, whose gap is the first.
+        """
+        if channel not in self._places:
+            none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
+            self._place(channel, at).owe(self._gaps if missed and not none else 0, self.clock())
+
+    def joined(self, channel: str, at: str) -> None:
+        """Follow a channel from when the bot joined it, which may be told late: what was said since may be missed."""
+        self.start(channel, at, missed=True)
+        place = self._places[channel]
+        if self.scale.is_before(at, place.mark):
+            place.go_back(at)
+            self._gaps = max(self._gaps, 1)
+            place.owe(self._gaps, self.clock())
+
+    def drop(self, channel: str) -> None:
+        self._places.pop(channel, None)
+
+    def due(self) -> list[str]:
+        """Return the channels to catch up on: those first where something was said last, or that are due for longest.
+
+        So none waits for ever behind others that become due again and again.
+        """
+        found = {channel: place.turn for channel, place in self._places.items() if place.due}
+        return sorted(found, key=found.__getitem__)
+
+    def gap_of(self, channel: str) -> int:
+        """Return the number of the newest gap in a channel, 0 for none."""
+        place = self._alive if channel == UNKNOWN else self._places.get(channel)
+        return place.due if place else 0
+
+    def mark_of(self, channel: str) -> str:
+        return self._places[channel].mark
+
+    def reached(self, channel: str, upto: str) -> None:
+        """Note that a catch-up, which goes on, has handed over all up to there."""
+        if (place := self._places.get(channel)) and place.due:
+            place.mark = self.scale.later(place.mark, upto)
+
+    def close(self, channel: str, gap: int, upto: str = NEVER) -> None:
+        """Note that a gap is closed, which was read *upto* there; a newer one stays, and with it the old mark."""
+        place = self._alive if channel == UNKNOWN else self._places.get(channel)
+        if place and place.due == gap:
+            place.due = 0
+            place.seen = self.scale.later(place.seen, upto)
+            place.settle()
+        elif place:
+            place.since = self.clock()
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether a channel is followed that the file does not know: a kill would forget it."""
+        return self._written is None or not self._places.keys() <= self._written.channels.keys()
+
+    async def note(self) -> None:
+        """Return when the file knows each channel that is followed, or cannot be written; callers keep their order.
+
+        Or what comes in just when the file has been written would overtake what waited for that.
+        """
+        if self.unwritten or self._noting.locked():
+            async with self._noting:
+                if self.unwritten:
+                    await self.save()
+
+    async def keep(self, is_up: Callable[[], bool]) -> None:
+        """Write what has changed, every few seconds, until cancelled; as long as the link *is_up*, all comes in."""
+        while True:
+            await anyio.sleep(SAVE_EVERY_S)
+            if is_up():
+                self.alive()
+            await self.save()
+
+    async def save(self) -> None:
+        """Write what has changed. A failure is logged, and tried again by the next."""
+        async with self._saving:
+            await self._save()
+
+    async def _save(self) -> None:
+        marks = {channel: place.mark for channel, place in self._places.items()}
+        due = {channel: place.since for channel, place in self._places.items() if place.due}
+        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks, due=due)
+        if self._is_news(stored):
+            await self._offload(self._write, stored)
+
+    def _is_news(self, stored: _File) -> bool:
+        old = self._written
+        return (
+            old is None
+            or (old.channels, old.due) != (stored.channels, stored.due)
+            or not self.scale.is_before(self.scale.before(stored.alive_at, ALIVE_EVERY_S), old.alive_at)
+        )
+
+    def _write(self, stored: _File) -> None:
+        try:
+            replace_file(self._disk, self._path, stored.model_dump_json().encode())
+        except OSError as error:
+            log.warning(
+                "marks.not_written: %s could not be written, trying again soon: %s", self._path.name, error
+            )
+        else:
+            self._written = stored
+
+    def _place_before(self, channel: str, at: str) -> _Place:
+        """Return the place of a live message, whose mark is before it."""
+        if self._alive.due and self.scale.unheard(channel):
+            self.start(channel, self.alive_at, missed=True)
+        place = self._place(channel, self.scale.just_before(at))
+        place.go_back(self.scale.just_before(at))
+        return place
+
+    def _place(self, channel: str, at: str) -> _Place:
+        if channel not in self._places:
+            if len(self._places) >= MOST_CHANNELS:
+                quiet = min(self._places, key=self._order_of)
+                log.warning(
+                    "marks.full: more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet
+                )
+                del self._places[quiet]
+            self._places[channel] = _Place(self.scale, at)
+        return self._places[channel]
+
+    def _order_of(self, channel: str) -> Decimal:
+        return self.scale.order(self._places[channel].mark)

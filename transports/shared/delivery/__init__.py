@@ -1,0 +1,1 @@
+"""Posting once per key, and noticing when a platform does not answer."""

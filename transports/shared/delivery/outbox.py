@@ -1,0 +1,152 @@
+"""Posting through a transport: what to retry, what to look up first, and when to give up.
+
+rate limited               -> wait as the platform says, try again
+unavailable                -> try again; if it may be stored all the same, look for it first
+rejected, or out of tries  -> give up: a stale reply is worse than none, there is no unsent queue
+
+A try that brought further parts of a long post out begins the count anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
+from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
+from threads.wording import MAYBE_REPEAT
+from transports.base.transport import Transport
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAUSES_S = (1.0, 2.0, 4.0)
+"""Waits before the retries of one post."""
+
+POST_WITHIN_S = 600.0
+"""A last resort: a transport bounds its own calls, but an answer in many parts waits for its turn at each."""
+
+LOOK_PAUSES_S = (1.0, 3.0)
+"""Waits before a look-up that failed is made again: whoever cannot look has to mark a repeat."""
+
+RECONNECT_WITHIN_S = 600.0
+"""A post that met a dead link waits this long for the link to come back before it is tried again."""
+
+LONGEST_RETRY_AFTER_S = 120.0
+
+
+class Outbox:
+    """A `threads.delivery.Outlet` over one transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def finds(self) -> bool:
+        return self._transport.capabilities.find
+
+    @property
+    def lands_late(self) -> bool:
+        return self._transport.capabilities.lands_late
+
+    @property
+    def asks(self) -> bool:
+        return self._transport.capabilities.asks
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        self._transport.show(thread, message_id, event)
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        return await self._bounded(self._transport.find(thread, key), thread)
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+        asked = self._transport.capabilities.earlier
+        return await self._bounded(self._transport.earlier(thread, before), thread) if asked else ()
+
+    def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.download(attachment)
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        if not self._transport.capabilities.files:
+            raise TransportRejected(f"{self._transport.name} takes no files")
+        await self._bounded(self._transport.attach(thread, key, file, name), thread)
+
+    async def post(self, outgoing: Outgoing) -> str:
+        """Post and return the platform's id; raises `PostFailed` when it is given up."""
+        failures = 0
+        while True:
+            try:
+                return await self._bounded(self._transport.post(outgoing), outgoing.thread)
+            except PostFailed as error:
+                failures = 1 if error.progressed else failures + 1
+                last = not await self._waited(outgoing, error, failures)
+                if error.maybe_posted:
+                    found, outgoing = await self._look(outgoing)
+                    if found is not None:
+                        return found
+                if last:
+                    raise
+
+    async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int) -> bool:
+        """Wait until the post may be tried again; False, at once, when that would be of no use."""
+        if failures > len(PAUSES_S) or _hopeless(error):
+            log.warning("post.failed: given up: %s", error, extra=_ids(outgoing))
+            return False
+        pause = error.retry_after or PAUSES_S[failures - 1]
+        fields = {**_ids(outgoing), **retry_fields(error.code, failures + 1, pause)}
+        log.warning("post.failed: %s", error, extra=fields)
+        await anyio.sleep(pause)
+        with anyio.move_on_after(RECONNECT_WITHIN_S):
+            await self._transport.reconnected()
+        return True
+
+    async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
+        """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""
+        for tried, pause in enumerate((*LOOK_PAUSES_S, None) if self.finds else (), 1):
+            try:
+                return await self.find(outgoing.thread, outgoing.key), outgoing
+            except PostFailed as error:
+                last = pause is None or _hopeless(error)
+                wait = error.retry_after or pause or 0.0
+                again = {"code": error.code} if last else retry_fields(error.code, tried + 1, wait)
+                log.warning("post.lookup_failed: %s", error, extra={**_ids(outgoing), **again})
+                if last:
+                    break
+                await anyio.sleep(wait)
+        marked = (
+            outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
+        )
+        return None, replace(outgoing, text=marked)
+
+    async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
+        """Wait for what the transport does, but not for ever, and let out nothing but `PostFailed`."""
+        try:
+            with anyio.move_on_after(POST_WITHIN_S):
+                return await work
+        except PostFailed:
+            raise
+        except (
+            Exception
+        ) as error:  # the boundary of a transport: its bugs are failed posts, never dead actors
+            log.exception("post.broke: see the traceback", extra={"thread_id": str(thread)})
+            raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
+        raise TransportUnavailable("the transport took too long", maybe_posted=True)
+
+
+def _ids(outgoing: Outgoing) -> dict[str, str]:
+    return {
+        "thread_id": str(outgoing.thread),
+        "message_id": outgoing.reply_to,
+        "correlation_id": outgoing.correlation_id,
+    }
+
+
+def _hopeless(error: PostFailed) -> bool:
+    return not error.retryable or (error.retry_after or 0) > LONGEST_RETRY_AFTER_S

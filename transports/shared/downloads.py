@@ -1,0 +1,196 @@
+"""Files in: the content of what people attach, read piece by piece from the hosts that a platform keeps its files on.
+
+Whatever keeps a file from us becomes one `FileUnavailable`, whose ``friendly`` is for the thread and for the model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import anyio
+from yarl import URL
+
+from threads.errors import FileUnavailable, retry_fields
+from transports.shared.link.proxy import proxy_for
+
+log = logging.getLogger(__name__)
+
+CHUNK = 64 * 1024
+REDIRECTS = 5
+IDLE_S = 30.0
+"""A download that stays silent for so long is given up."""
+
+TRIES = 2
+PAUSE_S = 1.0
+LONGEST_WAIT_S = 20.0
+"""A Retry-After is obeyed once, up to here: the turn waits for its files."""
+
+GONE = "it is not there any more."
+CUT = "it broke off while I was reading it. Sending it again may help."
+TOO_LARGE = "it is too large for me."
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who keeps the files: ``trusts`` says which addresses are its own, ``headers`` are shown to no other.
+
+    ``no_access`` is the sentence for a 401 or 403.
+    """
+
+    name: str
+    trusts: Callable[[URL], bool]
+    no_access: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def refusal(self, status: int) -> str:
+        """Return the sentence for what a status means."""
+        match status:
+            case 401 | 403:
+                return self.no_access
+            case 404 | 410:
+                return GONE
+            case 429:
+                return f"{self.name} asks me to wait before I read more files. Try again in a minute."
+            case _:
+                return self.trouble
+
+    @property
+    def trouble(self) -> str:
+        return f"{self.name} did not hand the file over. Sending it again may help."
+
+    @property
+    def elsewhere(self) -> str:
+        return f"it is kept outside of {self.name}, and I only read files that {self.name} keeps."
+
+
+class FileRefused(FileUnavailable):
+    """The keeper's host answered with this status, and will not answer otherwise."""
+
+    def __init__(self, status: int, friendly: str) -> None:
+        super().__init__(f"download: status {status}")
+        self.status, self.friendly = status, friendly
+
+
+@asynccontextmanager
+async def opened(
+    session: aiohttp.ClientSession,
+    address: str,
+    keeper: Keeper,
+    *,
+    size: int = 0,
+    max_bytes: int | None = None,
+    idle_s: float = IDLE_S,
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Open the file at *address*, which is of *size* bytes as the platform says, 0 if it does not.
+
+    Raises `FileUnavailable`, also for a file of more than *max_bytes*; `FileRefused` for what a status says.
+    """
+    if not address:
+        raise unavailable("no address", GONE)
+    _fits(size, max_bytes)
+    response = await _open(session, url_of(address), keeper, idle_s)
+    try:
+        _fits(response.content_length or 0, max_bytes)
+        yield response
+    finally:
+        response.close()
+
+
+async def read(response: aiohttp.ClientResponse, size: int) -> AsyncIterator[bytes]:
+    """Give the content in chunks of 64 KB at most; it ends only when all of it was read.
+
+    Raises `FileUnavailable`, also midway: what was read until then is incomplete.
+    """
+    count, why = 0, ""
+    while not why:
+        try:
+            chunk = await response.content.read(CHUNK)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            why = type(error).__name__
+        else:
+            if not chunk:
+                break
+            count += len(chunk)
+            yield chunk
+    if why or count < size:  # where no length was given, an end and a cut look the same
+        raise unavailable(f"{why} after {count} of {size} bytes", CUT)
+
+
+def url_of(text: str) -> URL:
+    """Return an address, an empty one for what is none."""
+    try:
+        return URL(text)
+    except ValueError:
+        return URL()
+
+
+def unavailable(why: str, friendly: str) -> FileUnavailable:
+    error = FileUnavailable(f"download: {why}")
+    error.friendly = friendly
+    return error
+
+
+async def _open(
+    session: aiohttp.ClientSession, url: URL, keeper: Keeper, idle_s: float
+) -> aiohttp.ClientResponse:
+    """Follow redirects to the file and return the opened answer; one try more for what may pass."""
+    redirects = failures = 0
+    while True:
+        if not keeper.trusts(url):
+            raise unavailable(f"{url.host} is none of {keeper.name}'s hosts", keeper.elsewhere)
+        last = failures + 1 >= TRIES
+        response = await _get(session, url, keeper.headers, idle_s)
+        if isinstance(response, str):
+            pause = PAUSE_S
+            if last:
+                raise unavailable(response, keeper.trouble)
+        elif response.status == 200:
+            return response
+        else:
+            response.close()
+            if 300 <= response.status < 400 and redirects < REDIRECTS:
+                redirects += 1
+                url = url.join(url_of(response.headers.get("Location", "")))
+                continue
+            pause = _pause(response, keeper, last=last)
+        failures += 1
+        why = response if isinstance(response, str) else f"status {response.status}"
+        fields = retry_fields("transport_unavailable", failures + 1, pause)
+        log.info("file.download_retry: %s: %s", keeper.name, why, extra=fields)
+        await anyio.sleep(pause)
+
+
+async def _get(
+    session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str], idle_s: float
+) -> aiohttp.ClientResponse | str:
+    """Return the answer, or what went wrong in a word: aiohttp's errors hold the headers, and are not let out."""
+    try:
+        return await session.get(
+            url,
+            headers={**headers, "Accept-Encoding": "identity"},
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=idle_s),
+            proxy=proxy_for(str(url)),
+        )
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        return type(error).__name__
+
+
+def _pause(response: aiohttp.ClientResponse, keeper: Keeper, *, last: bool) -> float:
+    """Return how long to wait before the next try, or refuse."""
+    status, pause = response.status, PAUSE_S
+    if status == 429:
+        told = response.headers.get("Retry-After", "")
+        pause = float(told) if told.isdecimal() else PAUSE_S
+    if (status == 429 or status >= 500) and not last and pause <= LONGEST_WAIT_S:
+        return pause
+    raise FileRefused(status, keeper.refusal(status))
+
+
+def _fits(size: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and size > max_bytes:
+        raise unavailable(f"{size} bytes", TOO_LARGE)

@@ -1,0 +1,1 @@
+"""Keeping a connection to a platform, through a proxy where one is set."""

@@ -1,0 +1,1 @@
+"""Signs of work while a turn runs."""

@@ -1,0 +1,249 @@
+"""The one way to call Slack's Web API: within the limits, and with our own errors.
+
+The SDK encodes and sends; it never retries (its default makes two posts out of a lost answer), never sleeps, and
+its exceptions end here. They and aiohttp's hold the request with its token, so none of them is chained.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+import aiohttp
+import anyio
+from pydantic import JsonValue
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+from yarl import URL
+
+from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
+from transports.shared.link.proxy import own_origin, proxy_for
+from transports.slack.api.api_errors import SlackRefused, creates, explain, needs_a_person
+from transports.slack.api.http_session import open_session, trusted
+from transports.slack.api.json_fields import string
+from transports.slack.api.rate_limits import Limits
+
+log = logging.getLogger(__name__)
+
+GETS = frozenset(
+    {
+        *(
+            "bots.info",
+            "chat.getPermalink",
+            "conversations.history",
+            "conversations.info",
+            "conversations.list",
+        ),
+        *("conversations.members", "conversations.replies", "files.info", "reactions.get", "team.info"),
+        *("users.conversations", "users.info", "users.list"),
+    }
+)
+AS_PARAMETERS = frozenset({"chat.delete", "assistant.threads.setTitle"})
+AS_JSON = ("agents.", "assistant.", "chat.", "views.")
+"""What goes as JSON, but for the two above; the rest goes as parameters, as from the SDK's own methods: Slack reads
+nearly all of it either way, but a server that is not Slack may know only what the SDK does."""
+
+NEVER_SENT = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+"""What can be raised only before the request went out."""
+
+FROM_OUTSIDE = (aiohttp.ClientError, OSError, SlackClientError)
+"""What a call fails with that is no bug of ours; a TimeoutError is an OSError."""
+
+MOST_TOLD = 200
+"""Refusals of live calls that are logged, by method and code; nobody reads more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who the bot is in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` the user's.
+
+    ``url`` is the workspace's own address on the web; it ends with a slash.
+    """
+
+    team: str
+    user: str
+    name: str
+    bot_id: str
+    scopes: frozenset[str]
+    url: str = ""
+
+
+class Web:
+    """Slack's Web API with one bot token; ``limits`` are those of its workspace.
+
+    ``client`` and ``session`` are for bolt, for uploads and for downloads; a call of the API goes through here.
+    """
+
+    def __init__(self, client: AsyncWebClient, session: aiohttp.ClientSession, limits: Limits) -> None:
+        self.client, self.session, self.limits = client, session, limits
+        self._told: set[tuple[str, str]] = set()
+        self._refused: SlackRefused | None = None
+        self._token_refused = anyio.Event()
+
+    async def call(
+        self, method: str, *, channel: str = "", urgent: bool = True, **arguments: JsonValue
+    ) -> Mapping[str, JsonValue]:
+        """Call *method* when it is its turn and return Slack's answer.
+
+        *channel*, if any, is an argument of the call too; a None is left out.
+        Raises `SlackRefused`, `TransportRateLimited`, `TransportUnavailable`, and no other `Exception`.
+        """
+        await self.limits.take(method, channel, urgent=urgent)
+        return await self.ask(method, channel=channel, **arguments)
+
+    async def try_call(
+        self, method: str, *, channel: str = "", **arguments: JsonValue
+    ) -> Mapping[str, JsonValue] | None:
+        """Call *method* if a call is to spare, for what may be dropped; None if it was not made or failed."""
+        if not self.limits.try_take(method, channel):
+            return None
+        try:
+            return await self.ask(method, channel=channel, **arguments)
+        except SlackRefused as refused:
+            self._tell_once(refused)
+        except PostFailed as error:
+            log.debug("live.call_failed: %s", error)
+        return None
+
+    async def ask(self, method: str, *, channel: str = "", **arguments: JsonValue) -> Mapping[str, JsonValue]:
+        """Call *method* now, for one whose token `limits` has given already; else as `call`."""
+        if channel:
+            arguments["channel"] = channel
+        return _answer(method, await self._send(method, arguments))
+
+    async def respond(self, url: str, content: Mapping[str, JsonValue]) -> None:
+        """Answer a press or a slash command at the address that came with it, to its person alone.
+
+        Raises `TransportUnavailable`, and `SlackRefused` for an address that is not Slack's or takes nothing.
+        """
+        if not trusted(URL(url), own_origin(self.client.base_url)):
+            raise SlackRefused("response_url", "untrusted_address")
+        said = {**content, "response_type": "ephemeral", "replace_original": False}
+        body = {name: value for name, value in said.items() if value is not None}
+        try:
+            async with self.session.post(
+                url, json=body, allow_redirects=False, proxy=proxy_for(url)
+            ) as answer:
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise TransportUnavailable(f"response_url: {type(error).__name__}") from None
+        if status >= 500:
+            raise TransportUnavailable(f"response_url: HTTP {status}")
+        if status != 200:
+            raise SlackRefused("response_url", f"http_{status}")
+
+    async def identity(self) -> Identity:
+        """Ask who the token belongs to. Raises `TransportFatal` for a bad one, else as `call`."""
+        await self.limits.take("auth.test")
+        try:
+            response = await self._send("auth.test", {})
+            answer = _answer("auth.test", response)
+        except SlackRefused as refused:
+            if needs_a_person(refused):
+                raise _fatal(refused) from None
+            raise
+        team, user, name, bot_id = (
+            string(answer, field) for field in ("team_id", "user_id", "user", "bot_id")
+        )
+        if not user:
+            raise TransportUnavailable("auth.test: the answer names no user")
+        told = response.headers.get("x-oauth-scopes", "").split(",")
+        scopes = frozenset(filter(None, map(str.strip, told)))
+        return Identity(team or "workspace", user, name, bot_id, scopes, string(answer, "url"))
+
+    async def until_refused(self) -> NoReturn:
+        """Wait until Slack does not accept the bot token any more, then raise `TransportFatal`."""
+        await self._token_refused.wait()
+        assert self._refused is not None
+        raise _fatal(self._refused)
+
+    async def _send(self, method: str, arguments: Mapping[str, JsonValue]) -> AsyncSlackResponse:
+        failed: PostFailed
+        try:
+            return await self._api_call(method, {k: v for k, v in arguments.items() if v is not None})
+        except SlackApiError as error:
+            failed = explained(method, error)
+        except Exception as error:  # the boundary of a transport: whatever broke, the call failed
+            if not isinstance(error, FROM_OUTSIDE):
+                log.exception("platform.broke: %s: the call broke on our side", method)
+            sent = not isinstance(error, NEVER_SENT)
+            failed = TransportUnavailable(
+                f"{method}: {type(error).__name__}", maybe_posted=sent and creates(method)
+            )
+        self._note(failed, method, arguments)
+        raise failed  # out here, so that the error above with the token in its request is no part of it
+
+    async def _api_call(self, method: str, arguments: dict[str, JsonValue]) -> AsyncSlackResponse:
+        verb = "GET" if method in GETS else "POST"
+        if verb == "POST" and method not in AS_PARAMETERS and method.startswith(AS_JSON):
+            return await self.client.api_call(method, json=arguments)
+        params = {name: _parameter(value) for name, value in arguments.items()}
+        return await self.client.api_call(method, http_verb=verb, params=params)
+
+    def _note(self, failed: PostFailed, method: str, arguments: Mapping[str, JsonValue]) -> None:
+        match failed:
+            case TransportRateLimited(retry_after=float(seconds)):
+                channel = arguments.get("channel")
+                self.limits.pause(method, seconds, channel if isinstance(channel, str) else "")
+                log.warning("platform.paused: %s, for %.0f s", failed, seconds)
+            case SlackRefused(kind="token"):
+                self._refused = failed
+                self._token_refused.set()
+            case _:
+                pass
+
+    def _tell_once(self, refused: SlackRefused) -> None:
+        seen = (refused.method, refused.error)
+        if seen not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(seen)
+            log.warning("live.refused: Slack refused a live call, which is said once: %s", refused)
+
+
+@asynccontextmanager
+async def open_web(base_url: str | None, token: str, limits: Limits | None = None) -> AsyncIterator[Web]:
+    """Open the Web API at *base_url* (Slack's own if None) for the bot *token*."""
+    base_url = base_url or AsyncWebClient.BASE_URL
+    quiet = logging.getLogger(f"{__name__}.sdk")
+    quiet.setLevel(logging.WARNING)  # at DEBUG the SDK logs what people say and the tickets of sockets
+    async with open_session(base_url) as session:
+        client = AsyncWebClient(
+            token=token, base_url=base_url, session=session, retry_handlers=[], logger=quiet
+        )
+        client.proxy = proxy_for(base_url)
+        yield Web(client, session, limits or Limits())
+
+
+def explained(method: str, error: SlackApiError) -> PostFailed:
+    """Say what the SDK's error means; the caller does not chain it."""
+    match error.response:
+        case AsyncSlackResponse(status_code=status, headers=headers, data=body):
+            return explain(method, status, headers, body if isinstance(body, dict) else None)
+        case aiohttp.ClientResponse(status=status, headers=headers):  # its body was no JSON
+            return explain(method, status, headers, None)
+        case _:
+            return explain(method, 0, {}, None)
+
+
+def _answer(method: str, response: AsyncSlackResponse) -> Mapping[str, JsonValue]:
+    if isinstance(response.data, dict):
+        return response.data
+    raise explain(method, response.status_code, {}, None)
+
+
+def _parameter(value: JsonValue) -> JsonValue:
+    """Return *value* as it goes into a query; the SDK makes 0 and 1 of booleans."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _fatal(refused: SlackRefused) -> TransportFatal:
+    return TransportFatal(f"Slack does not accept the bot token: {refused}")

@@ -1,0 +1,207 @@
+"""Reading what was said while nobody listened: Socket Mode has no replay.
+
+Of a channel with a gap the history is read back to the mark, then the replies of the threads that moved since (their
+roots tell, those on the page before the mark too) and of those that the bot takes part in, and all is handed over,
+oldest first, as if it came live: same `parse_message`, same sink (see `transports.shared.backfill.catch_up`).
+
+What is not found: replies in a thread whose root is older than the pages that are read, and in which the bot takes no
+part yet. Slack lists no such threads, and search is not for bots.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable, retry_fields
+from threads.model import Incoming
+from transports.shared.backfill.catch_up import Verdict, begin_of
+from transports.shared.backfill.marks import Marks
+from transports.shared.backfill.message_time import NEVER
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.json_fields import (
+    Shape,
+    identifier,
+    instant,
+    is_direct,
+    is_stamp,
+    part,
+    parts,
+    string,
+)
+from transports.slack.events.catch_up_round import Reading
+from transports.slack.events.parse_message import Me, parse_message
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+"""What Slack recommends at most; apps that are distributed outside its marketplace get 15."""
+
+MOST_PAGES = 1_000
+"""Pages of one listing: at 50 calls a minute 20 minutes, a bound for what should have ended."""
+
+MOST_AT_ONCE = 10_000
+"""How many messages are held before they are handed over; the oldest come first, the rest in a next round."""
+
+PAUSES_S = (1.0, 4.0)
+"""Waits before a call that failed is made again: or a channel with many threads would hardly ever be read whole."""
+
+GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
+
+
+class Caller(Protocol):
+    async def call(
+        self, method: str, *, channel: str = "", urgent: bool = True, **arguments: JsonValue
+    ) -> Mapping[str, JsonValue]:
+        """Call Slack within its limits. Raises `threads.errors.PostFailed`."""
+        ...
+
+
+class History:
+    """Reads a workspace's history, for `transports.shared.backfill.catch_up`.
+
+    ``active_threads`` gives, by channel, the roots of the threads that the bot takes part in, of the last days. It is
+    asked once per gap.
+    """
+
+    def __init__(
+        self,
+        web: Caller,
+        marks: Marks,
+        me: Me,
+        sink: Callable[[Incoming], Awaitable[None]],
+        *,
+        active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
+        now: Callable[[], datetime],
+        max_age_s: float = 600,
+        bots: frozenset[str] = frozenset(),
+        most_at_once: int = MOST_AT_ONCE,
+    ) -> None:
+        self._web, self._marks, self._me, self._sink = web, marks, me, sink
+        self._active_threads, self._now, self._max_age_s = active_threads, now, max_age_s
+        self._bots, self._most = bots, most_at_once
+        self._active: Mapping[str, Sequence[str]] = {}
+        self._active_of = 0
+        """The gap after which ``_active`` was asked for."""
+        self._asking = anyio.Lock()
+
+    def verdict(self, refused: TransportRejected) -> Verdict:
+        match refused:
+            case SlackRefused(kind="token"):
+                return "token"
+            case SlackRefused(error=error) if error in GONE:
+                return "gone"
+            case SlackRefused(kind="other" | "shape"):  # a cursor may expire
+                return "moment"
+            case _:
+                return "unread"
+
+    async def look(self) -> None:
+        """Follow the DMs that were opened while nobody listened."""
+        since = self._marks.alive_at
+
+        def follow(found: Sequence[Shape]) -> bool:
+            for channel in filter(None, (identifier(one, "id") for one in found)):
+                self._marks.start(channel, since, missed=True)
+            return True
+
+        await self._list("users.conversations", "channels", follow, types="im")
+
+    async def read(self, channel: str, gap: int) -> str:
+        """Hand over what was missed in a channel, oldest first, in rounds of so many messages."""
+        reading = await self._reading(channel, gap)
+        while True:
+            # Of what is said from here on, a thread that was quiet when it was looked at may hold more.
+            began, upto = self._marks.clock(), NEVER
+            await self._fill(channel, reading)
+            for incoming in reading.ordered():
+                await self._sink(replace(incoming, stale=self._is_stale(incoming)))
+                upto = incoming.id
+            if not reading.cut:
+                return min(upto, began, key=instant)
+            log.info("catch_up.long: more than %d messages were missed in %s: going on", self._most, channel)
+            reading = Reading(instant(upto), self._most, threads=reading.threads)
+
+    def _is_stale(self, incoming: Incoming) -> bool:
+        return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
+
+    async def _reading(self, channel: str, gap: int) -> Reading:
+        async with self._asking:
+            if self._active_of < gap:
+                self._active, self._active_of = await self._active_threads(), gap
+        threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
+        return Reading(instant(begin_of(self._marks, channel)), self._most, threads=threads)
+
+    async def _fill(self, channel: str, reading: Reading) -> None:
+        def take(page: Sequence[Shape]) -> bool:
+            reading.add(self._parsed(page, channel))
+            after = [reading.note(message) for message in page]
+            return all(after) or reading.goes_back()
+
+        # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.
+        # And further back, if that takes fewer calls than to ask for each thread that is older still.
+        await self._list("conversations.history", "messages", take, channel=channel)
+        for root in list(reading.threads):
+            await self._read_thread(channel, root, reading)
+
+    async def _read_thread(self, channel: str, root: str, reading: Reading) -> None:
+        def take(page: Sequence[Shape]) -> bool:
+            reading.add(self._parsed(page, channel))
+            return True
+
+        oldest = f"{max(reading.since, Decimal(0)):.6f}"
+        try:
+            await self._list(
+                "conversations.replies", "messages", take, channel=channel, ts=root, oldest=oldest
+            )
+        except SlackRefused as refused:
+            if refused.kind != "gone":
+                raise
+            log.info("catch_up.gone: a thread in %s is gone: %s", channel, refused)
+
+    def _parsed(self, page: Sequence[Shape], channel: str) -> list[Incoming]:
+        direct = is_direct(channel)
+        found = (
+            parse_message(message, channel, self._me, direct=direct, bots=self._bots) for message in page
+        )
+        return [incoming for incoming in found if incoming]
+
+    async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
+        for tried, pause in enumerate(PAUSES_S, 1):
+            try:
+                return await self._web.call(method, urgent=False, **arguments)
+            except (TransportUnavailable, TransportRateLimited) as error:
+                fields = retry_fields(error.code, tried + 1, pause)
+                log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
+                await anyio.sleep(pause)
+        return await self._web.call(method, urgent=False, **arguments)
+
+    async def _list(
+        self,
+        method: str,
+        key: str,
+        take: Callable[[Sequence[Shape]], bool],
+        *,
+        channel: str = "",
+        **arguments: JsonValue,
+    ) -> None:
+        """Give *take* page after page, until it has had enough. Raises `PostFailed`."""
+        for _ in range(MOST_PAGES):
+            answer = await self._call(method, channel=channel, limit=PAGE, **arguments)
+            cursor = string(part(answer, "response_metadata"), "next_cursor")
+            if not take(parts(answer, key)) or cursor in ("", arguments.get("cursor")):
+                return
+            arguments["cursor"] = cursor
+        log.error(
+            "catch_up.too_long: %s of %s has more than %d pages: the rest is not read",
+            method,
+            channel,
+            MOST_PAGES,
+        )

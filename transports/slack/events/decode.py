@@ -1,0 +1,56 @@
+"""Slack's event text as a person wrote it; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from transports.base.text import without_controls
+
+_TOKEN = re.compile(r"<([^<>\n]{1,4000})>")
+_ENTITY = re.compile(r"&(amp|lt|gt);")
+_MEANING = {"amp": "&", "lt": "<", "gt": ">"}
+_LINK = re.compile(r"[a-z][a-z0-9+.-]*:[^\s|]+", re.IGNORECASE)
+
+
+def decode(text: str, names: Mapping[str, str]) -> str:
+    """Return *text* as plain text; *names* are the display names of users by id. What is malformed stays as it is."""
+    done: list[str] = []
+    at = 0
+    for token in _TOKEN.finditer(text):
+        done += [_decoded(text[at : token.start()]), _token(token[0], token[1], names)]
+        at = token.end()
+    return "".join([*done, _decoded(text[at:])])
+
+
+def _decoded(text: str) -> str:
+    return _ENTITY.sub(lambda found: _MEANING[found[1]], text)
+
+
+def _token(whole: str, inner: str, names: Mapping[str, str]) -> str:
+    target, _, label = inner.partition("|")
+    kind, rest, label = target[:1], target[1:], _one_line(_decoded(label))
+    match kind:
+        case "@" if rest:
+            return "@" + (_one_line(names.get(rest, "")) or label or rest)
+        case "#" if rest:
+            return "#" + (label or rest)
+        case "!" if rest.startswith(("subteam^", "date^")):
+            return label or f"@{rest.partition('^')[2]}"
+        case "!" if rest:
+            return "@" + (rest if rest in ("here", "channel", "everyone") else label or rest).lstrip("@")
+        case _ if _LINK.fullmatch(target):
+            return _link(_decoded(target), label)
+        case _:
+            return _decoded(whole)
+
+
+def _link(url: str, label: str) -> str:
+    address = url.removeprefix("mailto:").removeprefix("tel:")
+    if label in ("", url, address):
+        return address
+    return f"{label} ({url})"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(without_controls(text).split())

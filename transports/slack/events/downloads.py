@@ -1,0 +1,55 @@
+"""Slack's files: the token is shown to Slack's hosts alone, and a login page is no file.
+
+A private file needs ``Authorization: Bearer`` and the files:read scope; without them Slack answers 200 and a login
+page (docs.slack.dev, "Working with files").
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import aiohttp
+from yarl import URL
+
+from threads.model import Attachment
+from transports.shared.downloads import IDLE_S, Keeper, opened, read, unavailable
+from transports.slack.api.http_session import trusted
+
+NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
+
+
+@asynccontextmanager
+async def open_download(
+    session: aiohttp.ClientSession,
+    attachment: Attachment,
+    *,
+    token: str,
+    own: URL | None = None,
+    max_bytes: int | None = None,
+    idle_s: float = IDLE_S,
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
+
+    *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
+    """
+    slack = Keeper("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
+    size = attachment.size
+    async with opened(
+        session, attachment.url, slack, size=size, max_bytes=max_bytes, idle_s=idle_s
+    ) as response:
+        _check(response, attachment)
+        yield read(response, size)
+
+
+def _check(response: aiohttp.ClientResponse, attachment: Attachment) -> None:
+    length = response.content_length
+    if response.content_type == "text/html" and (
+        not _is_html(attachment) or (length is not None and attachment.size and length != attachment.size)
+    ):
+        raise unavailable("a login page in place of the file", NO_ACCESS)
+
+
+def _is_html(attachment: Attachment) -> bool:
+    return attachment.media_type == "text/html" or attachment.name.lower().endswith((".html", ".htm"))

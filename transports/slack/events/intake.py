@@ -1,0 +1,165 @@
+"""What comes in, live or from a catch-up, on its way to the sink; nothing is acknowledged before it is durable.
+
+A channel is followed from the first message that is heard there. Slack tells of joining and leaving one only to an
+app that subscribes to it and has channels:read (groups:read), which the generated manifest does not ask for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from datetime import datetime
+from functools import partial
+from typing import assert_never
+
+from anyio.abc import TaskGroup
+from pydantic import JsonValue
+
+from threads.errors import StoreUnavailable
+from threads.model import Inbound, Incoming, Sink
+from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
+from transports.shared.backfill.marks import Marks
+from transports.shared.bot_loop_guard import BotCap
+from transports.slack.api.socket_mode import Kind
+from transports.slack.api.user_names import Names
+from transports.slack.api.web_api import Web
+from transports.slack.events.catch_up import History
+from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command, reply_address
+from transports.slack.events.parse_event import (
+    HomeOpened,
+    Joined,
+    Left,
+    Overload,
+    Signal,
+    TitleChanged,
+    parse_event,
+)
+from transports.slack.events.parse_message import Me
+from transports.slack.events.pressed_buttons import Buttons
+from transports.slack.live.presence import Presence
+
+log = logging.getLogger(__name__)
+
+
+class Intake:
+    """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed.
+
+    ``on_address`` is told where the answer to a message may be given to its person alone.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        web: Web,
+        me: Me,
+        marks: Marks,
+        sink: Sink,
+        presence: Presence,
+        names: Names,
+        *,
+        recent: Recent,
+        now: Callable[[], datetime],
+        bots: frozenset[str],
+        max_age_s: float,
+        on_address: Callable[[str, str], None] = lambda *_: None,
+    ) -> None:
+        self.buttons = Buttons(web, names)
+        self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
+        self._presence, self._recent, self._bots = presence, recent, bots
+        self._cap, self._on_address = BotCap(bots), on_address
+        history = History(
+            web,
+            marks,
+            me,
+            self._hear,
+            active_threads=self._active,
+            now=now,
+            max_age_s=max_age_s,
+            bots=bots,
+        )
+        self._catch_up = CatchUp(marks, history)
+
+    def missed(self) -> None:
+        """Something may have been said that did not come in: from now on no mark passes it; begin to look for it."""
+        self._catch_up.missed()
+        self._close_gaps()
+
+    async def take(self, kind: Kind, body: Mapping[str, JsonValue]) -> None:
+        """Take one payload; when this returns, it is durable. Raises `StoreUnavailable`."""
+        match kind:
+            case "event":
+                await self._event(body)
+            case "action":
+                await self._action(body)
+            case "command":
+                if incoming := parse_command(dict(body), self._me):
+                    self._on_address(incoming.id, reply_address(dict(body)))
+                    await self._hear(incoming)
+            case "other":
+                log.info("intake.ignored: a payload of a kind that is not used")
+            case _:
+                assert_never(kind)
+
+    async def _event(self, body: Mapping[str, JsonValue]) -> None:
+        parsed = parse_event(dict(body), self._me, bots=self._bots)
+        if parsed.odd:
+            log.info("intake.ignored: nothing to do with %s", parsed.odd)
+        for signal in parsed.signals:
+            self._heed(signal)
+        if parsed.moved and self._marks.begins_late(*parsed.moved):
+            self._close_gaps()
+        try:
+            with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
+                await self._marks.note()  # or what is said there next, after a kill, would be missed
+                for event in parsed.inbound:
+                    await self._hear(event)
+        except StoreUnavailable:
+            self._close_gaps()
+            raise
+
+    async def _action(self, body: Mapping[str, JsonValue]) -> None:
+        match parse_action(dict(body), self._me):
+            case Pressed() as pressed:
+                self._on_address(pressed.incoming.id, reply_address(dict(body)))
+                self.buttons.pressed(pressed)
+                await self._hear(pressed.incoming)
+            case Judged(feedback):
+                await self._hear(feedback)
+                self._presence.soon(partial(self.buttons.thank, feedback))
+            case None:
+                log.info("intake.ignored: a button that is none of ours")
+
+    async def _hear(self, event: Inbound) -> None:
+        if not isinstance(event, Incoming) or self._cap.admits(event):
+            await self._sink(event)
+
+    def _close_gaps(self) -> None:
+        self._tasks.start_soon(partial(self._catch_up.run, gap=False))
+
+    async def _active(self) -> dict[str, list[str]]:
+        active: dict[str, list[str]] = {}
+        for thread in await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE):
+            active.setdefault(thread.channel, []).append(thread.root)
+        return active
+
+    def _heed(self, signal: Signal) -> None:
+        match signal:
+            case TitleChanged(thread=thread, by=by):
+                if by != self._me.user:
+                    self._presence.renamed(thread)
+            case HomeOpened(channel=channel):
+                self._presence.soon(partial(self._presence.home_opened, channel))
+            case Joined(channel=channel, at=at):
+                # Delivered late, it may be older than what was said there since, whose events got lost.
+                self._marks.joined(channel, at or self._marks.clock())
+                self._close_gaps()
+            case Left(channel=channel):
+                self._marks.drop(channel)
+            case Overload():
+                log.error(
+                    "slack.dropping: Slack drops events of this workspace, which had more than 30,000 in an hour"
+                )
+                self.missed()
+            case _:
+                assert_never(signal)

@@ -1,0 +1,43 @@
+"""What is said where a button was, after it was pressed."""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from threads.model import Feedback
+from transports.base.presses import Presses
+from transports.slack.api.user_names import Names
+from transports.slack.api.web_api import Web
+from transports.slack.events.parse_action import Pressed
+from transports.slack.markdown.blocks import without_actions
+
+THANKS = {
+    "up": "Thank you.",
+    "down": "Thank you. Tell me here what was wrong with it, and I will try again.",
+}
+
+
+class Buttons(Presses[Pressed]):
+    def __init__(self, web: Web, names: Names) -> None:
+        super().__init__()
+        self._web, self._names = web, names
+
+    async def retire(self, press: Pressed) -> None:
+        """Take the buttons off the message; may be dropped."""
+        who = await self._names.of(press.incoming.author.id)
+        note = f"{press.label or press.incoming.text}{who and ' by '}{who}"
+        shown = [block for block in press.blocks if isinstance(block, dict)]
+        blocks: list[JsonValue] = [*without_actions(shown, note)]
+        await self._web.try_call(
+            "chat.update", channel=press.channel, ts=press.ts, blocks=blocks, text=note, parse="none"
+        )
+
+    async def thank(self, feedback: Feedback) -> None:
+        """Say to the person alone that their judgement was noted; may be dropped."""
+        await self._web.try_call(
+            "chat.postEphemeral",
+            channel=feedback.thread.channel,
+            user=feedback.author.id,
+            thread_ts=feedback.thread.root or None,
+            text=THANKS[feedback.verdict],
+        )

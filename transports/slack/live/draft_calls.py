@@ -1,0 +1,87 @@
+"""The calls of one draft: in the workspace's order after all that is urgent, and none once the draft is over.
+
+Waiting for one's turn can be given up at any time; a call that is on its way cannot, and is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed
+from transports.slack.api.web_api import Web
+
+BEGINS = frozenset({"chat.postMessage", "chat.startStream"})
+
+OVER_WITHIN_S = 10.0
+"""How long the end of a draft waits for the call that is on its way; what that did is unknown then."""
+
+
+class Wire:
+    def __init__(self, web: Web) -> None:
+        self.over = False
+        self.lost = False
+        """Whether a message may have begun whose ts nobody knows."""
+        self._web = web
+        self._scope = anyio.CancelScope()
+        self._asking = False
+        self._quiet: anyio.Event | None = None
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, which calls through here, until it is done or the draft is over."""
+        if self.over:
+            return
+        self._quiet = anyio.Event()
+        try:
+            with self._scope:
+                await work()
+        finally:
+            self._quiet.set()
+
+    async def end(self) -> None:
+        """Let no further call out; returns when none is on its way."""
+        self.over = True
+        if not self._asking:
+            self._scope.cancel()
+        if self._quiet is None:
+            return
+        with anyio.move_on_after(OVER_WITHIN_S):
+            await self._quiet.wait()
+            return
+        self._scope.cancel()
+        await self._quiet.wait()
+
+    async def call(self, method: str, channel: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
+        """Make the call when it is its turn. Raises as `web.Web.call`."""
+        await self._web.limits.take(method, channel, urgent=False)
+        return await self._ask(method, channel, arguments)
+
+    async def try_call(
+        self, method: str, channel: str, **arguments: JsonValue
+    ) -> Mapping[str, JsonValue] | None:
+        """Make the call if one is to spare, else return None. Raises as `web.Web.call`."""
+        await anyio.lowlevel.checkpoint()  # the draft may be over
+        if not self._web.limits.try_take(method, channel):
+            return None
+        return await self._ask(method, channel, arguments)
+
+    async def _ask(
+        self, method: str, channel: str, arguments: Mapping[str, JsonValue]
+    ) -> Mapping[str, JsonValue]:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # or the call would go out and its answer be lost
+        self._asking, begun = True, method in BEGINS
+        try:
+            answer = await self._web.ask(method, channel=channel, **arguments)
+            begun = False
+        except PostFailed as error:
+            begun = begun and error.maybe_posted
+            raise
+        else:
+            return answer
+        finally:
+            self.lost = self.lost or begun
+            self._asking = False
+            if self.over:
+                self._scope.cancel()

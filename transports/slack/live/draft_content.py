@@ -1,0 +1,161 @@
+"""What a live answer shows, in order, as far as it is not out yet: pieces of text and task cards. Pure.
+
+Text comes out safe, in pieces that a message has room for and that end between words where that can be had. Of a card
+that was not shown yet only the newest state is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from transports.base.text import utf8_size
+from transports.slack.live.task_cards import Card
+from transports.slack.markdown.escape import SafeStream
+from transports.slack.markdown.links import Links
+from transports.slack.markdown.open_fences import TableHold
+
+MOST_SAID = 100_000
+"""Characters of a turn that are shown live; what comes then is shown with the final text only."""
+
+MOST_CARDS = 50
+LONGEST_WORD = 80
+CARD_BYTES = 100
+"""What a card takes beside its title, as we count it; Slack does not say."""
+
+
+_WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What goes out in one call."""
+
+    pieces: Sequence[str | Card] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for piece in self.pieces if isinstance(piece, str))
+
+    @property
+    def has_cards(self) -> bool:
+        return any(isinstance(piece, Card) for piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        return sum(_size(piece) for piece in self.pieces)
+
+    def arguments(self, before: str = "") -> dict[str, JsonValue]:
+        """Return it as a stream takes it, *before* in front."""
+        if all(isinstance(piece, str) for piece in self.pieces):
+            return {"markdown_text": before + self.text}
+        chunks: list[JsonValue] = [
+            {"type": "markdown_text", "text": piece} if isinstance(piece, str) else piece.chunk
+            for piece in self.pieces
+        ]
+        return {"chunks": [{"type": "markdown_text", "text": before}, *chunks] if before else chunks}
+
+
+class Script:
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._pieces: list[str | Card] = []
+        self._said = 0
+        self.begin()
+
+    @property
+    def has_text(self) -> bool:
+        return any(isinstance(piece, str) and piece.strip() for piece in self._pieces)
+
+    @property
+    def has_cards(self) -> bool:
+        return any(isinstance(piece, Card) for piece in self._pieces)
+
+    def begin(self) -> None:
+        """Forget text that is not out, and what the text before it left open."""
+        self._paused = False
+        self._safe, self._tables = SafeStream(self._links), TableHold()
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, Card)]
+
+    def say(self, delta: str) -> None:
+        self._said += len(delta)
+        if self._said > MOST_SAID or not (text := self._tables.feed(self._safe.feed(delta))):
+            return
+        self._add(f"\n\n{text}" if self._paused else text)
+        self._paused = False
+
+    def pause(self) -> None:
+        """Say what is held back: this step's text is complete."""
+        text = self._tables.feed(self._safe.end()) + self._tables.end()
+        self._add(text)
+        self._safe, self._tables = SafeStream(self._links), TableHold()
+        self._paused = self._paused or self._said > 0
+
+    def card(self, card: Card) -> None:
+        for place, piece in enumerate(self._pieces):
+            if isinstance(piece, Card) and piece.id == card.id:
+                self._pieces[place] = card
+                return
+        if sum(isinstance(piece, Card) for piece in self._pieces) < MOST_CARDS:
+            self._pieces.append(card)
+
+    def drop_cards(self) -> None:
+        self._pieces = [piece for piece in self._pieces if isinstance(piece, str)]
+
+    def take(self, room: int) -> tuple[Batch, bool]:
+        """Return what fits into *room* bytes, and whether that was all; put it back if it does not get out."""
+        taken: list[str | Card] = []
+        while self._pieces:
+            piece = self._pieces[0]
+            size = _size(piece)
+            if size > room:
+                if isinstance(piece, str) and (at := cut(piece, room)):
+                    taken.append(piece[:at])
+                    self._pieces[0] = piece[at:]
+                break
+            taken.append(self._pieces.pop(0))
+            room -= size
+        return Batch(tuple(taken)), not self._pieces
+
+    def rest_of_word(self) -> str:
+        """Take what is left of a word that the shown text stopped in."""
+        if not self._pieces or isinstance(piece := self._pieces[0], Card):
+            return ""
+        if not (word := _WORD.match(piece)):
+            return ""
+        self._pieces[0] = piece[word.end() :]
+        return word[0]
+
+    def put_back(self, batch: Batch) -> None:
+        later, self._pieces = self._pieces, []
+        newer = {piece.id for piece in later if isinstance(piece, Card)}
+        for piece in (*batch.pieces, *later):
+            if isinstance(piece, str):
+                self._add(piece)
+            elif piece in later or piece.id not in newer:
+                self._pieces.append(piece)
+
+    def _add(self, text: str) -> None:
+        if self._pieces and isinstance(last := self._pieces[-1], str):
+            self._pieces[-1] = last + text
+        elif text:
+            self._pieces.append(text)
+
+
+def cut(text: str, room: int) -> int:
+    """Return where to cut *text* so that the part before has at most *room* bytes; 0 if it has no border there."""
+    head = text.encode("utf-8", "surrogatepass")[: max(room, 0)].decode("utf-8", "ignore")
+    if len(head) == len(text):
+        return len(text)
+    for mark in ("\n\n", "\n", " ", "\u3002"):
+        at = head.rfind(mark) + len(mark)
+        if at > max(len(head) // 2, len(mark)):
+            return at
+    return head.rfind(" ") + 1
+
+
+def _size(piece: str | Card) -> int:
+    return utf8_size(piece) if isinstance(piece, str) else utf8_size(piece.title) + CARD_BYTES

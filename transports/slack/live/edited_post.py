@@ -1,0 +1,166 @@
+"""A live answer as a post that is edited (chat.postMessage, chat.update): always the newest text of the step.
+
+| state  | event                                                | next   |
+|--------|------------------------------------------------------|--------|
+| none   | a paragraph, or 1.5 s after the first word           | posted |
+| none   | the post was refused, or its answer was lost         | mute   |
+| posted | the text is another one: it is written over          | posted |
+| posted | Slack does not let it be edited                      | mute   |
+| posted | somebody deleted it                                  | mute, and forgotten |
+
+A step's text is what was said since the last tool began: it takes the place of the narration before it, as the final
+text will. While tools run, a line below says what they do.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Literal
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed, TransportRateLimited
+from threads.model import ThreadId, ToolFinished, ToolStarted
+from transports.shared.live.activity import Running
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.json_fields import string
+from transports.slack.live.draft_calls import Wire
+from transports.slack.live.native_stream import Live
+from transports.slack.live.task_cards import inert
+from transports.slack.markdown.blocks import markdown_block
+from transports.slack.markdown.links import Links
+from transports.slack.markdown.split import parts, plain
+from transports.slack.post.post_tags import Tag
+
+log = logging.getLogger(__name__)
+
+POST, UPDATE = "chat.postMessage", "chat.update"
+
+FIRST_AFTER_S = 1.5
+MOST_SHOWN = 11_000
+"""Characters of a step; a markdown block holds 12,000."""
+
+NOTHING = "…"
+
+
+class EditedPost:
+    method = UPDATE
+
+    def __init__(self, wire: Wire, thread: ThreadId, links: Links) -> None:
+        self.done = False
+        self.barred: Literal["", "turn", "workspace"] = ""
+        self.lives: list[Live] = []
+        self._wire, self._thread, self._links = wire, thread, links
+        self._running = Running()
+        self._text = ""
+        self._over = False  # the step's text is complete
+        self._changed = False
+        self._first_at = math.inf
+        self._blocks = True
+
+    def say(self, delta: str) -> None:
+        if self._over:
+            self._text, self._over = "", False
+        if len(self._text) <= MOST_SHOWN:
+            self._text += delta[: MOST_SHOWN + 1]
+            self._touch()
+
+    def reset(self) -> None:
+        self._text, self._over = "", False
+        self._touch()
+
+    def started(self, tool: ToolStarted) -> None:
+        self._running.started(tool)
+        self._over = True
+        self._touch()
+
+    def finished(self, tool: ToolFinished) -> None:
+        self._running.finished(tool)
+        self._touch()
+
+    def due(self, now: float) -> float:
+        """Return when a call would be worth while."""
+        if not self._changed:
+            return math.inf
+        if self.lives or "\n\n" in self._text.strip():
+            return now
+        return self._first_at + FIRST_AFTER_S
+
+    async def flush(self) -> None:
+        self._changed = False
+        text = self._view()
+        live = self.lives[0] if self.lives else None
+        if not text or (live and live.sure and live.shown == text):
+            return
+        try:
+            await self._show(live, text)
+        except TransportRateLimited:
+            self._changed = True
+        except SlackRefused as refused:
+            self._refused(live, refused)
+        except PostFailed as error:
+            log.info("live.cut: %s", error, extra={"thread_id": str(self._thread)})
+            self._changed = bool(live) or not error.maybe_posted
+            self.done = live is None and error.maybe_posted  # one may be out: `Draft.lost` has it swept
+
+    async def _show(self, live: Live | None, text: str) -> None:
+        content: dict[str, JsonValue] = body(text, blocks=self._blocks)
+        unfinished = Tag("", draft=True).metadata()
+        if live is None:
+            answer = await self._wire.call(
+                POST,
+                self._thread.channel,
+                thread_ts=self._thread.root,
+                metadata=unfinished,
+                unfurl_links=False,
+                unfurl_media=False,
+                **content,
+            )
+            if ts := string(answer, "ts"):
+                self.lives.append(Live(ts, anyio.current_time(), text, open=False))
+            else:
+                self.done = True
+            return
+        live.sure = False  # until the answer is there
+        try:
+            await self._wire.call(
+                UPDATE, self._thread.channel, ts=live.ts, parse="none", link_names=False, **content
+            )
+        except PostFailed as error:
+            live.sure = not error.maybe_posted
+            raise
+        live.sure, live.shown = True, text
+
+    def _refused(self, live: Live | None, refused: SlackRefused) -> None:
+        log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
+        if refused.kind == "shape" and self._blocks:
+            self._blocks, self._changed = False, True
+            return
+        self.done = True
+        if live and refused.kind in ("unsupported", "scope"):
+            self.barred = "workspace"
+        if live and refused.error == "message_not_found":
+            self.lives.clear()
+
+    def _view(self) -> str:
+        text = self._text.strip()
+        fitting = parts(text[:MOST_SHOWN], self._links)
+        shown = [fitting[0].markdown] if fitting else []
+        if len(fitting) > 1 or len(text) > MOST_SHOWN:
+            shown.append(NOTHING)
+        if words := self._running.words:
+            shown.append(f"_{inert(words, self._links)}{NOTHING}_")
+        return "\n\n".join(shown) or (NOTHING if self.lives else "")
+
+    def _touch(self) -> None:
+        self._changed = True
+        if self._first_at == math.inf and (self._text.strip() or self._running.words):
+            self._first_at = anyio.current_time()
+
+
+def body(text: str, *, blocks: bool = True) -> dict[str, JsonValue]:
+    """Return safe *text* as the content of a post: Markdown, and plain words for where no blocks are shown."""
+    words: dict[str, JsonValue] = {"text": plain(text)}
+    return words | {"blocks": [markdown_block(text)]} if blocks else words

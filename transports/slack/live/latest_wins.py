@@ -1,0 +1,110 @@
+"""Calls that say how things are now (a status, a reaction): of each only the newest counts, and it may be late.
+
+Per method one `Board`, so that calls about the same thing go out in order. A thing that is wanted again while it
+waits keeps its place; what is new or over goes before what is merely repeated. A method that the workspace does not
+offer is asked once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.json_fields import string
+from transports.slack.api.web_api import Web
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+Arguments = dict[str, JsonValue]
+
+MOST_WAITING = 2_000
+"""Things that wait for their call; the oldest is given up."""
+
+TRIES = 3
+
+HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supported", "access_denied")
+"""Refusals that are not about the workspace."""
+
+
+class Board(Generic[K]):
+    """``on_done`` is told of each thing once its call was answered, whatever the answer."""
+
+    def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:
+        self.offered = True
+        self._web, self._method, self._on_done = web, method, on_done
+        self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
+        self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
+        self._wanted = anyio.Event()
+        self._asking: K | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait."""
+        return len(self._soon) + len(self._later)
+
+    def busy(self, key: K) -> bool:
+        """Return whether a call about it waits or is on its way."""
+        return key in self._soon or key in self._later or self._asking == key
+
+    def want(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
+        if not self.offered:
+            return
+        if soon:
+            self._later.pop(key, None)
+        line = self._soon if soon or key in self._soon else self._later
+        line[key] = (arguments, TRIES)
+        if self.waiting > MOST_WAITING:
+            (self._later or self._soon).popitem(last=False)
+        self._wanted.set()
+
+    def forget(self, key: K) -> bool:
+        """Take it back; False if it is too late for that."""
+        return self._soon.pop(key, None) is not None or self._later.pop(key, None) is not None
+
+    async def run(self) -> None:
+        while self.offered:
+            while not (self._soon or self._later):
+                self._wanted = anyio.Event()
+                await self._wanted.wait()
+            await self._web.limits.take(self._method, urgent=False)
+            if self._soon or self._later:  # it may have been taken back
+                await self._ask(*(self._soon or self._later).popitem(last=False))
+
+    async def _ask(self, key: K, wanted: tuple[Arguments, int]) -> None:
+        arguments, tries = wanted
+        self._asking = key
+        try:
+            channel = string(arguments, "channel")
+            await self._web.ask(self._method, channel=channel, **_without_channel(arguments))
+        except SlackRefused as refused:
+            self._refused(refused)
+        except PostFailed as error:
+            log.debug("live.call_failed: %s", error)
+            if tries > 1 and not (key in self._soon or key in self._later):
+                self._soon[key] = (arguments, tries - 1)
+        finally:
+            self._asking = None
+        if not self.busy(key):
+            self._on_done(key)
+
+    def _refused(self, refused: SlackRefused) -> None:
+        if refused.kind not in ("unsupported", "scope", "token") or refused.error in HERE_ONLY:
+            log.debug("live.call_refused: %s", refused)
+            return
+        self.offered = False
+        self._soon.clear()
+        self._later.clear()
+        log.warning("live.not_offered: the workspace does not offer it, and is not asked again: %s", refused)
+
+
+def _without_channel(arguments: Arguments) -> Arguments:
+    return {name: value for name, value in arguments.items() if name != "channel"}

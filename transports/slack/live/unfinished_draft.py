@@ -1,0 +1,59 @@
+"""What becomes of a live answer whose final text does not come: it stays as far as it says something."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+import anyio
+from pydantic import JsonValue
+
+from threads.errors import PostFailed
+from threads.model import ThreadId
+from transports.slack.api.api_errors import SlackRefused
+from transports.slack.api.web_api import Web
+from transports.slack.live.edited_post import UPDATE, body
+from transports.slack.live.native_stream import STOP, Live
+from transports.slack.markdown.open_fences import Fences
+from transports.slack.post.post_tags import Tag
+from transports.slack.post.rewrite import remove
+
+log = logging.getLogger(__name__)
+
+STOPPED = "\n\n_(stopped)_"
+KEPT = Tag("kept").metadata()
+"""Tells a later sweep for unfinished answers that this one is meant to stay."""
+
+WITHIN_S = 120.0
+
+
+async def leave(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
+    """Tidy up the messages of a draft. Never raises; what Slack does not allow is left as it is."""
+    kept = [live for live in lives if live.shown.strip() and not live.stale]
+    with anyio.move_on_after(WITHIN_S) as scope:
+        for live in lives:
+            if live not in kept:
+                await remove(web, thread.channel, live.ts)
+                continue
+            try:
+                await _keep(web, thread.channel, live, STOPPED if stopped and live is kept[-1] else "")
+            except PostFailed as error:
+                log.info("live.left: as it was: %s", error, extra={"thread_id": str(thread)})
+    if scope.cancelled_caught:
+        log.info("live.left: as it was", extra={"thread_id": str(thread)})
+
+
+async def _keep(web: Web, channel: str, live: Live, mark: str) -> None:
+    fences = Fences()
+    fences.feed(live.shown)
+    mark = fences.seam[0] + mark
+    if live.open:
+        end: dict[str, JsonValue] = {"markdown_text": mark or None, "metadata": KEPT} if live.sure else {}
+        with suppress(SlackRefused):  # Slack has ended it: then it can be written over
+            await web.call(STOP, channel=channel, urgent=False, ts=live.ts, **end)
+            if live.sure:
+                return
+    text = live.shown + mark
+    more: dict[str, JsonValue] = {"parse": "none", "link_names": False, "metadata": KEPT}
+    await web.call(UPDATE, channel=channel, urgent=False, ts=live.ts, **more, **body(text))

@@ -1,0 +1,381 @@
+"""A model's text made safe for Slack, character by character; pure.
+
+Slack reads ``<!channel>``, ``<@U1>``, ``<#C1>`` and ``<url|label>`` in Markdown too, so no ``<`` of a model's gets
+through: in prose it becomes ``&lt;``, in code a zero-width space follows it where it would mean something. What comes
+out is the plainest Markdown there is (three backticks for every fence, one for every inline code, inline links only,
+nothing left open), so that no other reader can take code for prose or words for a link:
+
+| state      | on                                    | goes to    |
+|------------|---------------------------------------|------------|
+| prose      | a line of three ticks or tildes       | code       |
+| code       | such a line, as long or longer        | prose      |
+| code       | a line without the quote's ``>``      | prose      |
+| either     | the end of the text: closes the code  | the end    |
+
+Every step reads ahead within a fixed distance only, and waits while what it reads could still go either way. So a
+text gives the same however it is cut into pieces, and a piece is never held back beyond that distance: what is not
+closed within it is no link, no code, no address, and is written as the words it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from transports.base.text import PREFIX, continued, without_controls
+from transports.slack.markdown.links import (
+    ZERO_WIDTH,
+    Links,
+    fit,
+    host_of,
+    names_another_host,
+    without_entities,
+    without_pings,
+    written_as_code,
+)
+from transports.slack.markdown.lookahead import CODE, INFO, LINK, SHORT, WORD, Ahead, More
+
+_STRAY_TICK = "\u02cb"  # looks like a backtick and is none
+_UNSEEN = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+
+_CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
+_PLAIN = re.compile(r"(?:[A-Za-z0-9]{1,40}+(?=[ ,;)'\"])|[^A-Za-z0-9\n<>\[\]!@`*\\~])++")
+_WORDS = re.compile(rf"[A-Za-z0-9][A-Za-z0-9+._-]{{0,{WORD - 1}}}")
+_DOMAIN = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,}", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:\[[0-9a-fA-F:.]{0,60}\])?[^\s<>\"`|\[\]\u3001\u3002\u3008-\u3011\uff01-\uff0f\uff1a-\uff1f]*"
+)
+_LITERAL = re.compile(r"\[[0-9a-fA-F:.]{0,60}")
+_ANGLE = re.compile(
+    r"<((?:[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)[^\s<>|]*)(?:\|([^<>\n]*))?>", re.IGNORECASE
+)
+_SCHEME = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]{0,31}+")
+_LIVE_IN_CODE = re.compile(
+    r"<(?=[!@#]|[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)|@(?=here|channel|everyone)", re.IGNORECASE
+)
+_PREFIX = re.compile(PREFIX)
+_LONGEST_PREFIX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The fence we are in: what its lines begin with, what closes it, and how deep in quotes it lies."""
+
+    prefix: str
+    mark: str
+    quotes: int
+
+
+def clean(text: str) -> str:
+    """Drop what no reader sees or what turns the reading direction, so that what is read is what is there."""
+    return _UNSEEN.sub("", without_controls(text.replace("\u2028", "\n").replace("\u2029", "\n")))
+
+
+def safe(text: str, links: Links) -> str:
+    """Return *text* so that nothing in it can ping, be fetched, or lead elsewhere than it says."""
+    stream = SafeStream(links)
+    return stream.feed(text) + stream.end()
+
+
+def inert_code(text: str) -> str:
+    """Return code in which nothing can fire, whoever reads it."""
+    return _LIVE_IN_CODE.sub(lambda found: found[0] + ZERO_WIDTH, text)
+
+
+class SafeStream:
+    """`safe`, for text that comes in pieces: what `feed` and `end` return, joined, is `safe` of the whole."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._held = ""
+        self._final = False
+        self._line = ""  # how the line at hand began, as written
+        self._last = ""  # the character given out last
+        self._bold = False
+        self._code: _Code | None = None
+
+    def feed(self, delta: str) -> str:
+        """Take the next piece; return what is decided."""
+        self._held += clean(delta)
+        return self._drain()
+
+    def end(self) -> str:
+        """Return the rest. An open fence is closed, so that it swallows nothing that follows."""
+        self._final = True
+        rest = self._drain()
+        code, self._code = self._code, None
+        if code is None:
+            return rest
+        return rest + ("" if self._last == "\n" else "\n") + f"{code.prefix}```"
+
+    def _drain(self) -> str:
+        text, at = self._held, 0
+        ahead = Ahead(text, self._final)
+        given: list[str] = []
+        while at < len(text):
+            try:
+                end, piece = self._step(ahead, at)
+            except More:
+                break
+            if "\n" in text[at:end]:
+                self._line = ""
+            elif end > at:
+                self._line = (self._line + text[at : min(end, at + _LONGEST_PREFIX + 1)])[
+                    : _LONGEST_PREFIX + 1
+                ]
+            self._last = piece[-1:] or self._last
+            given.append(piece)
+            at = end
+        self._held = text[at:]
+        return "".join(given)
+
+    def _step(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Return where the next step begins, and what this one gives. Raises `More`, before anything changed."""
+        if self._code is not None:
+            return self._code_rest(ahead, at) if self._line else self._code_line(ahead, at, self._code)
+        if found := _PLAIN.match(ahead.text, at):
+            return found.end(), found[0]
+        step = self._STEPS.get(ahead.text[at])
+        return step(self, ahead, at) if step else self._word(ahead, at)
+
+    def _newline(self, _: Ahead, at: int) -> tuple[int, str]:
+        self._bold = False
+        return at + 1, "\n"
+
+    def _closing_bracket(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Part ``]`` from what would make a link, or the definition of one, of it."""
+        ahead.need(at, 2)
+        return at + 1, "]" + (ZERO_WIDTH if ahead.text[at + 1 : at + 2] in ("(", ":") else "")
+
+    def _ticks(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        end = ahead.run(at)
+        opened = self._fence(ahead, at, end) if end - at >= 3 else None
+        if opened is not None:
+            return opened
+        if ahead.text[at] == "~":
+            return end, ahead.text[at:end]
+        closing = ahead.closing_ticks(at, end)
+        if closing is None:
+            return end, _STRAY_TICK * (end - at)
+        content = ahead.text[end:closing].replace("`", _STRAY_TICK)
+        if content.startswith(" ") and content.endswith(" ") and content.strip():
+            content = content[1:-1]
+        return closing + end - at, self._apart(f"`{inert_code(content)}`")
+
+    def _fence(self, ahead: Ahead, at: int, end: int) -> tuple[int, str] | None:
+        """Open a fence if the marks from *at* to *end* begin one."""
+        if len(self._line) > _LONGEST_PREFIX or not _PREFIX.fullmatch(self._line):
+            return None
+        info_end = ahead.text.find("\n", end, end + INFO + 1)
+        if info_end < 0:
+            ahead.need(end, INFO + 1)
+            if len(ahead.text) > end + INFO:
+                return None
+            info_end = len(ahead.text)
+        info = ahead.text[end:info_end]
+        if ahead.text[at] == "`" and "`" in info:
+            return None
+        language = re.sub(r"[^\w+#.-]", "", (info.split() or [""])[0])[:40]
+        prefix = continued(self._line)
+        self._code = _Code(prefix, ahead.text[at:end], prefix.count(">"))
+        return min(info_end + 1, len(ahead.text)), f"```{language}\n"
+
+    def _apart(self, piece: str) -> str:
+        """Keep *piece* from joining what was given before it: a tick or a backslash and code, ``!`` and a link."""
+        before, first = self._last, piece[:1]
+        joins = (first == "`" and before in ("`", "\\")) or (first == "[" and before in ("!", "]"))
+        return ZERO_WIDTH + piece if joins else piece
+
+    def _angle(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Take ``<https://…>`` and Slack's ``<https://…|label>`` for links, any other ``<`` for itself."""
+        ahead.need(at, 2)
+        scheme = _SCHEME.match(ahead.text, at)
+        if scheme is not None:
+            ahead.need(scheme.end(), 1)
+        if scheme is None or ahead.text[scheme.end() : scheme.end() + 1] != ":":
+            return at + 1, "&lt;"
+        found = _ANGLE.match(ahead.text, at, at + LINK)
+        if found is not None:
+            return found.end(), self._link(found[2] or "", without_entities(found[1]))
+        if not re.compile(r"[<>\n]").search(ahead.text, at + 1, at + LINK):
+            ahead.need(at, LINK)
+        return at + 1, "&lt;"
+
+    def _bracket(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        image = ahead.text[at] == "!"
+        if image:
+            ahead.need(at, 2)
+        found = ahead.inline_link(at + image) if ahead.text[at + image : at + image + 1] == "[" else None
+        if found is None:
+            return at + 1, ahead.text[at]
+        end, label, url = found
+        return end, self._link(label or ("image" if image else ""), url)
+
+    def _link(self, label: str, url: str) -> str:
+        label, address = label.strip(), re.sub(r"(?i)^https?://", "", url)
+        same = label.rstrip("/") in ("", url.rstrip("/"), address.rstrip("/"))
+        host = host_of(url)
+        if host is None or not self._links.clickable(url):
+            shown = written_as_code(url)
+            return self._apart(shown if same else f"{_label_in_prose(label)} ({shown})")
+        shown = f"[{fit(address) if same else _label_of_link(label)}]({fit(url)})"
+        return self._apart(shown) + (f" ({host})" if names_another_host(label, host) else "")
+
+    def _ping(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        if _LIVE_IN_CODE.match(ahead.text, at):
+            return at + 1, "@" + ZERO_WIDTH
+        rest = ahead.text[at + 1 : at + 9].lower()
+        if any(name.startswith(rest) for name in ("here", "channel", "everyone")):
+            ahead.need(at, 9)
+        return at + 1, "@"
+
+    def _stars(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Let bold render that is glued to a CJK letter, and let ``2*3*4`` be a product."""
+        end = ahead.run(at)
+        following, run = ahead.text[end : end + 1], ahead.text[at:end]
+        if run == "*":
+            return end, "\\*" if self._last.isdigit() and following.isdigit() else "*"
+        if len(run) > 3 or not (self._bold or following.strip()):
+            return end, run
+        self._bold = not self._bold
+        if self._bold:
+            return end, (ZERO_WIDTH if _CJK.match(self._last) else "") + run
+        return end, run + (ZERO_WIDTH if _CJK.match(following) else "")
+
+    def _backslash(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        ahead.need(at, 2)
+        match ahead.text[at + 1 : at + 2]:
+            case "<":
+                return at + 2, "&lt;"
+            case "`":
+                return at + 2, _STRAY_TICK
+            case "\\":
+                return at + 2, "\\\\"
+            case _:
+                return at + 1, "\\"
+
+    def _word(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Take a word, or the address that begins with it."""
+        found = _WORDS.match(ahead.text, at)
+        if found is None:
+            return at + 1, ahead.text[at]
+        end, word = found.end(), found[0]
+        if len(word) < WORD:
+            ahead.need(end, 1)
+        if ahead.text[end : end + 3] in (":", ":/"):
+            ahead.need(end, 3)
+        if ahead.text.startswith("://", end) or (
+            word.lower() in ("mailto", "tel") and ahead.text.startswith(":", end)
+        ):
+            return self._address(ahead, at, end, "")
+        domain = word.lower().startswith("www.") or _DOMAIN.fullmatch(word)
+        if domain and ahead.text[end : end + 1] in ("?", ":"):
+            ahead.need(end, 2)
+        path = re.compile(r"/|[?]\S|:[0-9]").match(ahead.text, end)
+        if domain and (path or word.lower().startswith("www.")):
+            return self._address(ahead, at, end, "http://")
+        return end, word
+
+    def _address(self, ahead: Ahead, at: int, end: int, scheme: str) -> tuple[int, str]:
+        """Take the address that is *scheme* and the text at *at*, of which the first word ends at *end*."""
+        begins = end + (3 if ahead.text.startswith("://", end) else 0)
+        if literal := _LITERAL.match(ahead.text, begins):
+            ahead.need(literal.end(), 1)  # whether it is closed decides what it is
+        found = _ADDRESS.match(ahead.text, begins, max(begins, at + LINK))
+        stop = found.end() if found else begins
+        if stop < at + LINK:
+            ahead.need(stop, 1)
+        stop = at + len(_trimmed(ahead.text[at:stop]))
+        if stop <= begins and not scheme:
+            word = ahead.text[at:end]
+            inert = word.lower().startswith("www.") and not self._links.clickable(f"http://{word}")
+            # What comes next must not become its host.
+            broken = f":{ZERO_WIDTH}//" if begins > end else ""
+            return begins, (self._apart(written_as_code(word)) if inert else word) + broken
+        address = ahead.text[at:stop]
+        if not self._links.clickable(scheme + address):
+            return stop, self._apart(written_as_code(address))
+        following = ahead.text[stop : stop + 1]
+        return stop, without_pings(address) + (" " if following in tuple("<[`") or following > "\x7f" else "")
+
+    def _code_line(self, ahead: Ahead, at: int, code: _Code) -> tuple[int, str]:
+        """Begin a line of a fence: it may close the fence, end the quote around it, or be more of the code."""
+        inside = ahead.unquoted(at, code.quotes)
+        if inside is None:
+            self._code = None
+            return at, f"{code.prefix}```\n"
+        indent = len(code.prefix.rpartition(">")[2])
+        start = ahead.over(inside, " \t", max(indent, 1) if code.quotes else indent)
+        mark = ahead.over(start, " \t", SHORT)
+        end = ahead.over(mark, code.mark[0], CODE)
+        if end - mark >= len(code.mark):
+            rest = ahead.over(end, " \t", SHORT)
+            if ahead.text[rest : rest + 1] in ("", "\n"):
+                self._code = None
+                return rest, f"{code.prefix}```"
+        if start == len(ahead.text):
+            return start, ""
+        begins = code.prefix if ahead.text[start] != "\n" else code.prefix.rstrip()
+        end, piece = self._code_rest(ahead, start)
+        return end, begins + piece
+
+    def _code_rest(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        found = re.compile(r"[^\n<@`]+").match(ahead.text, at)
+        if found:
+            return found.end(), found[0]
+        match ahead.text[at]:
+            case "@":
+                return self._ping(ahead, at)
+            case "`":
+                return self._ticks_in_code(ahead, at)
+            case "<":
+                if re.compile(r"<(?:[A-Za-z][A-Za-z0-9+.-]{0,31}(?::/?)?)?").fullmatch(ahead.text, at):
+                    ahead.need(at, SHORT)
+                return at + 1, "<" + (ZERO_WIDTH if _LIVE_IN_CODE.match(ahead.text, at) else "")
+            case char:
+                return at + 1, char
+
+    def _ticks_in_code(self, ahead: Ahead, at: int) -> tuple[int, str]:
+        """Break up ticks that some reader could take for the fence's end."""
+        end = ahead.run(at)
+        pairs = [ahead.text[start : min(start + 2, end)] for start in range(at, end, 2)]
+        return end, ZERO_WIDTH.join(pairs) + (ZERO_WIDTH if end - at == CODE else "")
+
+    _STEPS: ClassVar[Mapping[str, Callable[[SafeStream, Ahead, int], tuple[int, str]]]] = {
+        "\n": _newline,
+        "`": _ticks,
+        "~": _ticks,
+        "<": _angle,
+        "[": _bracket,
+        "!": _bracket,
+        "@": _ping,
+        "*": _stars,
+        "]": _closing_bracket,
+        "\\": _backslash,
+    }
+
+
+def _trimmed(address: str) -> str:
+    """Return *address* without the punctuation that belongs to the sentence around it."""
+    while address:
+        last = address[-1]
+        if last not in ".,;:!?'*_~)" or (last == ")" and address.count("(") >= address.count(")")):
+            break
+        address = address[:-1]
+    return address
+
+
+def _label_in_prose(label: str) -> str:
+    stream = SafeStream(Links())
+    stream._line = "x"  # noqa: SLF001 - our own; amid a line no fence begins
+    return stream.feed(label) + stream.end()
+
+
+def _label_of_link(label: str) -> str:
+    """Return *label* with nothing in it that could be a link, a ping or the end of the label."""
+    label = label.rstrip("\\").replace("<", "&lt;").replace("://", f":{ZERO_WIDTH}//")
+    label = re.sub(r"(?i)www\.", lambda found: f"{found[0][:3]}{ZERO_WIDTH}.", label)
+    label = re.sub(r"(?i)@(?=here|channel|everyone)", f"@{ZERO_WIDTH}", label)
+    return label.replace("`", _STRAY_TICK) if label.count("`") % 2 else label

@@ -1,0 +1,102 @@
+"""Reading ahead in a text of which more may come; pure.
+
+Whatever depends on characters that are not there yet raises `More`, unless the text is `final`. What does not depend
+on them is told, and stays true however the text goes on. Nothing is looked for beyond a fixed distance.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from transports.slack.markdown.links import without_entities
+
+HELD = 4_000
+"""Characters: more than this is never held back."""
+
+LINK, LABEL, CODE, INFO, WORD, SHORT = 3_000, 500, 1_000, 200, 256, 48
+_BRACKETS = re.compile(r"\[((?:[^\[\]\n]++|\[[^\[\]\n]*+\](?!\())*+)\]")
+_TARGET = re.compile(
+    r"\([ \t]*+(?:<([^<>\n]*+)>|([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*))"
+    r"(?:[ \t]+(?:\"[^\"\n]*\"|'[^'\n]*'|\([^()\n]*\)))?[ \t]*\)"
+)
+_NO_TARGET = re.compile(r"\([^\"'()<\n]*+\)")
+_TICKS = re.compile("`+")
+_URL_LIKE = re.compile(r"[:/.#?]")
+
+
+class More(Exception):
+    """What is held so far can still go either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The text that is held; positions count from its start."""
+
+    text: str
+    final: bool
+
+    def need(self, at: int, reach: int) -> None:
+        """Raise `More` unless *reach* characters from *at* are there."""
+        if len(self.text) < at + reach and not self.final:
+            raise More
+
+    def run(self, at: int) -> int:
+        """Return where the run of one character ends, or has become too long to mean anything."""
+        end = at + 1
+        while end < len(self.text) and end < at + CODE and self.text[end] == self.text[at]:
+            end += 1
+        if end < at + CODE:
+            self.need(end, 1)
+        return end
+
+    def over(self, at: int, chars: str, most: int) -> int:
+        """Return where the characters of *chars* end, *most* of them; what follows them is known then."""
+        end = at
+        while end < len(self.text) and end < at + most and self.text[end] in chars:
+            end += 1
+        self.need(end, 1)
+        return end
+
+    def closing_ticks(self, at: int, end: int) -> int | None:
+        """Return where the run of ticks begins that closes the one from *at* to *end*: in its line, in reach."""
+        reach = end + CODE
+        newline = self.text.find("\n", end, reach)
+        stop = min(reach, len(self.text)) if newline < 0 else newline
+        for found in _TICKS.finditer(self.text, end, stop):
+            if found.end() == len(self.text) and found.end() < reach:
+                self.need(found.end(), 1)
+            if found.end() - found.start() == end - at and found.end() < reach:
+                return found.start()
+        if newline < 0:
+            self.need(end, CODE)
+        return None
+
+    def unquoted(self, at: int, quotes: int) -> int | None:
+        """Return where the line goes on behind the marks of its quotes; None if it has fewer."""
+        for _ in range(quotes):
+            at = self.over(at, " \t", 8)
+            if self.text[at : at + 1] != ">":
+                return None
+            at += 1
+        return at
+
+    def inline_link(self, at: int) -> tuple[int, str, str] | None:
+        """Return where the link that begins at *at* ends, its label and its target; None when it is none."""
+        label = _BRACKETS.match(self.text, at, at + LABEL)
+        if label is None:
+            if self.text.find("\n", at, at + LABEL) < 0:
+                self.need(at, LABEL)
+            return None
+        self.need(label.end(), 1)
+        if self.text[label.end() : label.end() + 1] != "(":
+            return None
+        target = _TARGET.match(self.text, label.end(), at + LINK)
+        if target is None:
+            if self.text.find("\n", at, at + LINK) < 0 and not _NO_TARGET.match(
+                self.text, label.end(), at + LINK
+            ):
+                self.need(at, LINK)
+            return None
+        url = without_entities(target[2] if target[1] is None else target[1])
+        return (target.end(), label[1], url) if _URL_LIKE.search(url) else None

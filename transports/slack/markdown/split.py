@@ -1,0 +1,101 @@
+"""What we say, in the forms that Slack takes; pure. The one place that the rest of the house asks.
+
+A text becomes parts, each a markdown block's worth, made safe (`escape`), its tables fit for Slack (`rows`), with a
+plain version beside it for notifications, for search, and for a Slack that refuses the block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from transports.base.text import is_delimiter, split
+from transports.slack.markdown.escape import clean, safe
+from transports.slack.markdown.links import ZERO_WIDTH, Links
+from transports.slack.markdown.tables import cells, filled
+
+MAX_PART = 11_000
+"""Characters of Markdown in a part; a payload may have 12,000."""
+
+MAX_PLAIN = 3_500
+"""Characters of plain text in a part; ``chat.update`` takes 4,000."""
+
+_FENCE = re.compile(r"[ \t>]*```[\w+#.-]*")
+_LEADING = re.compile(r"^([ \t>]*)(?:#{1,6}[ \t]+|[-*+][ \t]+(?=\S))")
+_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*+)\]\(([^()\s]*)\)")
+_MARKS = re.compile(
+    r"(\*{2,3}|__|~~)(?=\S)(.{1,300}?)(?<=\S)\1|(?<![\w*])([*_])(?=\S)([^*_]{1,300}?)(?<=\S)\3(?![\w*])"
+)
+_CODE = re.compile(r"`([^`]*)`")
+_BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One message's worth: ``markdown`` for a markdown block, ``plain`` for ``text=`` (mrkdwn, already escaped)."""
+
+    markdown: str
+    plain: str
+
+
+def parts(text: str, links: Links) -> tuple[Part, ...]:
+    """Return *text* in parts that each fit one message; none for a blank text."""
+    text = clean(text)
+    growth = len(filled(safe(text, links))) / max(1, len(text))
+    room = MAX_PART if growth <= 1 else int(0.95 * MAX_PART / growth)
+    return tuple(Part(markdown, plain(markdown)) for markdown in _fitting(text, links, room))
+
+
+def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
+    """Cut first and make safe then: whatever a cut leaves of a construct is judged as what it has become."""
+    for piece in split(text, room):
+        markdown = filled(safe(piece, links))
+        if len(markdown) <= MAX_PART:
+            yield markdown
+        else:
+            yield from _fitting(piece, links, room // 2)
+
+
+def plain(markdown: str) -> str:
+    """Return safe Markdown as words without marks, at most 3,500 characters, in which nothing is live."""
+    code = False
+    lines: list[str] = []
+    for line in markdown.split("\n"):
+        if _FENCE.fullmatch(line):
+            code = not code
+        elif code:
+            lines.append(line)
+        elif not is_delimiter(line):
+            lines.append(_words(line))
+    text = _escaped("\n".join(lines).strip())
+    if len(text) <= MAX_PLAIN:
+        return text or "…"
+    return re.sub(r"&[a-z]{0,3}$", "", split(text, MAX_PLAIN - 2)[0]) + " …"
+
+
+def _words(line: str) -> str:
+    if line.lstrip(" \t>").startswith("|"):
+        line = " | ".join(cells(line))
+    line = _LEADING.sub(lambda found: found[1] + ("" if "#" in found[0] else "• "), line)
+    line = _LINK.sub(_named, line)
+    codes = _CODE.findall(line)
+    words = _BACKSLASH.sub(r"\1", _MARKS.sub(lambda found: found[2] or found[4], _CODE.sub("\0", line)))
+    return re.sub("\0", lambda _: codes.pop(0), words).replace(r"\|", "|")
+
+
+def _named(link: re.Match[str]) -> str:
+    label, url = link[1], link[2]
+    return url if label == url.partition("//")[2] else f"{label} ({url})"
+
+
+def _escaped(text: str) -> str:
+    """Escape as Slack asks for mrkdwn, and break what it would make a link of."""
+    for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        text = text.replace(entity, char)
+    text = re.sub(r"(?i)(?<=[a-z])://", f":{ZERO_WIDTH}//", text)
+    text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)
+    text = re.sub(
+        r"(?i)@(?=here|channel|everyone)", f"@{ZERO_WIDTH}", text
+    )  # words that lost the marks between
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

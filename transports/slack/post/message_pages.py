@@ -1,0 +1,115 @@
+"""From a post to the messages that show it: how many, what stands below them, what they say in plain words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+from threads.model import Choice, Outgoing
+from transports.base.text import split
+from transports.slack.markdown.blocks import Block, choice_block, feedback_block, markdown_block, note_block
+from transports.slack.markdown.links import Links
+from transports.slack.markdown.split import parts, plain
+from transports.slack.post.post_tags import Tag
+
+MAX_PARTS = 4
+"""An answer that needs more messages is a file, with its beginning in a message."""
+
+MOST_PARTS = 20
+"""Where no file can be sent, so many messages are posted, and then it ends with a word."""
+
+SMALL = 3_000
+"""Characters of Markdown whose plain words any method takes: ``chat.update`` 4,000, ``chat.postMessage`` 40,000."""
+
+CUT = "The answer goes on, but it is too long to be posted here."
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One message to be. ``below`` are the blocks under its text, and ``aside`` says them in plain words."""
+
+    markdown: str
+    plain: str
+    tag: Tag
+    below: tuple[Block, ...] = ()
+    aside: str = ""
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [markdown_block(self.markdown), *self.below]
+
+    @property
+    def words(self) -> list[str]:
+        """All of it without blocks, in as many pieces as that needs."""
+        said = [*_in_words(self.markdown, SMALL)]
+        if not self.aside:
+            return said
+        if len(said[-1]) + len(self.aside) > SMALL:
+            return [*said, self.aside]
+        return [*said[:-1], f"{said[-1]}\n\n{self.aside}"]
+
+
+def pages(
+    outgoing: Outgoing, links: Links, *, inert: bool, feedback: bool = False, most: int = MOST_PARTS
+) -> list[Page]:
+    """Return the messages that show *outgoing*, the last one with its choices and, under a reply, the feedback.
+
+    *inert* is for what is written by a method without an unfurl switch, now or later: only links that *links* allows
+    stay links there. A text in several parts is inert on every way, because the same text has to fall into the same
+    parts when a post goes on after a crash.
+    """
+    text = outgoing.text.strip() or "…"
+    shown = parts(text, replace(links, live=False))
+    if len(shown) == 1 and not inert:
+        shown = parts(text, replace(links, live=True))
+    kept = shown[:most]
+    made = [
+        Page(part.markdown, part.plain, Tag(outgoing.key, number, len(kept)))
+        for number, part in enumerate(kept)
+    ]
+    if len(kept) < len(shown):
+        made[-1] = _noted(made[-1], CUT)
+    made[-1] = _closed(made[-1], outgoing, feedback=feedback)
+    return made
+
+
+def beginning(page: Page, outgoing: Outgoing, file: str, *, feedback: bool) -> Page:
+    """Return the first page of an answer whose whole text is in a file."""
+    alone = replace(page, tag=Tag(outgoing.key, file=file))
+    noted = _noted(alone, f"This is only the beginning: the whole answer is in the file {file}.")
+    return _closed(noted, outgoing, feedback=feedback)
+
+
+def _noted(page: Page, note: str) -> Page:
+    return replace(page, below=(*page.below, note_block(note)), aside=_lines(page.aside, note))
+
+
+def _closed(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
+    below, aside = page.below, page.aside
+    if outgoing.choices:
+        below, aside = (
+            (*below, choice_block(outgoing.choices)),
+            _lines(aside, _spelled(outgoing.choices)),
+        )
+    if feedback and outgoing.kind == "reply":
+        below = (*below, feedback_block())
+    return replace(page, below=below, aside=aside)
+
+
+def _spelled(choices: Sequence[Choice]) -> str:
+    return "\n".join(escape(f"{choice.label}: {choice.command}", quote=False) for choice in choices)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def _in_words(markdown: str, room: int) -> Iterator[str]:
+    """Cut until nothing is left out: `plain` shortens what is too long, and says so with dots."""
+    for piece in split(markdown, room):
+        words = plain(piece)
+        if words.endswith(" …") and not piece.rstrip().endswith("…"):
+            yield from _in_words(piece, room // 2)
+        else:
+            yield words
