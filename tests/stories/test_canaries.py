@@ -413,7 +413,7 @@ async def test_no_child_is_given_one(tmp_path):
             await made.turn("ask.", Tool("c2", "teller__environment"))
             tasks.cancel_scope.cancel()
         kinds = {line.split("\0")[-2] if "\0" in line else line for line, _ in pids}
-        assert any("matcher" in kind for kind in kinds), kinds
+        assert any("regex_process" in kind for kind in kinds), kinds
         assert any("server.py" in kind for kind in kinds), kinds
         for line, environment in pids:
             assert found_in(line) == []
