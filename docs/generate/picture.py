@@ -1,0 +1,112 @@
+"""docs/chat.svg: a real chat in a real pseudo-terminal, drawn as it stands at the end. `make picture` runs this.
+
+The chat runs in an empty folder with `offline/demo`, so the picture needs no key and shows nothing of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+import tempfile
+import termios
+from codecs import getincrementaldecoder
+from html import escape
+from pathlib import Path
+
+import anyio
+
+from tests.transports.console.screen import Screen
+
+TARGET = Path(__file__).parents[1] / "chat.svg"
+ROWS, COLUMNS = 24, 84
+CHAT = (
+    ("write notes.txt Ship on Friday.", "notes.txt"),
+    ("read notes.txt", "· reading notes.txt"),
+    ("attach notes.txt", "· attach"),
+    ("/usage", "this month"),
+)
+"""What is typed, and a text that its answer shows."""
+LINE, LETTER, MARGIN, TITLE = 18, 8.4, 16, 34
+
+
+async def terminal_lines() -> list[str]:
+    """Return the lines of the terminal after the last answer."""
+    with tempfile.TemporaryDirectory() as home:
+        master, slave = pty.openpty()
+
+        def answer(keys: str) -> None:
+            os.write(master, keys.encode())
+
+        screen = Screen(ROWS, COLUMNS, answer)
+        termios.tcsetwinsize(slave, (ROWS, COLUMNS))
+        process = await anyio.open_process(
+            [sys.executable, "-m", "bot", "chat"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=home,
+            start_new_session=True,
+            env={
+                "HOME": home,
+                "PATH": os.environ["PATH"],
+                "TERM": "xterm",
+                "PYTHONPATH": str(TARGET.parents[1]),
+            },
+        )
+        os.close(slave)
+        decode = getincrementaldecoder("utf-8")().decode
+
+        async def watch() -> None:
+            while True:
+                await anyio.wait_readable(master)
+                screen.write(decode(os.read(master, 65_536)))
+                screen.flush()
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(watch)
+                await screen.shows("main>")
+                for words, expected in CHAT:
+                    answer(f"{words}\r")
+                    await screen.shows(expected)
+                    await anyio.sleep(1)  # the answer's last lines, and the prompt again
+                tasks.cancel_scope.cancel()
+        finally:
+            process.kill()
+            await process.wait()
+            os.close(master)
+        return [line.replace(home, ".") for line in screen.text.splitlines()]
+
+
+def as_svg(lines: list[str]) -> str:
+    """Return the lines as a picture of a terminal window; what a person typed is bright, what a tool did is dim."""
+    width, height = round(COLUMNS * LETTER) + 2 * MARGIN, len(lines) * LINE + TITLE + MARGIN
+    colours = {"main>": "#9ece6a", "·": "#7a88b8"}
+    texts = [
+        f'<text x="{MARGIN}" y="{TITLE + (place + 1) * LINE - 5}"'
+        f' fill="{next((colour for start, colour in colours.items() if line.startswith(start)), "#c0caf5")}">'
+        f"{escape(line)}</text>"
+        for place, line in enumerate(lines)
+    ]
+    dots = [
+        f'<circle cx="{MARGIN + 20 * place}" cy="17" r="6" fill="{fill}"/>'
+        for place, fill in enumerate(("#f7768e", "#e0af68", "#9ece6a"))
+    ]
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img"'
+    return "\n".join(
+        [
+            f'{head} aria-label="A chat in the terminal">',
+            f'<rect width="{width}" height="{height}" rx="8" fill="#1a1b26"/>',
+            *dots,
+            '<g font-family="monospace" font-size="14" xml:space="preserve">',
+            *texts,
+            "</g>",
+            "</svg>",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(as_svg(anyio.run(terminal_lines)), encoding="utf-8")
