@@ -1,13 +1,17 @@
-# Two commands on a fresh machine with Python 3.11+ and make:  make chat  and  make test.
+# Two commands on a fresh machine with Python 3.11+ and make: `make chat` and `make test`. `make help` lists the rest.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: chat terminal test check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
+.PHONY: help chat terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
-chat: terminal $(VENV)/.installed
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
+	  printf '  make %-11s %s\n' "$$target" "$$about"; done
+
+chat: terminal $(VENV)/.installed  ## set everything up and chat in the terminal
 	@$(BIN)/threadfast chat || { code=$$?; $(MEND); exit $$code; }
 
 # A chat that is killed leaves the terminal without echo, line ends and Ctrl-C: put right before the set-up, and after.
@@ -16,53 +20,62 @@ MEND = case "$$(stty -a 2>/dev/null)" in *-icanon*|*-isig*|*-icrnl*) \
 terminal:
 	@$(MEND)
 
-test: $(VENV)/.installed-dev
+test: $(VENV)/.installed-dev  ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-check: $(VENV)/.installed-dev lint test
+# What waits for processes, sockets and long stories is left to `make test`.
+NOT_QUICK := *story* *trouble* *hostile* *herd* *over_chat* *approvals_* *wire* *stdio* *http* *link* *posting* *presence* \
+	*conformance* *prompt_cache* *repair* *render* *people* *discord_settings* *documents* *sandbox* *browser* *slow* *cli* *setup* \
+	*terminal* *pty* *lag* *otlp* *backup* *costs*
+QUICK := tests/bot tests/threads tests/transports $(NOT_QUICK:%=--ignore-glob='%')
 
-lint: $(VENV)/.installed-dev
+test-quick: $(VENV)/.installed-dev  ## the fast tests, under a minute: for the inner loop
+	$(BIN)/python -m pytest -n $(WORKERS) $(QUICK)
+
+check: $(VENV)/.installed-dev lint test  ## formatter, linter, import contracts, types and all tests
+
+lint: $(VENV)/.installed-dev  ## formatter, linter, import contracts and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-slow: $(VENV)/.installed-dev
+slow: $(VENV)/.installed-dev  ## longer versions of some tests, about 2 minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
-# Longer proofs, by hand: kill -9 rounds, simulated crashes, every state of a crashed disk, speed and memory.
-crash: $(VENV)/.installed-dev
+crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: console, Slack, Discord
 	$(BIN)/python -m tests.crash --rounds 200
 	$(BIN)/python -m tests.crash --rounds 100 --stops
 	$(BIN)/python -m tests.crash --over slack --rounds 40 --threads 10
 	$(BIN)/python -m tests.crash --over discord --rounds 40 --threads 10
 
-simulate: $(VENV)/.installed-dev
+simulate: $(VENV)/.installed-dev  ## 10,000 seeded runs of the whole bot in virtual time
 	$(BIN)/python -m tests.sim --seeds 10000
 
-explore: $(VENV)/.installed-dev
+explore: $(VENV)/.installed-dev  ## the storage code on every state that a crash can leave on disk
 	$(BIN)/python -m tests.explorer
 
-bench: $(VENV)/.installed-dev
+bench: $(VENV)/.installed-dev  ## speed and memory beside a bare loop
 	$(BIN)/python -m benchmarks
 
-core-path: $(VENV)/.installed-dev
+core-path: $(VENV)/.installed-dev  ## count the code between an event and its reply
 	$(BIN)/python -m benchmarks.core_path
 
-# Half an hour of 500 threads on both platforms with faults on every side; `soak-short` is two minutes of thirty.
-soak: $(VENV)/.installed-dev
+soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every side
 	$(BIN)/python -m tests.soak --minutes 30 --threads 500
 
-soak-short: $(VENV)/.installed-dev
+soak-short: $(VENV)/.installed-dev  ## two minutes of 30 threads
 	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
-# Writes the documents that are drawn from the code: docs/settings.md, docs/architecture.md and others.
-docs: $(VENV)/.installed-dev
+picture: $(VENV)/.installed-dev  ## draw docs/chat.svg: a chat in a real terminal
+	$(BIN)/python -m docs.generate.picture
+
+docs: $(VENV)/.installed-dev  ## write the pages that come from the code
 	$(BIN)/python -m docs.generate
 
-# Writes the lock files anew; needs uv on the PATH. Extras are installed in the versions that are tested.
+# Extras are locked to the versions that are tested.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url
-lock:
+lock:  ## write the lock files anew (needs uv)
 	$(COMPILE) --output-file requirements.lock pyproject.toml --group build
 	$(COMPILE) --output-file requirements-dev.lock pyproject.toml --group build --group dev
 	for extra in browser otel; do \
@@ -76,9 +89,8 @@ $(VENV)/.installed $(VENV)/.installed-dev: FORCE
 
 FORCE:
 
-clean:
+clean:  ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# A real systemd in namespaces runs the unit, the installer and the process: kill -9, hangs, faults. As root, 4 minutes.
-systemd: $(VENV)/.installed-dev
+systemd: $(VENV)/.installed-dev  ## a real systemd runs the unit and the installer (as root, 4 minutes)
 	$(BIN)/python -m tests.systemd
