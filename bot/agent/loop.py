@@ -6,7 +6,6 @@ its steps again. A call is on disk before its tool runs, a result before the nex
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,20 +14,14 @@ from pathlib import Path
 
 from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import Asking
-from bot.agent.prompt.compaction import Compaction, Spill
+from bot.agent.prompt.compaction import Compaction, Cooldown, Spill
 from bot.agent.prompt.user_message import Remembered, heard, nothing
 from bot.llm.policies.images import Sighted
-from bot.ports.errors import OutputInvalid, StepLimit
+from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import Place, Tools
 from threads import wording
-from threads.errors import retry_fields
-from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
-
-log = logging.getLogger(__name__)
-
-EMPTY_TRIES = 3
-"""Calls that may come back with nothing to show before one last, tool-free one."""
+from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 
 CONTINUATIONS = 3
 """How often an answer that ran out of tokens is asked to go on."""
@@ -54,7 +47,6 @@ class _Progress:
     asking: Asking
     loops: LoopGuard = field(default_factory=LoopGuard)
     parts: list[str] = field(default_factory=list)
-    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +69,7 @@ class Agent:
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
     remembered: Remembered = nothing
+    summaries: Cooldown = field(default_factory=Cooldown)
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
@@ -109,7 +102,7 @@ class Agent:
 
     def _asking(self, turn: Turn, model: TurnModel, keep: int) -> Asking:
         thread = turn.incoming.thread
-        compaction = Compaction(keep, self.spill(thread), enabled=self.room.enabled)
+        compaction = Compaction(keep, self.spill(thread), self.room.enabled, self.summaries)
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
@@ -129,13 +122,6 @@ class Agent:
             turn.add(message)
             await turn.checkpoint()
             return None
-        if not message.text.strip():
-            done.empty += 1
-            log.info("model.retry: an empty answer", extra=retry_fields("output_invalid", done.empty + 1, 0))
-            await done.asking.tell(TextReset())
-            if done.empty == EMPTY_TRIES:
-                return await self._finish(turn, done, OutputInvalid("empty answers"))
-            return None
         if completion.stop == "length" and len(done.parts) < CONTINUATIONS:
             turn.add(message, CONTINUE)
             done.parts.append(message.text)
@@ -146,7 +132,10 @@ class Agent:
     async def _finish(self, turn: Turn, done: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* when even that shows nothing."""
         turn.add(FINISH)
-        completion = await done.asking.ask(tool_choice="none")
+        try:
+            completion = await done.asking.ask(tool_choice="none")
+        except EmptyAnswer as empty:
+            raise error from empty
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
         return await _whole(turn, completion.message, done)
