@@ -21,6 +21,7 @@ from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
+from threads.store.data_folder import Spill
 
 Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
@@ -39,7 +40,7 @@ async def nobody(_question: Question) -> Answer | None:
     """Nobody can be asked."""
 
 
-async def unkept(_name: str, _text: str) -> str:
+async def unkept(name: str, text: str, *, outside: bool) -> str:  # noqa: ARG001
     raise StoreUnavailable("there is no folder for it")
 
 
@@ -66,7 +67,7 @@ class Place:
     attach: Callable[[str, Path, str], Awaitable[None]] = nowhere
     note: Callable[[str], None] = unsaid
     ask: Callable[[Question], Awaitable[Answer | None]] = nobody
-    spill: Callable[[str, str], Awaitable[str]] = unkept
+    spill: Spill = unkept
     tainted: bool = False
     sees: bool = True
     call_id: str = ""
@@ -79,9 +80,7 @@ class Place:
         return _ODD.sub("-", self.call_id)[:60]
 
     @classmethod
-    def of(
-        cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]], *, sees: bool
-    ) -> Place:
+    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> Place:
         """Return the place of a turn's calls."""
         incoming = turn.incoming
         return cls(

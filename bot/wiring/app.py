@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from bot.agent.loop import Agent, Room
-from bot.agent.prompt.compaction import Spill
-from bot.agent.prompt.system_prompt import system_prompt
+from bot.agent.prompt.instructions import Instructions
 from bot.agent.prompt.user_message import nothing
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
@@ -44,7 +43,8 @@ from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import Rates
 from bot.store.migrations import prepare
 from bot.store.model_choice import ChosenModels
-from bot.store.restored_answers import restored, sparing
+from bot.store.restored_answers import Restored, restored, sparing
+from bot.tools.files.resolve_beneath import mark_output
 from bot.wiring.escalation import Escalation
 from bot.wiring.instrumentation import WatchedJournal, watched_run
 from bot.wiring.model_chain import Lineup, candidates, offered
@@ -61,10 +61,10 @@ from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal.journal import Journal
 from threads.journal.records import Owed
 from threads.log import Log
-from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId
+from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId, Turn
 from threads.store.attachments import Shelf
 from threads.store.context import ContextFile
-from threads.store.data_folder import begun, sole_owner, thread_folder
+from threads.store.data_folder import Spill, begun, sole_owner, thread_folder
 from threads.store.disk import Disk, Offload, PosixDisk, replace_file
 from threads.store.thread_files import Beside, Reader
 from transports.base.transport import Transport
@@ -81,8 +81,26 @@ TOOL_THREADS = 4
 Given = TypeVarTuple("Given")
 T = TypeVar("T")
 
-MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Agent]
+
+class Answering(Protocol):
+    """Answers turns; see `bot.agent.loop.Agent`."""
+
+    async def run(self, turn: Turn) -> str: ...
+
+
+MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Answering]
 """Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructed:
+    """An agent that is told for each turn what its instructions are now."""
+
+    agent: Agent
+    prompt: Callable[[], Awaitable[str]]
+
+    async def run(self, turn: Turn) -> str:
+        return await replace(self.agent, system=await self.prompt()).run(turn)
 
 
 Watch = Callable[[Live], AbstractAsyncContextManager[None]]
@@ -114,7 +132,7 @@ async def open_core(
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     mask: Callable[[str], str] = str,
     reader: Reader | None = None,
-    spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
+    spill: Callable[[Path], Spill] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
     troubles: Callable[[], Sequence[str]] | None = None,
@@ -129,9 +147,12 @@ async def open_core(
         error, reference
     ),
     escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
+    is_admin: Callable[[str], bool] = lambda _: False,
+    came: Restored | None = None,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
+    What the process that went on after the backup which the folder *came* from has posted, its journal does not know.
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
     threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
@@ -142,6 +163,8 @@ async def open_core(
     journal = WatchedJournal(disk, path, offload=offload, now=now, observing=observing)
     if damaged := await offload(journal.open):
         log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
+    if came:
+        journal.ledger.doubt(came.restored_at.isoformat(timespec="milliseconds"))
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
@@ -152,8 +175,8 @@ async def open_core(
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
 
-    keep = spill or partial(_spill, disk, offload)
-    answers = agent(workspace, lambda thread: partial(keep, workspace(thread)))
+    keep = spill or partial(partial, _spill, disk, offload)
+    answers = agent(workspace, lambda thread: keep(workspace(thread)))
     shared = Shared(
         journal=journal,
         delivery=delivery,
@@ -190,6 +213,7 @@ async def open_core(
             timetable,
             permissions,
             on_stop,
+            is_admin,
         ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
@@ -266,12 +290,15 @@ async def serve(
                 on_grant=partial(granted, bench.audit),
                 decided=partial(decided, bench.audit),
             )
-            identity = await offload(_text, data / "IDENTITY.md")
-            troubles = partial(_troubles, transports, lambda: bench.troubles)
+            instructions = Instructions(means.disk, data, settings.name, bench.skills, offload)
+            troubles = partial(
+                _troubles, transports, lambda: [*bench.troubles, *filter(None, [instructions.problem])]
+            )
+            came = await offload(restored, data)
             core = await open_core(
                 tasks,
                 data,
-                agent=_agent(settings, lineup, bench, identity, veil),
+                agent=_agent(settings, lineup, bench, instructions, veil),
                 brain=lineup,
                 transports=transports,
                 limits=limits_of(settings),
@@ -282,7 +309,7 @@ async def serve(
                 on_feedback=bench.audit.judged,
                 mask=means.mask,
                 reader=bench.documents,
-                spill=bench.spill,
+                spill=lambda workspace: partial(bench.spill, workspace),
                 notes=bench.memory,
                 timetable=bench.schedules,
                 troubles=troubles,
@@ -297,6 +324,8 @@ async def serve(
                 on_stop=partial(stopped, bench.audit),
                 explain=partial(_explained, settings),
                 escalate=escalation.failed,
+                is_admin=partial(is_admin, settings.access),
+                came=came,
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
@@ -312,7 +341,6 @@ async def serve(
                 bench.sandbox,
                 lambda: [*troubles(), *_shut(lineup.circuits())],
             )
-            came = await offload(restored, data)
             receive = sparing(core.orchestrator.receive, came, core.journal.knows, outboxes)
             tasks.start_soon(escalation.watch, transports)
             async with watch(live), anyio.create_task_group() as edges:
@@ -343,15 +371,15 @@ def _agent(
     settings: Settings,
     models: Models,
     bench: Workbench,
-    identity: str,
+    instructions: Instructions,
     veil: Callable[[OnEvent], OnEvent],
 ) -> MakeAgent:
     """Return what makes the agent of these settings, once it is known where its threads' files are."""
-    return partial(
+    make = partial(
         Agent,
         models,
         bench.toolbox,
-        system_prompt(settings.name, identity, bench.skills),
+        "",
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
@@ -360,6 +388,7 @@ def _agent(
         remembered=bench.memory.read if bench.memory else nothing,
         veil=veil,
     )
+    return lambda *places: Instructed(make(*places), instructions.prompt)
 
 
 async def _serve_edge(
@@ -454,11 +483,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str) -> str:
+async def _spill(
+    disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool
+) -> str:
     """Keep a long text in the workspace where no command can be in the way: for bots without a workbench."""
 
     def write() -> None:
-        for folder in (workspace.parent, workspace, workspace / "tool-output"):
+        disk.mkdir(workspace.parent)
+        mark_output(workspace, outside=outside)
+        for folder in (workspace, workspace / "tool-output"):
             disk.mkdir(folder)
         replace_file(disk, workspace / "tool-output" / name, text.encode())
 
@@ -467,11 +500,6 @@ async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text:
     except OSError as error:
         raise StoreUnavailable(f"tool-output: {error}") from error
     return f"tool-output/{name}"
-
-
-def _text(path: Path) -> str:
-    """Return a file of the admin's; a missing one is silently empty."""
-    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _explained(settings: Settings, error: Exception, owed: Owed, reference: str) -> str:

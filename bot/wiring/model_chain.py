@@ -7,12 +7,12 @@ innermost of these are watched: they are a step and a model call.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 
-from bot.agent.prompt.token_estimate import most_tokens, request_size, uncached_size
+from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
 from bot.budget.accounts import Account, Accounts
 from bot.budget.budgets import Key
 from bot.config.settings import Provider, Settings
@@ -25,13 +25,13 @@ from bot.llm.policies.metering import Budgeted, Metered
 from bot.llm.policies.retry import Retrying
 from bot.llm.policies.structured_output import Conforming
 from bot.observe.turn_events import Observing
-from bot.ports.errors import ConfigInvalid
+from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ChosenModels
 from bot.wiring.instrumentation import WatchedModel, WatchedTurnModel
 from threads import wording
-from threads.model import Answer, ThreadId, Turn
+from threads.model import Answer, Message, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none: nothing to be careful with."""
@@ -136,8 +136,9 @@ class Lineup:
         )
         return f"{self.describe_model(thread)} {how}"
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
+    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
         if name.lower() == "default":
+            self._must_fit(thread, self.name, conversation)
             await self._chosen.choose(thread, None)
             return f"This thread uses {self.name} again."
         if name not in self._offered:
@@ -150,6 +151,7 @@ class Lineup:
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
         if fault := self._lacks(name) or self._refused(name):
             return f"I stay with {self._of(thread)}: {fault}."
+        self._must_fit(thread, name, conversation)
         await self._chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
 
@@ -187,6 +189,16 @@ class Lineup:
         """Return a clause on why a model's account is refused, whichever of its models was asked; "" if it is not."""
         error = self._gate(name.partition("/")[0]).refused_account()
         return wording.because(name, error.code) if error else ""
+
+    def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
+        """Raise `CapabilityMissing` when the conversation is longer than the model can read."""
+        window, current = self._catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self._tools) if conversation else 0
+        if window is None or size <= window or name == current:
+            return
+        error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
+        error.friendly = wording.too_long_for(name, size, window, current)
+        raise error
 
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]

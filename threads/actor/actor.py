@@ -46,6 +46,11 @@ class Actor:
         """Whether the turn of the message at hand has ended, and the message has not."""
         return self.current is not None and self._scope is None
 
+    @property
+    def conversation(self) -> list[Message] | None:
+        """What the model sees of the thread; None when it was not read yet."""
+        return self._messages
+
     async def serve(self) -> None:
         """Serve messages until the thread falls silent; after a crash, the one at hand first."""
         while True:
@@ -124,12 +129,13 @@ class Actor:
             turn.incoming = owed.incoming  # as edited until now
             if self._messages is None:
                 turn.notes += await self._load(messages)
-            if any(message.source == owed.received.message_id for message in messages):
-                owed.recovered = True  # even if its records are lost, its post may be out
+            # The conversation shows more than the journal: its records are lost, and its post may be out.
+            shown = [m.role for m in messages if m.source == turn.incoming.id]
+            owed.received.unsure |= bool(shown) and (attempt == 1 or "assistant" in shown)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
                 await turn.checkpoint()  # what a killed process left may not be durable yet
-            if attempt > 1 or owed.recovered:
+            if attempt > 1 or owed.recovered or owed.received.unsure:
                 await turn.recognise()
             turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
             with turn.clock:
@@ -147,7 +153,7 @@ class Actor:
     def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
         self._shared.on_error(error, owed, reference)
         text = "\n\n".join([*notes, self._shared.explain(error, owed, reference)])
-        return Ending("failed", text, "error", wording.code_of(error))
+        return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
     async def _load(self, messages: list[Message]) -> list[str]:
         """Fill in the conversation from disk; return what to say about it."""

@@ -34,7 +34,6 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.tool import Arguments, ItemError, Place, Returned, Tool
-from bot.tools.files.resolve_beneath import TOOL_OUTPUT
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
@@ -190,10 +189,9 @@ class Browser:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_read(seen).result, origin=ORIGIN)
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=NO_PICTURE)
-        path = f"{TOOL_OUTPUT}/screenshot-{place.stem}.jpg"
+        name = f"screenshot-{place.stem}.jpg"
         try:
-            async with self.writer.alone(place.workspace):
-                await self.writer.offload(self.writer.put, place.workspace, path, seen.picture)
+            path = await self.writer.keep_output(place.workspace, name, seen.picture, outside=True)
         except ToolError as error:
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=f"the picture could not be kept, so this is the text. {error}")

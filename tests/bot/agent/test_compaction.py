@@ -18,11 +18,11 @@ from bot.agent.prompt.compaction import (
     OPENING,
     PARTS,
     Compaction,
-    overflow,
     strip_thinking,
     too_large,
     where_to_cut,
 )
+from bot.agent.prompt.oversized_message import overflow
 from bot.agent.prompt.repair import repair
 from bot.agent.prompt.token_estimate import request_size, size_of
 from bot.ports.errors import BudgetExceeded, ContextOverflow, ModelUnavailable
@@ -91,8 +91,8 @@ class Files:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
-    async def __call__(self, name: str, text: str) -> str:
-        self.texts[name] = text
+    async def __call__(self, name: str, text: str, *, outside: bool) -> str:
+        self.texts[name], self.outside = text, outside
         return f"tool-output/{name}"
 
 

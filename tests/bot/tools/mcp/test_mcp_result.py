@@ -38,7 +38,7 @@ def result(*content, data=None, failed=False):
 
 
 def read(*content, **more):
-    return returned(result(*content, **more), "MCP server s", {})
+    return returned(result(*content, **more), "MCP server s", {}, str)
 
 
 def test_one_text_is_just_that():
@@ -98,17 +98,18 @@ class Wrote:
         self.files: dict[str, bytes] = {}
         self.full = full
 
-    async def __call__(self, _workspace, path, data):
+    async def __call__(self, _workspace, name, data):
         if self.full:
             raise ToolInvalidInput("no room")
-        self.files[path] = data
+        self.files[path := f"tool-output/{name}"] = data
+        return path
 
 
 def called(given, save):
     async def call(*_):
         return given
 
-    server = SimpleNamespace(origin="MCP server s", call=call)
+    server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
     tool = tool_of(server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save)
     place = Place(Path("/nowhere"), call_id="call/1")
     return anyio.run(tool, tool.arguments.model_validate({}), place)
