@@ -19,3 +19,9 @@ async def until_settled(data: Path, *ids: str) -> dict[str, str]:
         while not set(ids) <= set(outcomes(data)):
             await anyio.sleep(0.02)
     return outcomes(data)
+
+
+async def until_kept(path: Path) -> None:
+    with anyio.fail_after(20):
+        while not path.exists():
+            await anyio.sleep(0.02)

@@ -20,7 +20,9 @@ settings_option = click.option(
     "--settings",
     "settings_file",
     type=click.Path(path_type=Path),
-    help="settings.json; by default the one here, or the installed service's.",
+    envvar="THREADFAST_SETTINGS",
+    show_envvar=True,
+    help="settings.json; by default the one here, then yours, then the installed service's.",
 )
 data_option = click.option(
     "--data", type=click.Path(path_type=Path), help="Data folder; overrides the settings."
@@ -29,13 +31,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def meant(settings_file: Path | None) -> Path | None:
-    """Return the settings that a command is about: those named, else settings.json here, else the service's.
+    """Return the settings that a command uses, or None for the defaults.
 
-    `deploy/install.sh` leaves a link to those in the environment that it makes for the program.
+    The first that exists counts: the file named by ``--settings`` or ``THREADFAST_SETTINGS``, settings.json here,
+    the person's own in ``$XDG_CONFIG_HOME/threadfast`` (XDG Base Directory Specification), the service's.
+    `deploy/install.sh` leaves a link to the service's settings in the environment that it makes.
     """
-    here, service = Path("settings.json"), Path(sys.prefix, "settings.json")
-    if settings_file or here.exists():
-        return settings_file or here
+    if settings_file:
+        return settings_file
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    if not Path(config).is_absolute():
+        config = os.path.expanduser("~/.config")  # noqa: PTH111 - `Path` fails where there is no home
+    for path in (Path("settings.json"), Path(config, "threadfast", "settings.json")):
+        if path.exists():
+            return path
+    service = Path(sys.prefix, "settings.json")
     return service.resolve() if service.is_symlink() else None
 
 

@@ -24,7 +24,7 @@ from tests.fakes.discord import (
     FakeDiscord,
 )
 from tests.transports.discord.bot import answers, bot_in
-from tests.transports.settling import until_settled
+from tests.transports.settling import until_kept, until_settled
 from tests.world import Counting, Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
 from transports.discord import client
@@ -371,6 +371,7 @@ async def test_the_commands_are_told_once_and_not_again_by_the_next_process(tmp_
                 said = await discord.say(U3, discord.dm(U3), "hi")
                 await until_settled(tmp_path, said.id)
                 await discord.until(lambda: discord.commands)
+                await until_kept(tmp_path / "discord-commands.json")
         assert len(discord.calls_to("PUT /applications/{}/commands")) == 1
 
 
