@@ -65,6 +65,10 @@ class Hearing:
     max_age_s: float = 600
 
 
+KNOWN_AFTER_S = 5.0
+"""After this long a process has found the questions of the one before that still wait for an answer."""
+
+
 class Intake:
     def __init__(
         self,
@@ -92,6 +96,7 @@ class Intake:
         self._catch_up = CatchUp(marks, self._history)
         self._threads: OrderedDict[str, ThreadId] = OrderedDict()
         self._roles = Roles(rest, hearing.roles)
+        self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
     def began(self) -> None:
         """Note that a session began, and what was said before it may be missed: no mark passes that from now on."""
@@ -144,8 +149,7 @@ class Intake:
         except PostFailed as error:
             log.warning("intake.press_unknown: where a button was pressed is not known: %s", error)
             return wording.friendly(error)
-        answers = pressed is None or pressed.incoming.text.startswith(ANSWERS)
-        if answers and not (interaction.message and self._asks(str(interaction.message.id))):
+        if pressed is None or pressed.incoming.text.startswith(ANSWERS):
             self._tasks.start_soon(self._disarm, interaction)
         if pressed is None:
             return EXPIRED
@@ -153,9 +157,12 @@ class Intake:
         return await self.command(pressed.incoming, interaction, acknowledged)
 
     async def _disarm(self, interaction: discord.Interaction) -> None:
-        """Take the buttons away that do nothing any more; may be dropped."""
+        """Take the buttons of a message away unless it holds an open question; may be dropped."""
         message = interaction.message
         if message and not message.flags.ephemeral:
+            await anyio.sleep_until(self._questions_known_at)
+            if self._asks(str(message.id)):
+                return
             await disarm(self._rest, str(message.channel.id), str(message.id))
 
     async def command(
