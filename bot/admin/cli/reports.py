@@ -16,9 +16,9 @@ from threads.store.data_folder import FolderTaken
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters.listing import DeadLetter
-    from bot.admin.reports.audit_trail import Decision
     from bot.admin.reports.message_story import Story
     from bot.admin.reports.transcript import Mask
+    from bot.observe.audit import AuditRecord
 
 
 @click.command()
@@ -142,7 +142,7 @@ def audit(
 
     With --follow, --json prints an object a line.
     """
-    from bot.admin.reports.audit_trail import Wanted, as_value, decisions
+    from bot.admin.reports.audit_trail import Filter, as_value, read_audit
     from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread_folders import find
     from bot.admin.reports.transcript import masked
@@ -150,7 +150,7 @@ def audit(
     with reading(settings_file, data) as loaded:
         mask, damage, folder = masker(loaded), Damage(), loaded.settings.data
         names = [one.name for one in find(folder, thread)] or [thread] if thread else []
-        found = decisions(folder, Wanted(since, kind, names), damage, look_again if follow else None)
+        found = read_audit(folder, Filter(since, kind, names), damage, look_again if follow else None)
         if follow:
             for one in found:
                 value = masked(as_value(one), mask)
@@ -163,7 +163,7 @@ def audit(
         told_damage(damage.lines)
 
 
-def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
+def _show_audit(found: list[AuditRecord], since: str, mask: Mask) -> None:
     from bot.admin.terminal.table import Column, show
 
     if not found:
@@ -173,13 +173,13 @@ def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
     show([*columns, Column("What")], [_cells(one, mask) for one in found])
 
 
-def _cells(one: Decision, mask: Mask) -> list[str]:
-    from bot.admin.reports.audit_trail import told
+def _cells(one: AuditRecord, mask: Mask) -> list[str]:
+    from bot.admin.reports.audit_trail import describe
     from bot.admin.terminal.safe_text import SHOWN, line
     from bot.admin.terminal.table import WIDE, width
 
     ref = f"(ref {one.correlation_id})" if one.correlation_id else ""
-    about = [told(one)]
+    about = [describe(one)]
     if not ref or width() >= WIDE:  # `why` finds the rest by the reference
         about += [f"in {one.thread_id}"] if one.thread_id else []
         about += [f"message {one.message_id}"] if one.message_id else []
