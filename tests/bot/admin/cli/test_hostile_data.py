@@ -23,7 +23,7 @@ from threads.errors import NewerSchema
 
 pytestmark = pytest.mark.anyio
 
-OLD = Path(__file__).parents[1] / "keeping" / "old-data-v1"
+OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
 HERE = {
     "*-marks.json": "slack-marks.json",
     "usage/*.jsonl": "usage/2026-11.jsonl",

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from bot.admin.backup import backup
 from bot.admin.cli import main
 
-OLD = Path(__file__).parents[1] / "keeping" / "old-data-v1"
+OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
 
 
 @pytest.mark.parametrize(("problems", "left"), [((), 1), (("notes: unreadable",), 3)])

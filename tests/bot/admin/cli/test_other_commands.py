@@ -242,7 +242,7 @@ def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_
     bad = threadfast(data, *words, "--settings", str(settings))
     assert bad.exit_code == good.exit_code
     assert "settings: max_tokens: " in bad.stderr
-    assert "only what looks like a secret is masked" in bad.stderr
+    assert "Only text that looks like a secret is masked" in bad.stderr
     if command[0] != "backup":
         assert bad.stdout == good.stdout
     without = CliRunner().invoke(main, [*words, "--settings", str(settings)])
