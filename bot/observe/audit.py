@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from pydantic import TypeAdapter
+from pydantic import JsonValue, TypeAdapter
 
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
@@ -75,11 +75,12 @@ class AuditRecord:
     """One line. ``author`` is the person's id; ``details`` depend on the kind."""
 
     at: str
-    kind: AuditKind
+    kind: str
+    """An `AuditKind`, or one that only a newer version knows."""
     thread_id: str = ""
     message_id: str = ""
     author: str = ""
-    details: dict[str, str] = field(default_factory=dict)
+    details: dict[str, JsonValue] = field(default_factory=dict)
     correlation_id: str = ""
     v: int = SCHEMA_VERSION
 

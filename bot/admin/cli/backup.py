@@ -25,11 +25,11 @@ SHOWN = 10
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @settings_option
 @data_option
-@click.option("--verify", is_flag=True, help="Do not make one, but check FILE: every sum in it.")
+@click.option("--verify", is_flag=True, help="Make no backup; verify every checksum in FILE.")
 @click.option(
     "--keep",
     type=click.IntRange(min=1),
-    help=f"Then delete the oldest {PATTERN} beside it, but for so many; none if it is not whole.",
+    help=f"Then keep only this many {PATTERN} beside it. Deletes none if this backup is incomplete.",
 )
 @json_option
 def backup(
@@ -40,7 +40,7 @@ def backup(
     keep: int | None,
     as_json: bool,
 ) -> None:
-    """Copy the data folder into a tar.gz. The bot may run, and is not held up.
+    """Copy the data folder into a tar.gz. The bot may keep running.
 
     FILE may be a folder; without one it is made here, named by the time. The copy holds conversations in plain text:
     only you can read it (mode 0600). It does not hold settings.json and credentials, which are not in the data
@@ -66,7 +66,7 @@ def backup(
     except BotError as error:
         refuse(str(error))
     except OSError as error:
-        _no_disk(file, error, "nothing was kept of it")
+        _no_disk(file, error, "no backup was written")
     if keep is not None and not made.problems:  # a copy that lacks something replaces none that is whole
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()

@@ -39,7 +39,7 @@ class Since(click.ParamType[str]):
                 then = datetime.fromisoformat(value)
             except ValueError:
                 self.fail(
-                    f"{value!r} is no time: give a day (2026-11-22), an instant, or 30m, 12h, 7d, 2w.",
+                    f"{value!r} is not a time: give a day (2026-11-22), an instant, or 30m, 12h, 7d, 2w.",
                     param,
                     ctx,
                 )
@@ -72,9 +72,7 @@ def reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
     except BrokenPipeError:
         raise  # whoever read our output has seen enough
     except PermissionError as error:
-        fail(
-            f"{error.filename or folder}: {error.strerror}; look as the user that the bot runs as, or as root."
-        )
+        fail(f"{error.filename or folder}: {error.strerror}; run this as the bot's user or as root.")
     except OSError as error:
         fail(f"{error.filename or folder}: {error.strerror or error}")
 

@@ -16,8 +16,8 @@ DATED = "<dated>"
 @settings_option
 @data_option
 @json_option
-@click.option("--offline", is_flag=True, help="Look only at what is on this machine.")
-@click.option("--fix", is_flag=True, help="First mend what is safe to mend, and say what was done.")
+@click.option("--offline", is_flag=True, help="Check only this machine; ask no model and no platform.")
+@click.option("--fix", is_flag=True, help="First fix what is safe to fix, and print each fix.")
 @click.option(
     "--post-in",
     metavar="PLACE",
@@ -30,7 +30,7 @@ DATED = "<dated>"
     flag_value=DATED,
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="[FILE]",
-    help="Write what a report needs to a file: no messages, names or secrets.",
+    help="Write a report file without messages, names or secrets.",
 )
 def doctor(
     settings_file: Path | None,
@@ -41,9 +41,9 @@ def doctor(
     post_in: str,
     bundle: Path | None,
 ) -> None:
-    """Look over all that the bot stands on. Settings, disk, models, tools, platforms.
+    """Check everything the bot needs. Settings, disk, models, tools, platforms.
 
-    Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 something does,
+    Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 a check fails,
     78 the settings cannot be used.
     """
     import os
@@ -70,12 +70,11 @@ def doctor(
 @data_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Print nothing; for the health check of a container.")
-@click.option("--watch", is_flag=True, help="On a terminal: show it anew every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="On a terminal: refresh every second until Ctrl-C.")
 def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: bool, watch: bool) -> None:
     """Ask the running bot how it is.
 
-    Exit code: 0 ready, 3 it runs and is not ready, 4 it does not run or does not answer, 78 the settings cannot be
-    used.
+    Exit code: 0 ready, 3 running but not ready, 4 not running or not answering, 78 the settings cannot be used.
     """
     from bot.admin.status.command import run_status
 
@@ -84,4 +83,4 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
         sys.exit(run_status(loaded, json=as_json, quiet=quiet, watch=watch))
     except PermissionError as error:
         where = error.filename or loaded.settings.data
-        fail(f"{where}: {error.strerror}; look as the user that the bot runs as, or as root.")
+        fail(f"{where}: {error.strerror}; run this as the bot's user or as root.")

@@ -62,7 +62,9 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
         if data is None or not only_looks:
             refuse(str(error))
         click.echo(f"settings: {error}", err=True)
-        click.echo("Going on with --data and defaults; only what looks like a secret is masked.", err=True)
+        click.echo(
+            "Continuing with --data and defaults. Only text that looks like a secret is masked.", err=True
+        )
         loaded = read(None, environ=os.environ)
     if data is None:
         return loaded

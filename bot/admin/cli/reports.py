@@ -16,19 +16,21 @@ from threads.store.data_folder import FolderTaken
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters.listing import DeadLetter
-    from bot.admin.reports.audit_trail import Decision
     from bot.admin.reports.message_story import Story
     from bot.admin.reports.transcript import Mask
+    from bot.observe.audit import AuditRecord
 
 
 @click.command()
 @click.argument("message")
 @settings_option
 @data_option
-@click.option("--thread", default="", help="Look only in this thread (its id, or the end of it): quicker.")
+@click.option(
+    "--thread", default="", help="Search only this thread (its id, or the end of its id). This is faster."
+)
 @json_option
 def why(message: str, settings_file: Path | None, data: Path | None, thread: str, as_json: bool) -> None:
-    """Tell what happened to a message. From its arrival to its outcome, with the tools and what it cost.
+    """Show what happened to a message. From its arrival to its outcome, with its tool calls and its cost.
 
     MESSAGE is its id, a link to it in Slack or Discord, the (ref …) of a failure, or the id of the bot's own post.
     """
@@ -50,7 +52,7 @@ def why(message: str, settings_file: Path | None, data: Path | None, thread: str
             _tell(one, mask)
         if not found:
             if not as_json:
-                click.echo(f"Nothing on disk knows {message!r}. What that can mean:", err=True)
+                click.echo(f"No record of {message!r}. Possible reasons:", err=True)
                 for reason in message_story.UNKNOWN:
                     click.echo(click.wrap_text(reason, 78, "  - ", "    "), err=True)
             sys.exit(1)
@@ -100,7 +102,7 @@ def usage(
     month: datetime | None,
     as_json: bool,
 ) -> None:
-    """Tell what was spent, and of which limits. Works beside a running bot."""
+    """Show spending and limits. Works while the bot runs."""
     from bot.admin.reports import usage as usage_report
     from bot.admin.reports.budget_state import budgets
     from bot.budget.accounts import spent_on
@@ -127,7 +129,7 @@ def usage(
 @click.option("--since", type=SINCE, default="7d", show_default=True, help="A day, or 30m, 12h, 7d, 2w.")
 @click.option("--kind", multiple=True, help="Only this kind, such as approval; can be given more than once.")
 @click.option("--thread", default="", help="Only this thread: its id, or the end of it.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new records as they arrive, until Ctrl-C.")
 @json_option
 def audit(
     settings_file: Path | None,
@@ -138,11 +140,11 @@ def audit(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Tell who decided what, and what the bot did by itself. Works beside a running bot.
+    """Show who decided what, and what the bot did by itself. Works while the bot runs.
 
     With --follow, --json prints an object a line.
     """
-    from bot.admin.reports.audit_trail import Wanted, as_value, decisions
+    from bot.admin.reports.audit_trail import Filter, as_value, read_audit
     from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread_folders import find
     from bot.admin.reports.transcript import masked
@@ -150,7 +152,7 @@ def audit(
     with reading(settings_file, data) as loaded:
         mask, damage, folder = masker(loaded), Damage(), loaded.settings.data
         names = [one.name for one in find(folder, thread)] or [thread] if thread else []
-        found = decisions(folder, Wanted(since, kind, names), damage, look_again if follow else None)
+        found = read_audit(folder, Filter(since, kind, names), damage, look_again if follow else None)
         if follow:
             for one in found:
                 value = masked(as_value(one), mask)
@@ -163,7 +165,7 @@ def audit(
         told_damage(damage.lines)
 
 
-def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
+def _show_audit(found: list[AuditRecord], since: str, mask: Mask) -> None:
     from bot.admin.terminal.table import Column, show
 
     if not found:
@@ -173,13 +175,13 @@ def _show_audit(found: list[Decision], since: str, mask: Mask) -> None:
     show([*columns, Column("What")], [_cells(one, mask) for one in found])
 
 
-def _cells(one: Decision, mask: Mask) -> list[str]:
-    from bot.admin.reports.audit_trail import told
+def _cells(one: AuditRecord, mask: Mask) -> list[str]:
+    from bot.admin.reports.audit_trail import describe
     from bot.admin.terminal.safe_text import SHOWN, line
     from bot.admin.terminal.table import WIDE, width
 
     ref = f"(ref {one.correlation_id})" if one.correlation_id else ""
-    about = [told(one)]
+    about = [describe(one)]
     if not ref or width() >= WIDE:  # `why` finds the rest by the reference
         about += [f"in {one.thread_id}"] if one.thread_id else []
         about += [f"message {one.message_id}"] if one.message_id else []
@@ -190,7 +192,7 @@ def _cells(one: Decision, mask: Mask) -> list[str]:
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """List and resubmit messages that were put aside. Each try to serve them was interrupted."""
+    """List and resubmit dead letters. These messages were put aside after repeated interruptions."""
 
 
 def _letters(data: Path) -> list[DeadLetter]:
@@ -207,7 +209,7 @@ def _letters(data: Path) -> list[DeadLetter]:
 @data_option
 @json_option
 def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bool) -> None:
-    """List dead letters, oldest first. With what became of those that were resubmitted."""
+    """List dead letters, oldest first. Shows what became of those that were resubmitted."""
     from dataclasses import asdict
 
     from bot.admin.reports.transcript import masked
@@ -263,7 +265,7 @@ def resubmit(message: str, settings_file: Path | None, data: Path | None, as_jso
         folder = loaded.settings.data
         letters = [letter for letter in _letters(folder) if letter.message_id == message]
         if not letters:
-            fail(f"{message!r} is no dead letter; `threadfast dead-letters list` names them.")
+            fail(f"{message!r} is not a dead letter; `threadfast dead-letters list` lists them.")
         try:
             again = anyio.run(put_back, folder, letters[-1])
         except FolderTaken as error:

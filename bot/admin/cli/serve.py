@@ -69,7 +69,7 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(masker(loaded)(str(cause)))
             case OSError() as cause:
                 where = cause.filename or loaded.settings.data
-                refuse(f"{where}: {cause.strerror}; mend that, or choose another data folder with --data")
+                refuse(f"{where}: {cause.strerror}; fix that, or choose another data folder with --data")
             case _:
                 _crashed(error, loaded)
 

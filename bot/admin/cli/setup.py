@@ -16,7 +16,7 @@ from bot.ports.errors import EX_CONFIG, ConfigInvalid
 if TYPE_CHECKING:
     from bot.admin.setup.options import Given
 
-NO_PLATFORM = "No chat platform is named; `threadfast chat` works, and `threadfast init slack` adds one."
+NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
 """Fields of each platform, with the flag `--FIELD-file`."""
 PLATFORM_FLAGS = {
@@ -31,7 +31,7 @@ _file = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("platform", type=click.Choice(["slack", "discord"]), required=False)
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take what is found, or say what is missing.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: use what is found, or report what is missing.")
 @click.option("--model", default="", help="provider/model that answers.")
 @click.option("--base-url", default="", help="Address of its provider, OpenAI-compatible; ends in /v1.")
 @click.option("--key-file", type=_file, help="File that holds its key.")
@@ -39,13 +39,16 @@ _file = click.Path(path_type=Path)
 @click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
 @click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
 @click.option(
-    "--user", "users", multiple=True, help="Member id that may use it; again for more. Else everyone."
+    "--user",
+    "users",
+    multiple=True,
+    help="Member id that may use the bot; repeat for more. Default: everyone.",
 )
-@click.option("--admin", "admins", multiple=True, help="Member id that lifts its limits; again for more.")
+@click.option("--admin", "admins", multiple=True, help="Member id that may raise limits; repeat for more.")
 @click.option("--name", default="", help="What the bot is called.")
 @settings_option
 @data_option
-@click.option("--no-verify", is_flag=True, help="Try neither the model nor the platform.")
+@click.option("--no-verify", is_flag=True, help="Do not test the model or the platform.")
 @click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
 @click.option("--api-base-url", default="", help="Address of a gateway in the platform's place.")
 @click.option("--gateway-url", default="", help="Discord: the same, for its socket (wss://).")
@@ -175,7 +178,7 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     if faults:
         refuse("\n".join(faults))
     file = settings_file or Path("settings.json")
-    where = f"{file} is fine." if file.exists() else f"There is no {file}: everything has its default."
+    where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
     click.echo(where)
     click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)

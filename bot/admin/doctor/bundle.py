@@ -95,7 +95,7 @@ def bundle(look: Look, findings: Sequence[Finding], *, at: datetime) -> str:
     lines = [
         f"# Threadfast doctor, {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
         "",
-        "No messages, names, ids, addresses or secrets are in here; please look through it before you pass it on.",
+        "This text holds no messages, names, ids, addresses or secrets. Please read it before you share it.",
     ]
     for title, body in parts:
         lines += ["", f"## {title}", "", *(body or ["nothing"])]

@@ -24,7 +24,7 @@ MOST_FILES = 50_000
 FORGETFUL = frozenset({"tmpfs", "ramfs"})
 FAR = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
 LAYERED = frozenset({"overlay", "aufs"})
-KEEP = "Name a folder on a local disk in `data`."
+KEEP = "Set `data` to a folder on a local disk."
 CLOSED = "`threadfast doctor --fix`, or chmod -R go-rwx {}"
 
 
@@ -55,23 +55,26 @@ def _absent(data: Path) -> Finding:
         return Finding(
             name,
             "fail",
-            f"{data} may not be opened by this user ({os.geteuid()})",
+            f"{data} cannot be opened by this user ({os.geteuid()})",
             "The bot cannot start as this user.",
             "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
         )
     if os.path.lexists(data):
-        return Finding(name, "fail", f"{data} is no folder", "The bot cannot start.", "Move it away.")
+        return Finding(name, "fail", f"{data} is not a folder", "The bot cannot start.", "Move it away.")
     above = next((folder for folder in data.parents if _is_folder(folder)), data.parents[-1])
     if os.access(above, os.W_OK | os.X_OK):
         return Finding(
-            name, "ok", f"{data} is made at the first start", fix="`threadfast doctor --fix` makes it now."
+            name,
+            "ok",
+            f"{data} does not exist yet; the first start creates it",
+            fix="`threadfast doctor --fix` creates it now.",
         )
     return Finding(
         name,
         "fail",
-        f"{data} is not there and cannot be made: {above} is not writable",
+        f"{data} does not exist and cannot be created: {above} is not writable",
         "The bot cannot start.",
-        f"mkdir {data}, and give it to the bot's user; or name another folder in `data`.",
+        "Create it and give it to the bot's user, or set another folder in `data`.",
     )
 
 
@@ -83,7 +86,7 @@ def _owned(data: Path) -> Finding:
         "data.folder",
         "warn",
         f"{data} belongs to user {owner}, and this is user {mine}",
-        "What this user writes there the bot may not be able to read, and the other way round.",
+        "The bot may not be able to read files that this user writes there, and the reverse.",
         "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
     )
 
@@ -100,15 +103,15 @@ def _writable(data: Path) -> Finding:
         return Finding(
             name,
             "fail",
-            f"a file cannot be written there ({error.strerror})",
-            "No message can be taken: none could be promised.",
+            f"cannot write a file there ({error.strerror})",
+            "The bot cannot store messages, so it accepts none.",
             "Make room, mount it read-write, or give it to the bot's user.",
         )
     took = time.monotonic() - began
     said = f"written and fsynced in {took * 1000:.0f} ms"
     if took < SLOW_FSYNC_S:
         return Finding(name, "ok", said)
-    return Finding(name, "warn", said, "Each message waits that long before it is acknowledged.", KEEP)
+    return Finding(name, "warn", said, "Each message waits this long before it is acknowledged.", KEEP)
 
 
 def too_open(data: Path) -> Iterator[Path]:
@@ -141,7 +144,7 @@ def _room(data: Path) -> Finding:
     there = os.statvfs(data)
     free = there.f_bavail * there.f_frsize
     found_ = f"{free / 1e9:.1f} GB free" if free >= LOW_BYTES else f"{free / 1e6:.0f} MB free"
-    full = "A full disk stops everything: no message can be taken then."
+    full = "A full disk stops the bot: it can store no message."
     if there.f_files and there.f_favail < FEW_FILES:
         return Finding(
             name, "fail", f"room for {there.f_favail} more files", full, "Delete what is not needed."
@@ -155,20 +158,20 @@ def _kept(data: Path) -> Finding:
     name = "data.filesystem"
     kind = filesystem(data, _mounts())
     if kind in FORGETFUL:
-        return Finding(name, "warn", f"{kind}: memory, not a disk", "All is gone with the next reboot.", KEEP)
-    if kind in FAR:
         return Finding(
-            name, "warn", f"{kind}: over the network", "Locks and fsync may not hold what is promised.", KEEP
+            name, "warn", f"{kind}: memory, not a disk", "The next reboot deletes everything.", KEEP
         )
+    if kind in FAR:
+        return Finding(name, "warn", f"{kind}: over the network", "Locks and fsync may not work there.", KEEP)
     if kind in LAYERED:
         return Finding(
             name,
             "warn",
             f"{kind}: a container's own layer",
-            "All is gone with the container.",
+            "Removing the container deletes everything.",
             "Mount a volume there.",
         )
-    return Finding(name, "ok", kind or "not known on this system")
+    return Finding(name, "ok", kind or "unknown on this system")
 
 
 def _mounts() -> str:

@@ -20,7 +20,7 @@ from transports.shared.checks import Finding
 
 log = logging.getLogger(__name__)
 
-AS_ROOT = "Run `threadfast doctor` as root, or with the bot's own environment, to have it looked at."
+AS_ROOT = "Run `threadfast doctor` as root, or with the bot's own environment, to check it."
 """For secrets that only the bot can read: under systemd its credentials are for the service and root."""
 
 WITHIN_S = 90.0
@@ -118,14 +118,14 @@ async def _bounded(name: str, collect: Callable[[], Awaitable[None]]) -> list[Fi
             await collect()
     except TimeoutError:
         return [
-            Finding(name, "fail", f"not done within {WITHIN_S:.0f} s", "What else is wrong there is not known.",
+            Finding(name, "fail", f"not finished within {WITHIN_S:.0f} s", "Other problems there are unknown.",
                     "Run `threadfast doctor` again; with --offline if the network hangs.")
         ]  # fmt: skip
     except Exception as error:  # the boundary of a subject: a look that breaks must not hide the others
         log.exception("doctor.broke: %s", name)
         return [
             Finding(name, "fail", f"this check itself broke ({_where(error)})",
-                    "What is wrong there is not known.", "Please report it, with `threadfast doctor --bundle`.")
+                    "Problems there are unknown.", "Please report it, with `threadfast doctor --bundle`.")
         ]  # fmt: skip
     return []
 

@@ -43,7 +43,7 @@ def mend(look: Look) -> Iterator[str]:
     except FolderTaken as error:
         yield f"left alone: {error}"
     except OSError as error:
-        yield f"could not mend {error.filename or data}: {error.strerror}"
+        yield f"could not fix {error.filename or data}: {error.strerror}"
     yield from _closed(
         place for place in secret_places(look) if place.exists() and place.stat().st_mode & OPEN
     )

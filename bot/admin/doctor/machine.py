@@ -53,8 +53,8 @@ def _user() -> Finding:
         "user",
         "warn",
         "this is root",
-        "As root there is no shell and no browser: their walls do not hold for it.",
-        "Run it as a user of its own; deploy/ has a unit and a container that do.",
+        "As root the shell and the browser are off, because their sandboxes do not contain root.",
+        "Run it as its own user; deploy/ has a unit and a container for that.",
     )
 
 
@@ -89,8 +89,8 @@ def _unit() -> Finding | None:
             if told.get("Result") == "exit-code"
             else told.get("Result")
         )
-        return Finding("systemd", "fail", f"{said} ({why})", "It is not started again by itself.",
-                       "journalctl -u threadfast -n 50; mend that, then systemctl restart threadfast.")  # fmt: skip
+        return Finding("systemd", "fail", f"{said} ({why})", "systemd does not start it again.",
+                       "journalctl -u threadfast -n 50; fix it, then systemctl restart threadfast.")  # fmt: skip
     return Finding("systemd", "ok", said)
 
 

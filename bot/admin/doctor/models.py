@@ -64,7 +64,7 @@ async def look_at_model(one: Asked, look: Look) -> Findings:
         yield Finding(
             f"{one.title}.price",
             "fail" if hard and not one.place else "warn",
-            f"what {one.name} costs is not known",
+            f"the price of {one.name} is unknown",
             "A hard budget refuses it." if hard else "What it costs is not counted.",
             price_fix(one.name),
         )
@@ -75,7 +75,7 @@ async def _answer(one: Asked, look: Look) -> Finding:
         return Finding(
             one.title,
             "ok",
-            f"{one.name}{one.why}: a few built-in rules, no real model",
+            f"{one.name}{one.why}: built-in rules, no real model",
             fix="`threadfast init` connects a real one.",
         )
     if look.offline:
@@ -86,7 +86,7 @@ async def _answer(one: Asked, look: Look) -> Finding:
             one.title,
             "warn",
             f"{one.name}{one.why}: not asked: {verified.error}",
-            "The running bot could.",
+            "The running bot can.",
             AS_ROOT,
         )
     return judged(one, verified)
@@ -102,6 +102,6 @@ def judged(one: Asked, verified: Verified) -> Finding:
         one.title,
         "warn" if one.place else "fail",
         f"{one.name}{one.why}: {code}: {error}",
-        "When it is its turn, another one is asked." if one.place else "It answers nobody.",
+        "The bot skips it and asks the next model." if one.place else "The bot cannot answer.",
         FIXES.get(code, "Look into `providers` in the settings."),
     )

@@ -10,8 +10,8 @@ from bot.config.settings import Discord, Section, Slack
 from bot.ports.errors import ConfigInvalid
 from transports.shared.checks import Finding
 
-UNREAD = "not asked: its secrets cannot be read, as told above"
-LATER = "Nothing about it can be looked at."
+UNREAD = "not checked: its secrets cannot be read (see above)"
+LATER = "It cannot be checked."
 
 
 def look_at_slack(look: Look) -> Findings:
@@ -65,6 +65,6 @@ async def look_at_transports(look: Look) -> Findings:
         yield Finding(
             "transports",
             "ok",
-            "no platform is named: this bot talks in the terminal only",
+            "no platform is configured: the bot works in the terminal only",
             fix="`threadfast init slack` or `init discord` sets one up.",
         )

@@ -52,8 +52,8 @@ async def look_at_records(look: Look) -> Findings:
         yield Finding(
             "data.dead_letters",
             "warn",
-            f"{aside} message{'s' if aside > 1 else ''} put aside, after serving them failed again and again",
-            "They were not answered; their people were told.",
+            f"{aside} message{'s' if aside > 1 else ''} put aside after repeated failures",
+            "They were not answered; their authors were told.",
             "`threadfast dead-letters list`, then `dead-letters resubmit`.",
         )
 
@@ -118,8 +118,8 @@ def _journal(told: Told, *, running: bool) -> Finding:
             name,
             "warn",
             f"{said}; {told.damaged} damaged line{'s' if told.damaged > 1 else ''}",
-            "What they said is lost; the rest is good, and they are put aside at the next start.",
-            "Look after the disk: dmesg, smartctl. Restore a backup if much is gone.",
+            "Their content is lost. The rest is good. The next start puts them aside.",
+            "Check the disk: dmesg, smartctl. Restore a backup if much is lost.",
         )
     if told.torn and not running:
         return Finding(
@@ -131,14 +131,14 @@ def _journal(told: Told, *, running: bool) -> Finding:
 def _sidecars(data: Path) -> Finding:
     there = list(_broken(data))
     if not there:
-        return Finding("data.damage", "ok", "no damaged line was ever put aside")
+        return Finding("data.damage", "ok", "no damaged lines")
     more = f" and {len(there) - 1} more" if len(there) > 1 else ""
     return Finding(
         "data.damage",
         "warn",
         f"damaged lines were put aside: {there[0].relative_to(data)}{more}",
-        "Something wrote less than it was told to: the disk, or a crash with its power.",
-        "Read them; delete them when they are not wanted any more.",
+        "A disk error or a power failure left incomplete lines.",
+        "Read them, and delete them when you no longer need them.",
     )
 
 

@@ -142,7 +142,7 @@ async def _mended(look: Look) -> None:
     from bot.admin.doctor.fixes import mend  # noqa: PLC0415 - only on demand
 
     done = await look.offload(lambda: list(mend(look)))
-    for line in done or ["nothing to mend"]:
+    for line in done or ["nothing to fix"]:
         err(look.mask(f"fix: {line}"))
 
 
@@ -160,7 +160,7 @@ def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> bool:
         why = "is a link" if error.errno == errno.ELOOP else error.strerror
         err(f"Not written: {place}: {why}. Name another file.")
         return False
-    err(f"Written: {place}. Please look through it before you pass it on.")
+    err(f"Written: {place}. Please read it before you share it.")
     return True
 
 

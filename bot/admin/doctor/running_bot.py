@@ -23,8 +23,8 @@ async def look_beside(look: Look) -> Findings:
                 f"bot.{edge.name}",
                 "fail" if edge.state == "stopped" else "warn",
                 f"{edge.state}{f': {edge.trouble}' if edge.trouble else ''}",
-                "Nobody is answered there meanwhile; what is said is read when it is back.",
-                "See what is found about it below.",
+                "Nobody is answered there for now. The bot reads what it missed when it reconnects.",
+                "See its checks below.",
             )
 
 
@@ -32,21 +32,21 @@ def _silent(beside: Silent) -> Finding:
     who = f"process {beside.pid}" if beside.pid else "some process"
     match beside.state:
         case "absent":
-            return Finding("bot", "ok", "none runs on this data folder")
+            return Finding("bot", "ok", "no bot runs on this data folder")
         case "mute":
             return Finding(
                 "bot",
                 "warn",
-                f"{who} has the data folder, and does not say how it is",
-                "It is just starting or ending, or it is a `threadfast chat`.",
-                "If it stays so, look into its log: journalctl -u threadfast.",
+                f"{who} holds the data folder and gives no status",
+                "It is starting, stopping, or a `threadfast chat`.",
+                "If this lasts, read its log: journalctl -u threadfast.",
             )
         case "stuck":
             return Finding(
                 "bot",
                 "fail",
-                f"{who} has the data folder, and does not answer: it is stuck",
-                "Nobody is answered. systemd's watchdog ends it and starts another one.",
+                f"{who} holds the data folder and does not answer: it is stuck",
+                "Nobody is answered. systemd's watchdog restarts it.",
                 "Without systemd: kill -9 it and start it again; nothing is lost.",
             )
 
@@ -60,15 +60,15 @@ def _running(status: Status) -> Finding:
             "bot",
             "warn",
             f"{said}; its event loop was stuck for {status.worst_lag_s:.1f} s in the last minute",
-            "Everybody waited for that long.",
-            "Its log names what blocked it.",
+            "Everyone waited that long.",
+            "Its log names the cause.",
         )
     if status.troubles:
         return Finding(
             "bot",
             "warn",
             f"{said}; {'; '.join(status.troubles)}",
-            "Some of it does not work now.",
+            "Some parts do not work now.",
             "See below.",
         )
     return Finding("bot", "ok", said)

@@ -60,7 +60,7 @@ class Screen:
             return
         with self.console.status("") as spinner:
             yield lambda names: spinner.update(
-                Text(f"looking at {', '.join(names)}", "dim", overflow="ellipsis")
+                Text(f"checking {', '.join(names)}", "dim", overflow="ellipsis")
             )
 
     def done(self, findings: Sequence[Finding], took_s: float) -> None:
@@ -68,7 +68,7 @@ class Screen:
         summary = f"{len(findings)} checks in {took_s:.1f} s: {', '.join(words)}."
         if self.console.is_terminal:
             self.console.print(Text(f"\n{summary}", STYLES[worst(findings)]))
-            self.console.print(Text("To report something: threadfast doctor --bundle", "dim"))
+            self.console.print(Text("To report a problem: threadfast doctor --bundle", "dim"))
         else:
             print(summary, file=self.console.file)
 
@@ -77,7 +77,7 @@ def _counts(findings: Sequence[Finding]) -> Iterator[tuple[str, int]]:
     count = Counter(finding.state for finding in findings)
     yield "ok", count["ok"]
     if count["warn"]:
-        yield "to look at", count["warn"]
+        yield "warnings" if count["warn"] > 1 else "warning", count["warn"]
     if count["fail"]:
         yield "failed", count["fail"]
 

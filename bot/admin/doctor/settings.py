@@ -26,15 +26,15 @@ def unreadable(faults: str) -> Finding:
         "settings",
         "fail",
         "; ".join(line.strip() for line in faults.splitlines()[:-1] or faults.splitlines()),
-        "The bot does not start (exit code 78). What follows was looked at with the defaults.",
-        "Correct it; `threadfast schema` prints every key and what it may be.",
+        "The bot does not start (exit code 78). The checks below use the defaults.",
+        "Correct it. `threadfast schema` prints every key and its allowed values.",
     )
 
 
 def _settings(look: Look) -> Finding:
     file = look.settings_file
     if file is None:
-        return Finding("settings", "ok", "no settings.json here: everything has its default")
+        return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
     if missing := unknown_skills(look.settings):
         return Finding(
             "settings",
@@ -48,10 +48,10 @@ def _settings(look: Look) -> Finding:
             "settings",
             "warn",
             f"{file} can be written by others",
-            "Whoever can write it decides what the bot runs.",
+            "Anyone who can write it controls what the bot runs.",
             f"chmod go-w {file}",
         )
-    return Finding("settings", "ok", f"{file}, without a fault")
+    return Finding("settings", "ok", f"{file} is valid")
 
 
 def _secrets(look: Look) -> list[Finding]:
@@ -64,13 +64,13 @@ def _secrets(look: Look) -> list[Finding]:
             Finding(
                 "secrets.modes",
                 "warn",
-                f"others on this machine may look into {names}",
-                "Whoever has a token is the bot.",
+                f"others on this machine can read {names}",
+                "Anyone who has a token can act as the bot.",
                 "`threadfast doctor --fix`, or chmod 600 (a folder: 700).",
             )
         )
     if not found:
-        found.append(Finding("secrets", "ok", "those in use can be read, by nobody else"))
+        found.append(Finding("secrets", "ok", "all are readable, and only by this user"))
     return found
 
 
@@ -81,13 +81,13 @@ def _unread(fault: str, look: Look) -> Finding:
             "secrets",
             "warn",
             fault,
-            "This user cannot read it. The running bot could when it began.",
+            "This user cannot read it. The running bot could at its start.",
             AS_ROOT,
         )
     fix = "Set it, or run `threadfast init` to be asked for it."
     if ": file:" in fault:
         fix += " Under systemd only the service and root see it: `systemctl status threadfast` says whether it runs."
-    return Finding("secrets", "fail", fault, "What needs it cannot be used, and the bot does not start.", fix)
+    return Finding("secrets", "fail", fault, "The bot does not start without it.", fix)
 
 
 def secret_places(look: Look) -> set[Path]:

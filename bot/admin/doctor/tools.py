@@ -22,7 +22,7 @@ async def look_at_sandbox(look: Look) -> Findings:
 
     mode = look.settings.tools.sandbox
     if "shell" not in look.settings.tools.enabled or mode == "off":
-        yield Finding("sandbox", "ok", "commands are switched off in the settings")
+        yield Finding("sandbox", "ok", "shell commands are off in the settings")
         return
     with tempfile.TemporaryDirectory() as beside:
         sandbox = await open_sandbox(mode, Path(beside), offload=look.offload)
@@ -32,14 +32,14 @@ async def look_at_sandbox(look: Look) -> Findings:
             "warn" if mode == "auto" else "fail",
             sandbox.why,
             "The model has no shell; everything else works.",
-            "Mend this, or take shell out of tools.enabled.",
+            "Fix this, or take shell out of tools.enabled.",
         )
     elif mode == "unsafe-host":
         yield Finding(
             "sandbox",
             "warn",
             sandbox.why,
-            "Whatever the model is talked into, it does as this user.",
+            "Anything the model is talked into runs as this user.",
             'Set tools.sandbox to "auto".',
         )
     else:
@@ -53,14 +53,14 @@ async def look_at_browser(look: Look) -> Findings:
 
     why = await look.offload(unavailable)
     if not why:
-        yield Finding("browser", "ok", "Chromium is there")
+        yield Finding("browser", "ok", "Chromium is installed")
         return
     yield Finding(
         "browser",
         "warn",
         why,
-        "Pages are read without a browser: those made by scripts stay empty.",
-        "Mend this, or take browser out of tools.enabled.",
+        "Pages are read without a browser, so pages built by scripts are empty.",
+        "Fix this, or take browser out of tools.enabled.",
     )
 
 
@@ -100,7 +100,7 @@ async def _listed(server: Server) -> Finding:
             name,
             "fail",
             f"{server.reason}.{words}",
-            "Its tools are missing; the rest works.",
+            "Its tools are missing. Everything else works.",
             "Try its command or address by hand.",
             (server.words,),
         )
@@ -117,8 +117,8 @@ def _offer(name: str, listing: Listing, took_s: float) -> Finding:
         name,
         "warn",
         clean(f"{found}; left out: {shown}{f'; and {more} more' if more > 0 else ''}"),
-        "The model is not given these.",
-        "Ask whoever makes the server.",
+        "The model cannot use these.",
+        "Ask the author of the server.",
         tuple(listing.left_out[:SHOWN]),
     )
 

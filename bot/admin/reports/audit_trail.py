@@ -1,95 +1,71 @@
-"""audit/<yyyy-mm-dd>.jsonl, read: who decided or judged what, and what the bot did of its own accord.
-
-Kinds are not checked here: a newer bot may know more of them.
-"""
+"""Reads audit/<yyyy-mm-dd>.jsonl and describes its records for people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from bot.admin.reports.line_reader import Damage, read_from
 from bot.admin.reports.thread import in_json
-from threads.store.checksummed_lines import SCHEMA_VERSION
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One line of the audit."""
-
-    at: str
-    kind: str
-    thread_id: str = ""
-    message_id: str = ""
-    author: str = ""
-    details: dict[str, JsonValue] = field(default_factory=dict)
-    correlation_id: str = ""
-    v: int = SCHEMA_VERSION
+from bot.observe.audit import AuditRecord, record_adapter
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which lines: from a day on or from an instant on (UTC, ISO 8601), of kinds, of threads; empty is any."""
+class Filter:
+    """Which records to read. ``since`` is a day or an instant (UTC, ISO 8601). An empty field matches everything."""
 
     since: str = ""
     kinds: Sequence[str] = ()
     threads: Sequence[str] = ()
     about: Sequence[str] = ()
-    """Ids of messages, or references of their turns."""
+    """Message ids, or references of turns."""
 
-    def has(self, decision: Decision) -> bool:
+    def matches(self, record: AuditRecord) -> bool:
         return (
-            decision.at >= self.since
-            and (not self.kinds or decision.kind in self.kinds)
-            and (not self.threads or decision.thread_id in self.threads)
-            and (not self.about or bool({decision.message_id, decision.correlation_id} & {*self.about}))
+            record.at >= self.since
+            and (not self.kinds or record.kind in self.kinds)
+            and (not self.threads or record.thread_id in self.threads)
+            and (not self.about or bool({record.message_id, record.correlation_id} & {*self.about}))
         )
 
 
-@cache
-def decision_adapter() -> TypeAdapter[Decision]:
-    """Return the validator of audit lines, built on first use."""
-    return TypeAdapter(Decision)
-
-
 def days(data: Path, since: str = "") -> list[Path]:
-    """Return the files from a day on, oldest first."""
+    """Return the audit files from the day of *since* on, oldest first."""
     return sorted(path for path in (data / "audit").glob("????-??-??.jsonl") if path.stem >= since[:10])
 
 
-def decisions(
-    data: Path, wanted: Wanted, damage: Damage, wait: Callable[[], None] | None = None
-) -> Iterator[Decision]:
-    """Return the lines that are wanted, in their order. Raises `threads.errors.NewerSchema` and OSError.
+def read_audit(
+    data: Path, criteria: Filter, damage: Damage, wait: Callable[[], None] | None = None
+) -> Iterator[AuditRecord]:
+    """Yield the matching records in order. Raises `threads.errors.NewerSchema` and OSError.
 
-    With *wait* it never ends: whenever there is no more, it waits and looks again, for a new day's file too.
+    With *wait* it never ends: at the end of the file it waits and reads on, also in the next day's file.
     """
-    words = [in_json(word) for word in wanted.about or wanted.threads]
+    words = [in_json(word) for word in criteria.about or criteria.threads]
     read: dict[Path, int] = {}
     while True:
-        for path in days(data, wanted.since)[-2 if read else 0 :]:
+        for path in days(data, criteria.since)[-2 if read else 0 :]:
             with path.open("rb") as file:
                 file.seek(read.get(path, 0))
-                yield from filter(wanted.has, read_from(file, decision_adapter(), damage, words))
+                yield from filter(criteria.matches, read_from(file, record_adapter(), damage, words))
                 read[path] = file.tell()
         if wait is None:
             return
         wait()
 
 
-INNER = frozenset({"call"})
-"""Details that tell a person nothing: what a question and its answer know each other by."""
+INTERNAL = frozenset({"call"})
+"""Details that mean nothing to a person: ids that link a question to its answer."""
 
 
-def told(decision: Decision) -> str:
-    """Return a line's details in words, for people: what it is about, then the rest by name."""
-    rest = {name: value for name, value in decision.details.items() if value not in ("", None)}
+def describe(record: AuditRecord) -> str:
+    """Return the details of a record as text: a summary, then the other details by name."""
+    rest = {name: value for name, value in record.details.items() if value not in ("", None)}
     first = ""
-    match decision.kind, rest:
+    match record.kind, rest:
         case "retry", {"attempt": attempt, "wait_s": wait_s}:
             first = f"{_what(rest)}; try {attempt} in {wait_s} s"
         case "tool", {"tool": tool}:
@@ -102,26 +78,28 @@ def told(decision: Decision) -> str:
             first = f"{verdict}: {about}"
         case _:
             pass
-    said = TOLD.get(decision.kind, INNER) if first else INNER
-    return ", ".join([*([first] if first else []), *(f"{n} {v}" for n, v in rest.items() if n not in said)])
+    covered = SUMMARIZED.get(record.kind, INTERNAL) if first else INTERNAL
+    return ", ".join(
+        [*([first] if first else []), *(f"{n} {v}" for n, v in rest.items() if n not in covered)]
+    )
 
 
 def _what(details: Mapping[str, JsonValue], *names: str) -> str:
     return ": ".join(str(details[name]) for name in names or ("event", "error", "reason") if name in details)
 
 
-TOLD = {
-    "retry": INNER | {"event", "error", "reason", "attempt", "wait_s", "model"},
-    "failover": INNER | {"event", "error", "reason", "model", "from_model"},
-    "tool": INNER | {"event", "error", "reason", "tool"},
-    "error": INNER | {"event", "error", "reason"},
-    "approval": INNER | {"tool", "verdict", "about"},
+SUMMARIZED = {
+    "retry": INTERNAL | {"event", "error", "reason", "attempt", "wait_s", "model"},
+    "failover": INTERNAL | {"event", "error", "reason", "model", "from_model"},
+    "tool": INTERNAL | {"event", "error", "reason", "tool"},
+    "error": INTERNAL | {"event", "error", "reason"},
+    "approval": INTERNAL | {"tool", "verdict", "about"},
     "decision": frozenset({"verdict", "about"}),
 }
-"""Details that the first words tell already."""
+"""Details that the summary already contains, by kind."""
 
 
-def as_value(decision: Decision) -> dict[str, object]:
-    value = asdict(decision)
+def as_value(record: AuditRecord) -> dict[str, object]:
+    value = asdict(record)
     del value["v"]
     return value

@@ -6,8 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bot.admin.reports.audit_trail import Decision, Wanted, decisions
-from bot.admin.reports.audit_trail import told as told_decision
+from bot.admin.reports.audit_trail import Filter, describe, read_audit
 from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import Used, entries, in_json, journal, tools_used
@@ -15,6 +14,7 @@ from bot.admin.reports.thread_folders import Folder, find, folders, linked
 from bot.admin.terminal.safe_text import flat, plain
 from bot.budget.accounts import usd
 from bot.budget.budgets import Commit, Reserve
+from bot.observe.audit import AuditRecord
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
 from threads.model import ThreadId, message_key
@@ -209,12 +209,12 @@ def _fill_in(data: Path, story: Story) -> None:
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
         story.events += [_of_call(call) for call in calls_of(data, turn, since[:10])]
-    wanted = Wanted(since[:10], about=[story.message_id, *story.references])
-    made = [one for one in decisions(data, wanted, Damage()) if one.thread_id in ("", story.thread)]
-    told = {str(one.details.get("call")) for one in made if one.kind == "tool"}
+    criteria = Filter(since[:10], about=[story.message_id, *story.references])
+    audited = [one for one in read_audit(data, criteria, Damage()) if one.thread_id in ("", story.thread)]
+    failed_calls = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
     for folder in find(data, story.thread)[:1]:
-        story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events, told)
-    story.events += map(_of_decision, made)
+        story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events, failed_calls)
+    story.events += map(_of_audit, audited)
     story.events.sort()
 
 
@@ -237,9 +237,9 @@ def _of_call(call: Commit | Reserve) -> Event:
             )
 
 
-def _of_decision(made: Decision) -> Event:
-    by = f" by {plain(made.author)}" if made.author else ""
-    return Event(made.at, plain(made.kind), flat(told_decision(made)) + by)
+def _of_audit(record: AuditRecord) -> Event:
+    by = f" by {plain(record.author)}" if record.author else ""
+    return Event(record.at, plain(record.kind), flat(describe(record)) + by)
 
 
 def _of_tools(used: Sequence[Used], events: Sequence[Event], told: Container[str]) -> Iterator[Event]:

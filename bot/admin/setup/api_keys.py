@@ -110,9 +110,9 @@ def _fault(name: str, given: str, provider: Provider) -> str:
     """Say why this cannot be the key, or return ``""``."""
     words = tokens.words(given)
     if not words:
-        return "Nothing came; paste it again."
+        return "Nothing was pasted. Paste it again."
     if len(words) > 1 or not tokens.usable(words[0]):
-        return "No key looks like that; paste the key alone."
+        return "That does not look like a key. Paste the key alone."
     kind = tokens.kind(words[0])
     never = {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
     if provider.kind == "openai-compatible" or provider.base_url:

@@ -130,10 +130,10 @@ class Screen:
         kind = tokens.kind(secret)
         if kind in self.wanted and tokens.usable(secret):
             self.pasted[kind] = secret
-            self.say(f"That is {kind}: it is taken as one, and was not shown.", state="ok")
+            self.say(f"That is {kind}. It is used as one and was not shown.", state="ok")
         else:
             what = f"That is {kind}" if kind else "That looks like a secret"
-            self.say(f"{what}, which is not asked for here. It was not shown and is not kept.", state="warn")
+            self.say(f"{what}, which is not needed here. It was not shown or stored.", state="warn")
 
     def ask_secret(self, question: str, *, otherwise: str) -> str:
         """Ask for what must not be seen; an empty line is an answer."""

@@ -33,7 +33,7 @@ SCHEMA = "settings.schema.json"
 PRIVATE, PUBLIC = 0o600, 0o666
 """Modes; the umask takes from the second."""
 
-CHANGED = "settings.json was changed by somebody else meanwhile, and is left as it is: run this again"
+CHANGED = "settings.json has changed in the meantime and was left alone; run this again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Draft:
         """Say why nothing could be written, as far as that can be known before, or return ``""``."""
         folder = next(place for place in (self.path.parent, *self.path.parent.parents) if place.exists())
         if not folder.is_dir():
-            return f"{folder} is no folder"
+            return f"{folder} is not a folder"
         for place in (folder, self.credentials):
             if place.exists() and not os.access(place, os.R_OK | os.W_OK | os.X_OK):
                 return f"{place} cannot be written to; name another place with --settings"

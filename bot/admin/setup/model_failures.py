@@ -17,7 +17,7 @@ CREDIT_PAGES = {
 MEANINGS: Mapping[Code, tuple[str, str]] = {
     "auth": ("{who} does not accept this key.", "Copy it again, whole{keys}."),
     "payment": ("The key is right, but its account has no credit left at {who}.", "Add some{credit}."),
-    "model_not_found": ("{who} knows no {name}, or this key may not use it.", "Choose another model."),
+    "model_not_found": ("{who} does not have {name}, or this key may not use it.", "Choose another model."),
     "rate_limited": (
         "{who} limits this key right now; the key itself is right.",
         "Wait a minute, or keep it.",
@@ -27,7 +27,7 @@ MEANINGS: Mapping[Code, tuple[str, str]] = {
         "{who} cannot be reached from here.",
         "Look at the network, HTTPS_PROXY, and the base_url if you gave one.",
     ),
-    "unavailable": ("{who} has trouble of its own right now.", "Try again in a minute, or keep it."),
+    "unavailable": ("{who} is having problems right now.", "Try again in a minute, or keep it."),
     "config_invalid": ("{said}", "Correct that."),
 }
 OTHER = ("{who} refused: {said}", "Choose another model, or look at what it says.")

@@ -135,7 +135,7 @@ class Choosing:
     def _picked(self) -> Offer:
         """Return the choice of a person, or the best where nobody is asked."""
         found = self._found()
-        left = Offer(OFFLINE, "neither a key nor a local model server was found", pinned=False)
+        left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
         if self._given.yes:
             self._screen.say(f"Model: {best.model}", state="ok" if found else "warn", detail=best.reason)
@@ -151,7 +151,7 @@ class Choosing:
             rules = "no model: a few built-in rules, to try the rest"
             shown.append(Offer(OFFLINE, rules, pinned=bool(found)))
         if not found:
-            self._screen.say("No key and no local model server was found.", state="warn")
+            self._screen.say("Found no key and no local model server.", state="warn")
         self._screen.options([(offer.model, offer.reason) for offer in shown])
         return self._chosen(shown, default=1 if found else len(shown))
 
@@ -166,7 +166,7 @@ class Choosing:
                 return pasted
             if not answer:
                 continue  # a secret, about which all is said
-            self._screen.say(f"That is neither 1 to {len(shown)} nor provider/model.", state="warn")
+            self._screen.say(f"Enter a number from 1 to {len(shown)}, or provider/model.", state="warn")
         raise ConfigInvalid("No model was chosen; nothing was changed")
 
     def _enter(self, draft: Draft, offer: Offer, *, anew: bool) -> None:
@@ -207,7 +207,7 @@ class Choosing:
             return None
         settings, environ = pending(draft, offer.provider)
         self._screen.hide(secrets_of(settings, environ))
-        with self._screen.working(f"Asking {offer.model} for one word …"):
+        with self._screen.working(f"Testing {offer.model} …"):
             verified = anyio.run(lambda: verify(offer.model, settings, environ))
         if verified.ok:
             self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")

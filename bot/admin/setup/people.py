@@ -12,7 +12,7 @@ from bot.config.settings import Budget
 from bot.ports.errors import ConfigInvalid
 
 EVERYONE = "*"
-NOBODY_LIFTS = "Nobody is admin: once a spending limit is met, nobody can lift it in the chat."
+NOBODY_LIFTS = "There is no admin: when a spending limit is reached, nobody can raise it in the chat."
 ADD_ONE = (
     'Add an id to settings.json, "access": {{"admins": ["{example}"]}}; it counts at once. Yours: {where}.'
 )
@@ -37,7 +37,9 @@ class Admitting:
         if given := self._given.admins:
             self._put("admins", self._ids(given, "--admin"))
         elif self._asks("admins"):
-            self._screen.say(f"An admin lifts spending limits. Your own id: {members.where}.", state="fix")
+            self._screen.say(
+                f"An admin can raise spending limits. Your own id: {members.where}.", state="fix"
+            )
             self._put("admins", self._asked("Who is admin? Member ids, or Enter for nobody"))
         self._tell()
         return self._draft

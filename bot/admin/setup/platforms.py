@@ -154,7 +154,7 @@ class Joining:
                 self._take_stored(field, stored)
         if self._newer:
             names = " and ".join(self._newer)
-            self._screen.say(f"{names}: tried in the place of what is stored", state="ok")
+            self._screen.say(f"{names}: used instead of the stored one", state="ok")
 
     def _find_pasted(self) -> None:
         for field in self._missing():
@@ -193,7 +193,7 @@ class Joining:
 
     def _go_back(self) -> None:
         """Take what was stored in the place of what the environment gave."""
-        self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying what is stored", state="warn")
+        self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying the stored one", state="warn")
         for field in self._platform.fields:
             if field.variable in self._newer:
                 del self._secrets[field.name]
@@ -232,7 +232,7 @@ class Joining:
                 return
             pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
             if not (words := tokens.words(pasted)):
-                self._screen.say("Nothing came; paste it again.", state="warn")
+                self._screen.say("Nothing was pasted. Paste it again.", state="warn")
             for word in words:
                 try:
                     self._take(word, "", keep=True)
@@ -273,7 +273,7 @@ class Joining:
         tried = self._draft.copy()
         for name, variable in names.items():
             tried.put(f"env:{variable}", *self._at(name))
-        with self._screen.working(f"Looking at {self._platform.title} …"):
+        with self._screen.working(f"Checking {self._platform.title} …"):
             looks = self._platform.check(tried.loaded().settings, environ, self._running)
             async with aclosing(looks):
                 async for finding in looks:
@@ -292,11 +292,15 @@ class Joining:
     def _what_now(self) -> str:
         """Return c or t. Raises `ConfigInvalid` when that is the end."""
         failed = ", ".join(finding.name for finding in self.findings if finding.state == "fail")
-        end = f"{self._platform.title} is not ready ({failed}). Nothing was changed; mend that and run this again."
+        end = (
+            f"{self._platform.title} is not ready ({failed}). Nothing was changed. Fix this and run it again."
+        )
         if not self._screen.interactive:
             raise ConfigInvalid(end)
         for _ in range(TRIES):
-            answer = self._screen.ask("[c]heck again, [t]okens anew, [q]uit", "c", otherwise="").lower()[:1]
+            answer = self._screen.ask(
+                "[c]heck again, enter [t]okens again, [q]uit", "c", otherwise=""
+            ).lower()[:1]
             if answer in {"c", "t"}:
                 return answer
             if any(field.kind in self._screen.pasted for field in self._platform.fields):

@@ -73,7 +73,7 @@ def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
     written = final.write()
     _tell(screen, final, written, chosen)
     if runs:
-        said = f"A bot runs here (process {beside.pid}); what changed counts when it starts again."
+        said = f"A bot runs here (process {beside.pid}). Restart it to use the changes."
         screen.say(said, state="warn")
     startable = not (runs or foreign(final.path.parent) or _others(final.loaded().settings.data))
     hello = platform.hello(final.loaded().settings) if platform else ""
@@ -115,7 +115,7 @@ def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen)
         for warning in unpriced(draft.loaded().settings):
             screen.say(warning, state="warn")
     if not written:
-        screen.say(f"{draft.path.name} is as it should be; nothing was changed", state="ok")
+        screen.say(f"{draft.path.name} is up to date; nothing was changed", state="ok")
         return
     names = ", ".join(path.name for path in written if path.parent == draft.path.parent)
     secrets = sum(path.parent == draft.credentials for path in written)

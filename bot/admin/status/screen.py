@@ -42,7 +42,7 @@ class Line:
 
 def headline(status: Status) -> Line:
     if status.stopping:
-        return Line("threadfast", "stopping: running turns are ended, nothing new is begun", "warn")
+        return Line("threadfast", "stopping: ends running turns, starts no new ones", "warn")
     if not status.ready:
         return Line("threadfast", "not ready: no transport is connected", "fail")
     if status.troubles:
@@ -67,7 +67,7 @@ def _lines(status: Status) -> Iterator[Line]:
     yield from _group("spent", map(_spend, status.spend))
     lag = f"{_ms(status.lag_s)} late, {_ms(status.worst_lag_s)} at worst in the last minute"
     yield Line("event loop", lag, "warn" if status.worst_lag_s >= SLOW_S else "ok")
-    held = f"{status.threads} thread{'' if status.threads == 1 else 's'} at hand"
+    held = f"{status.threads} thread{'' if status.threads == 1 else 's'} in memory"
     memory = f"{status.rss_bytes / 1e6:.0f} MB, {status.open_files} open files, " if status.rss_bytes else ""
     yield Line("memory", memory + held)
     yield Line("sandbox", status.sandbox)
@@ -102,12 +102,12 @@ def _circuit(one: CircuitStatus) -> Line:
 
 def _messages(status: Status) -> Iterator[Line]:
     if not (status.pending or status.running):
-        yield Line("", "none at work, all have their outcome")
+        yield Line("", "0 running, nothing pending")
         return
     yield Line(
         "", f"{status.running} running, {status.queued} wait for a slot, {status.waiting} behind those"
     )
-    yield Line("", f"{status.pending} without an outcome yet, the oldest for {span(status.oldest_pending_s)}")
+    yield Line("", f"{status.pending} pending, the oldest for {span(status.oldest_pending_s)}")
 
 
 def _spend(one: Spend) -> Line:
@@ -126,12 +126,10 @@ def silence(found: Silent) -> Line:
         case "absent":
             return Line("threadfast", "not running: nothing serves this data folder", "fail")
         case "mute":
-            said = f"{who} holds the data folder and answers no questions: it starts, stops, or is a chat"
+            said = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
             return Line("threadfast", said, "fail")
         case "stuck":
-            said = (
-                f"{who} is stuck: it takes the question and does not answer; end it with: kill -9 {found.pid}"
-            )
+            said = f"{who} is stuck: it accepts connections but does not answer; end it with: kill -9 {found.pid}"
             return Line("threadfast", said if found.pid else said.partition(";")[0], "fail")
 
 

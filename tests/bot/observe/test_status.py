@@ -164,7 +164,4 @@ async def test_a_bot_of_another_user_is_said_to_be_one_without_a_traceback(tmp_p
     monkeypatch.setattr("bot.admin.status.command.ask", refused)
     result = await status("--data", str(tmp_path))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert (
-        result.stderr
-        == "status.sock: Permission denied; look as the user that the bot runs as, or as root.\n"
-    )
+    assert result.stderr == "status.sock: Permission denied; run this as the bot's user or as root.\n"

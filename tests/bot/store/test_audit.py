@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from pydantic import ValidationError
 
 from bot.observe.audit import MOST_WAITING, Audit, record_adapter
 from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog, decided, logged
@@ -270,7 +269,7 @@ async def test_an_error_that_comes_a_thousand_times_is_told_a_few_times_and_coun
     }
 
 
-async def test_lines_of_the_first_audits_still_have_their_shape():
+async def test_records_of_older_and_newer_versions_can_be_read():
     old = {
         "at": "",
         "kind": "approval",
@@ -281,5 +280,4 @@ async def test_lines_of_the_first_audits_still_have_their_shape():
         "v": 1,
     }
     assert record_adapter().validate_python(old).correlation_id == ""
-    with pytest.raises(ValidationError):
-        record_adapter().validate_python(old | {"kind": "unheard of"})
+    assert record_adapter().validate_python(old | {"kind": "unheard of"}).kind == "unheard of"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.reports import audit_trail as telling
+from bot.admin.reports import audit_trail
 from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal.table import Column, show
 from bot.budget.budgets import Call, Commit
@@ -56,9 +56,9 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
 
 
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
-    record = telling.Decision(at="2026-01-01T10:00:00.000+00:00", kind="novelty", details={"attempt": 2})
+    record = AuditRecord(at="2026-01-01T10:00:00.000+00:00", kind="novelty", details={"attempt": 2})
     (tmp_path / "audit").mkdir()
-    (tmp_path / "audit" / "2026-01-01.jsonl").write_bytes(encode(telling.decision_adapter(), record))
+    (tmp_path / "audit" / "2026-01-01.jsonl").write_bytes(encode(audit_adapter(), record))
     assert "novelty  -    attempt 2" in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
 
 
@@ -88,10 +88,12 @@ def test_what_is_added_to_the_audit_is_followed_into_the_next_day(tmp_path):
 
     found = []
     with pytest.raises(Enough):
-        found.extend(one.kind for one in telling.decisions(tmp_path, telling.Wanted(), Damage(), wait))
+        found.extend(
+            one.kind for one in audit_trail.read_audit(tmp_path, audit_trail.Filter(), Damage(), wait)
+        )
     found = []
     more = iter([("2026-01-02", "approval"), ("2026-01-03", "feedback")])
-    told_so_far = telling.decisions(tmp_path, telling.Wanted(), Damage(), wait)
+    told_so_far = audit_trail.read_audit(tmp_path, audit_trail.Filter(), Damage(), wait)
     with pytest.raises(Enough):
         for one in told_so_far:
             found.append(f"{one.at[8:10]} {one.kind}")
@@ -240,7 +242,7 @@ def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_
     bad = threadfast(data, *words, "--settings", str(settings))
     assert bad.exit_code == good.exit_code
     assert "settings: max_tokens: " in bad.stderr
-    assert "only what looks like a secret is masked" in bad.stderr
+    assert "Only text that looks like a secret is masked" in bad.stderr
     if command[0] != "backup":
         assert bad.stdout == good.stdout
     without = CliRunner().invoke(main, [*words, "--settings", str(settings)])

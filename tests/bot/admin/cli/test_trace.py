@@ -84,7 +84,7 @@ async def test_why_still_knows_when_the_journal_has_forgotten(tmp_path):
 async def test_why_admits_what_it_does_not_know(tmp_path):
     code, told = threadfast(tmp_path, "why", "nope")
     assert code == 1
-    assert "Nothing on disk knows 'nope'" in told
+    assert "No record of 'nope'" in told
 
 
 async def test_threads_are_listed_and_shown_by_any_clear_name(tmp_path):

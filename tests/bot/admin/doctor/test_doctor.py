@@ -60,7 +60,7 @@ def test_through_a_pipe_it_is_plain_lines_and_a_sum(settings_file, capsys):
     assert run(settings_file) == 0
     out, err = capsys.readouterr()
     assert "\x1b" not in out
-    assert "ok    sandbox             commands are switched off in the settings" in out.splitlines()
+    assert "ok    sandbox             shell commands are off in the settings" in out.splitlines()
     assert out.splitlines()[-1].startswith(
         f"{len([x for x in out.splitlines() if x[:2] in ('ok', 'wa', 'fa')])} checks"
     )
@@ -112,7 +112,7 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
         )
     )
     run(settings_file)
-    assert "others on this machine may look into" in capsys.readouterr().out
+    assert "others on this machine can read" in capsys.readouterr().out
     assert run(settings_file, fix=True) == 0
     out, err = capsys.readouterr()
     assert (folder.stat().st_mode & 0o777, (folder / "KEY").stat().st_mode & 0o777) == (0o700, 0o600)
@@ -201,7 +201,7 @@ def status(**more):
 @pytest.mark.parametrize(
     ("beside", "states", "words"),
     [
-        (Silent("absent"), {"bot": "ok"}, "none runs"),
+        (Silent("absent"), {"bot": "ok"}, "no bot runs"),
         (Silent("mute", 7), {"bot": "warn"}, "process 7"),
         (Silent("stuck", 7), {"bot": "fail"}, "stuck"),
         (status(), {"bot": "ok"}, "for 2 h 0 min"),
@@ -268,7 +268,7 @@ def test_a_running_bot_keeps_its_folder_to_itself(settings_file, tmp_path, capsy
         out, err = capsys.readouterr()
         assert "left alone" in err
         assert data.stat().st_mode & 0o777 == 0o755
-        assert "has the data folder" in out or not os.access("/proc/locks", os.R_OK)
+        assert "holds the data folder" in out or not os.access("/proc/locks", os.R_OK)
 
 
 def test_what_is_told_names_no_secret_of_a_server_that_answers_oddly(settings_file, capsys):

@@ -129,7 +129,7 @@ FINDINGS = [
         "f",
         (f"{canary('stderr')}  x",),
     ),
-    Finding("model", "fail", f"auth: {canary('planted')}", "It answers nobody.", "Set a good key."),
+    Finding("model", "fail", f"auth: {canary('planted')}", "The bot cannot answer.", "Set a good key."),
 ]
 
 
@@ -171,7 +171,7 @@ def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
     text = (home / "out.txt").read_text()
     assert left(text) == []
     assert "## Checks" in text
-    assert "look through it" in capsys.readouterr().err
+    assert "read it before you share it" in capsys.readouterr().err
 
 
 def test_settings_that_cannot_be_used_are_not_repeated_with_their_values(home, monkeypatch):

@@ -54,7 +54,7 @@ async def test_a_folder_of_another_user_is_told(data, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
     told = await found(look_at_folder, data)
     assert list(told) == ["data.folder"]
-    assert "may not be opened by this user" in told["data.folder"].found
+    assert "cannot be opened by this user" in told["data.folder"].found
     assert await found(look_at_records, data) == {}
 
 

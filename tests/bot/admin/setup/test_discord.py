@@ -59,4 +59,4 @@ async def test_a_token_of_the_environment_is_tried_in_the_place_of_an_old_one(se
         done = await init(setup, discord, "--yes")
     assert done.exit_code == 0, done.output
     assert setup.secrets() == {"discord_token": discord.token}
-    assert "Nobody is admin" in done.stdout
+    assert "There is no admin" in done.stdout

@@ -208,7 +208,7 @@ async def test_a_model_that_its_provider_does_not_know_is_told_with_the_option(s
     async with FakeOpenAI([openai.fault(404, "model_not_found", "no such model")]) as fake:
         done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
     assert done.exit_code == 78
-    assert done.stderr.startswith("--model mine/llama: mine knows no llama")
+    assert done.stderr.startswith("--model mine/llama: mine does not have llama")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def test_a_key_pasted_at_the_question_for_a_model_chooses_its_model(setup)
 async def test_a_secret_that_has_no_use_here_is_said_not_to_be_kept(setup, secret):
     done = await setup.run(answers=[secret, "offline/demo"])
     assert done.exit_code == 0, done.output
-    assert "It was not shown and is not kept." in done.stdout
+    assert "It was not shown or stored." in done.stdout
     assert setup.secrets() == {}
     assert secret not in done.output
 

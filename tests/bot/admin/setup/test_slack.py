@@ -76,7 +76,7 @@ async def test_tokens_of_the_environment_are_tried_in_the_place_of_old_ones(setu
     setup.env = TOKENS
     done = await init(setup, workspace, "--yes")
     assert done.exit_code == 0, done.output
-    assert "SLACK_APP_TOKEN and SLACK_BOT_TOKEN: tried in the place of what is stored" in done.stdout
+    assert "SLACK_APP_TOKEN and SLACK_BOT_TOKEN: used instead of the stored one" in done.stdout
     assert setup.secrets() == KEPT
     assert {call.token for call in workspace.calls_to("auth.test")} == {BOT_TOKEN}
 
@@ -87,7 +87,7 @@ async def test_where_those_are_not_accepted_the_old_ones_stay(setup, workspace, 
     setup.env = {name: f"{TOKENS[name][:4]}-wrong-token-12345" for name in variables}
     done = await init(setup, workspace, "--yes")
     assert done.exit_code == 0, done.output
-    assert "not accepted; trying what is stored" in done.stdout
+    assert "not accepted; trying the stored one" in done.stdout
     assert setup.secrets() == KEPT
     assert section(setup) == {"api_base_url": workspace.api_base_url, **REFERENCES}
 
@@ -104,7 +104,7 @@ async def test_a_token_pasted_where_something_else_is_asked_is_taken_as_what_it_
     done = await init(setup, workspace, answers=[BOT_TOKEN, APP_TOKEN, *NOBODY])
     assert done.exit_code == 0, done.output
     assert setup.secrets() == KEPT
-    assert "That is a Slack bot token: it is taken as one" in done.stdout
+    assert "That is a Slack bot token. It is used as one" in done.stdout
     assert not any(token in done.output for token in TOKENS.values())
 
 
@@ -132,7 +132,7 @@ async def test_who_may_use_it_and_who_is_admin_is_asked_once(setup, workspace):
     assert "'@grace' is no member id of Slack" in done.stdout
     assert "Copy member ID" in done.stdout
     assert access(setup) == {"users": ["U1", "U2"], "admins": ["U1"]}
-    assert "Nobody is admin" not in done.stdout
+    assert "There is no admin" not in done.stdout
     again = await init(setup, workspace, answers=[])
     assert (again.exit_code, setup.asked) == (0, []), again.output
 
@@ -141,16 +141,16 @@ async def test_that_nobody_could_lift_a_limit_is_said_with_how_to_add_somebody(s
     setup.env = TOKENS
     done = await init(setup, workspace, answers=list(NOBODY))
     assert access(setup) is None
-    assert "Nobody is admin" in done.stdout
+    assert "There is no admin" in done.stdout
     assert '"access": {"admins": ["U0123ABCDEF"]}' in done.stdout
-    assert "Nobody is admin" in (await init(setup, workspace, "--yes")).stdout
+    assert "There is no admin" in (await init(setup, workspace, "--yes")).stdout
 
 
 @pytest.mark.parametrize("budget", [{"mode": "soft"}, {"asker_may_grant": True}])
 async def test_where_no_limit_needs_an_admin_none_is_missed(setup, workspace, budget):
     setup.settings.write_text(json.dumps({"budget": budget}))
     setup.env = TOKENS
-    assert "Nobody is admin" not in (await init(setup, workspace, "--yes")).stdout
+    assert "There is no admin" not in (await init(setup, workspace, "--yes")).stdout
 
 
 async def test_people_can_be_given_as_options(setup, workspace):
