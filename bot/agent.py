@@ -6,7 +6,6 @@ its steps again. A call is on disk before its tool runs, a result before the nex
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,22 +13,16 @@ from itertools import pairwise
 from pathlib import Path
 
 from bot.asking import Asking
-from bot.errors import OutputInvalid, StepLimit
+from bot.errors import EmptyAnswer, StepLimit
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
-from bot.prompt.compaction import Compaction, Spill
+from bot.prompt.compaction import Compaction, Cooldown, Spill
 from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
-from threads.errors import retry_fields
-from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
-
-log = logging.getLogger(__name__)
-
-EMPTY_TRIES = 3
-"""Calls that may come back with nothing to show before one last, tool-free one."""
+from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 
 CONTINUATIONS = 3
 """How often an answer that ran out of tokens is asked to go on."""
@@ -55,7 +48,6 @@ class _Progress:
     asking: Asking
     loops: LoopGuard = field(default_factory=LoopGuard)
     parts: list[str] = field(default_factory=list)
-    empty: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +70,7 @@ class Agent:
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
     remembered: Remembered = nothing
+    summaries: Cooldown = field(default_factory=Cooldown)
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
@@ -110,7 +103,7 @@ class Agent:
 
     def _asking(self, turn: Turn, model: TurnModel, keep: int) -> Asking:
         thread = turn.incoming.thread
-        compaction = Compaction(keep, self.spill(thread), enabled=self.room.enabled)
+        compaction = Compaction(keep, self.spill(thread), self.room.enabled, self.summaries)
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
@@ -130,13 +123,6 @@ class Agent:
             turn.add(message)
             await turn.checkpoint()
             return None
-        if not message.text.strip():
-            done.empty += 1
-            log.info("model.retry: an empty answer", extra=retry_fields("output_invalid", done.empty + 1, 0))
-            await done.asking.tell(TextReset())
-            if done.empty == EMPTY_TRIES:
-                return await self._finish(turn, done, OutputInvalid("empty answers"))
-            return None
         if completion.stop == "length" and len(done.parts) < CONTINUATIONS:
             turn.add(message, CONTINUE)
             done.parts.append(message.text)
@@ -147,7 +133,10 @@ class Agent:
     async def _finish(self, turn: Turn, done: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* when even that shows nothing."""
         turn.add(FINISH)
-        completion = await done.asking.ask(tool_choice="none")
+        try:
+            completion = await done.asking.ask(tool_choice="none")
+        except EmptyAnswer as empty:
+            raise error from empty
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
         return await _whole(turn, completion.message, done)

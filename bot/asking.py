@@ -5,6 +5,7 @@
 | the conversation nears the window                   | compacted first                                       |
 | the provider says that it is too long               | compacted, and asked once more                        |
 | the provider refuses its own reasoning, sent back   | asked once more without any                           |
+| the answer has nothing in it to show or to run      | asked once more with a word on that, then admitted    |
 | the provider counts far fewer tokens than were sent | said in the thread: some local servers cut in silence |
 """
 
@@ -14,16 +15,18 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.errors import ContextOverflow, ThinkingRejected
+from bot.errors import ContextOverflow, EmptyAnswer, ThinkingRejected
 from bot.llm.model import Completion, Request, TurnModel
 from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_large
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size, size_of
 from threads import wording
 from threads.errors import retry_fields
-from threads.model import OnEvent, Turn
+from threads.model import Message, OnEvent, Text, TextReset, Turn
 
 log = logging.getLogger(__name__)
+
+EMPTY = Message("user", (Text("Your answer was empty. Please answer, or go on with what you were doing."),))
 
 CUT_BY = 2000
 """Tokens by which a provider may count fewer than half of what the messages alone have: estimates err."""
@@ -47,7 +50,7 @@ class Asking:
         """Return the model's answer to the conversation. Raises `threads.errors.BotError`s."""
         request, window = self._request(tool_choice), self.model.info.context_window
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
-            await self.compact()
+            await self.compact(needed=False)
         try:
             return await self._complete(self._request(tool_choice))
         except ContextOverflow as error:
@@ -57,12 +60,17 @@ class Asking:
         except ThinkingRejected as error:
             log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
             self.turn.mend(strip_thinking(self.turn.messages))
+        except EmptyAnswer as error:
+            log.info("model.retry: an empty answer", extra=retry_fields(error.code, 2, 0))
+            await self.tell(TextReset())
+            self.turn.add(EMPTY)
         return await self._complete(self._request(tool_choice))
 
-    async def compact(self) -> bool:
+    async def compact(self, *, needed: bool = True) -> bool:
         """Make the conversation shorter, and say so with the answer; False when nothing could be done."""
         window = self.model.info.context_window
-        word = await self.compaction.run(self.turn, self._request("auto"), self.model, window=window)
+        request = self._request("auto")
+        word = await self.compaction.run(self.turn, request, self.model, window=window, needed=needed)
         if word:
             self.turn.note(word)
         return bool(word)
@@ -74,6 +82,8 @@ class Asking:
 
     async def _complete(self, request: Request) -> Completion:
         completion = await self.model.complete(request, self.tell)
+        if completion.stop not in ("tool_calls", "pause") and not completion.message.text.strip():
+            raise EmptyAnswer(f"an empty answer, stop reason {completion.stop}")
         usage = completion.usage
         if usage.prompt and (size := size_of("", request.messages, ())) > 2 * usage.prompt + CUT_BY:
             self.turn.note(wording.cut_by_the_model(usage.prompt, size))

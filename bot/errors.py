@@ -128,6 +128,10 @@ class OutputInvalid(ProviderError):
     code = "output_invalid"
 
 
+class EmptyAnswer(OutputInvalid):
+    """The answer is whole, and there is nothing in it: worth asking once more."""
+
+
 class CapabilityMissing(BotError):
     """A model cannot do what the thread needs; ``str(error)`` names what is missing, for people too."""
 

@@ -127,7 +127,8 @@ class Lineup:
 
     def list_models(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
-        others = ", ".join(name for name in self._offered[:SHOWN] if name != chosen)
+        usable = [name for name in self._offered if name != chosen and not self._refused(name)]
+        others = ", ".join(usable[:SHOWN])
         how = (
             f"Others: {others}. /model NAME takes one of them here."
             if others
@@ -147,7 +148,7 @@ class Lineup:
             return f"I know no model of that name here.{hint} /model lists them."
         if not self._usable(name):
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
-        if fault := self._lacks(name):
+        if fault := self._lacks(name) or self._refused(name):
             return f"I stay with {self._of(thread)}: {fault}."
         await self._chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
@@ -181,6 +182,11 @@ class Lineup:
     def _lacks(self, name: str) -> str:
         fault = missing(self._catalog.info(name), Request("", (), self._tools))
         return str(fault) if fault else ""
+
+    def _refused(self, name: str) -> str:
+        """Return a clause on why a model's account is refused, whichever of its models was asked; "" if it is not."""
+        error = self._gate(name.partition("/")[0]).refused_account()
+        return wording.because(name, error.code) if error else ""
 
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]

@@ -80,7 +80,9 @@ class Provider(Section):
     requests_per_minute: Count | None = Field(default=None, description="Null is no limit.")
     tokens_per_minute: Count | None = Field(default=None, description="Null is no limit.")
     max_parallel: Count = Field(default=256, description="Calls at once; begun with few, widened by success.")
-    model_map: dict[Name, Names] = Field(default_factory=dict, description="What to try after a model.")
+    model_map: dict[Name, Names] = Field(
+        default_factory=dict, description="What to try after a model; nothing unless you name it."
+    )
     free: bool = Field(
         default=False, description="Its models cost nothing; Ollama's cloud models are not meant."
     )
@@ -94,7 +96,6 @@ def built_in_providers() -> dict[str, Provider]:
             api_key="env:ANTHROPIC_API_KEY",
             requests_per_minute=50,
             tokens_per_minute=400_000,
-            model_map={"claude-sonnet-5-5": ("claude-haiku-5-5",)},
         ),
         "openai": Provider(kind="openai", api_key="env:OPENAI_API_KEY"),
         "ollama": Provider(base_url="http://127.0.0.1:11434/v1", free=True),

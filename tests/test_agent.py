@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.agent import CONTINUATIONS, EMPTY_TRIES, FINISH, Agent
+from bot.agent import CONTINUATIONS, FINISH, Agent
+from bot.asking import EMPTY
 from bot.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.llm.model import Completion, Usage
 from bot.tools.base import nobody, nowhere
@@ -183,18 +184,19 @@ async def test_at_the_step_limit_one_call_without_tools_may_still_answer():
     assert model.requests[-1].tool_choice == "none"
     assert model.requests[-1].messages[-1] == FINISH
     with pytest.raises(StepLimit):
-        await agent(Scripted(*steps, nothing()), max_steps=3).run(FakeTurn())
+        await agent(Scripted(*steps, nothing(), nothing()), max_steps=3).run(FakeTurn())
 
 
-async def test_empty_answers_are_asked_again_then_without_tools_then_admitted():
-    model = Scripted(nothing(), nothing(), says("at last"))
+async def test_an_empty_answer_is_asked_for_once_more_then_admitted():
+    model = Scripted(nothing(), says("at last"))
     turn = FakeTurn()
     assert await agent(model).run(turn) == "at last"
     assert all(m.text.strip() for m in turn.messages)
-    model = Scripted(*[nothing()] * (EMPTY_TRIES + 1))
+    assert model.requests[1].messages[-1] == EMPTY
+    model = Scripted(nothing(), nothing(), says("never asked for"))
     with pytest.raises(OutputInvalid):
         await agent(model).run(FakeTurn())
-    assert model.requests[-1].tool_choice == "none"
+    assert len(model.requests) == 2
 
 
 async def test_an_answer_cut_by_its_length_is_continued_and_posted_whole():

@@ -223,6 +223,79 @@ async def test_another_model_answers_and_the_answer_says_so(tmp_path, name, faul
     assert len(other.requests) == 2
 
 
+@pytest.mark.parametrize("name", WIRES)
+async def test_empty_answers_of_one_thread_are_asked_once_more_told_and_no_outage_for_another(tmp_path, name):
+    wire = WIRES[name]
+    empty = {"messages": a.answer(), "responses": o.response_answer(), "chat": o.chat_answer()}[name]
+
+    def script(seen: Seen) -> Reply:
+        return wire.says("hello to you") if "healthy" in json.dumps(seen.json) else empty
+
+    async with wire.fake(script) as fake:
+        given = {"model": wire.model, "providers": wire.settings(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            posts = [await seat.say("say nothing") for _ in range(4)]
+            with anyio.fail_after(5):
+                other = await seat.say("healthy?", thread=replace(T1, root="9.9"))
+            status = await seat.say("/status")
+    assert all(post.text.startswith(f"{FRIENDLY['output_invalid']} (ref ") for post in posts)
+    assert posts[0].choices == (Choice("Try again", "/retry m1"),)
+    assert other.text == "hello to you"
+    assert len(fake.requests) == 9, "asked once more, each of four times"
+    assert f"Model: {wire.model}." in status.text
+
+
+async def test_silence_after_a_tool_call_is_asked_once_more_and_told_in_its_own_words(tmp_path):
+    tool = a.answer(a.Tool("t1", "list_files", {"path": "."}), stop="tool_use")
+    async with a.FakeAnthropic(
+        [tool, a.answer(), a.answer(), tool, a.answer(), a.answer(a.Text("it is empty"))]
+    ) as fake:
+        given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url)}
+        async with serving(tmp_path, given) as seat:
+            silent, spoken = await seat.say("what files?"), await seat.say("again?")
+    assert silent.text.startswith(FRIENDLY["output_invalid"])
+    assert spoken.text == "it is empty"
+    assert len(fake.requests) == 6
+
+
+async def test_a_provider_that_is_back_answers_the_next_message_within_seconds(tmp_path):
+    async with a.FakeAnthropic([a.fault(529, "overloaded_error"), a.answer(a.Text("back"))]) as fake:
+        given = {
+            "model": MESSAGES.model,
+            "providers": anthropic(fake.base_url),
+            "llm_retry": {"max_retries": 0},
+            "breaker": {},
+        }
+        async with serving(tmp_path, given) as seat:
+            failed = await seat.say("hello")
+            with anyio.fail_after(9):
+                post = await seat.say("/retry m1")
+    assert failed.text.startswith(UNREACHABLE)
+    assert post.text == "back"
+
+
+@pytest.mark.parametrize("fault", ["a bad key", "no money"])
+async def test_a_refused_account_is_asked_for_no_other_model_and_offers_none(tmp_path, fault):
+    async with a.FakeAnthropic(lambda _: LASTING[fault][0](MESSAGES)) as fake:
+        providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
+        given = {"model": MESSAGES.model, "providers": providers, "failover": {"acknowledge": "ask"}}
+        async with serving(tmp_path, given) as seat:
+            post = await seat.say("hello")
+            listed, chosen = await seat.say("/model"), await seat.say("/model anthropic/claude-haiku-5-5")
+    assert post.text.startswith(LASTING[fault][1])
+    assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
+    assert "haiku" not in listed.text
+    assert chosen.text == f"I stay with {MESSAGES.model}: anthropic/claude-haiku-5-5 {FAILS_OVER[fault]}."
+
+
+async def test_nobody_is_given_a_model_that_nobody_configured(tmp_path):
+    async with a.FakeAnthropic(lambda _: a.fault(529, "overloaded_error")) as fake:
+        given = {"model": MESSAGES.model, "providers": {"anthropic": {"base_url": fake.base_url}}}
+        async with serving(tmp_path, given) as seat:
+            await seat.say("hello")
+    assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
+
+
 async def test_a_downgrade_at_the_same_provider_comes_before_the_fallbacks(tmp_path):
     def script(seen: Seen) -> Reply:
         if seen.json["model"] == "claude-sonnet-5-5":
@@ -313,6 +386,37 @@ async def test_what_a_provider_declined_is_told_to_whoever_runs_the_bot_if_they_
     assert told_to_operators(seat) == (told if wanted else []), "once for a thread"
 
 
+async def test_a_summary_that_fails_is_no_outage_is_told_to_nobody_and_not_tried_again_at_once(tmp_path):
+    summaries = 0
+
+    def script(seen: Seen) -> Reply:
+        nonlocal summaries
+        if "write a summary" in json.dumps(seen.json["messages"][-1]):
+            summaries += 1
+            return a.fault(500, "api_error")
+        return a.answer(a.Text("word"))
+
+    async with a.FakeAnthropic(script) as fake:
+        given = {
+            "model": MESSAGES.model,
+            "providers": anthropic(fake.base_url),
+            "models": {MESSAGES.model: {"context_window": 20_000}},
+            "compaction": {"threshold": 0.3, "keep_recent_tokens": 1000},
+            "escalation": {"channel": "fake:W:OPS"},
+            "breaker": {},
+        }
+        async with serving(tmp_path, given) as seat:
+            posts = []
+            for n in range(6):
+                with anyio.fail_after(4):
+                    posts.append(await seat.say(f"question {n} " + "word " * 6000))
+            status = await seat.say("/status")
+    assert summaries == 4, "one summary, with its retries"
+    assert {post.kind for post in posts} == {"reply"}
+    assert not any(post.thread.channel == "OPS" for post in seat.posts)
+    assert f"Model: {MESSAGES.model}." in status.text
+
+
 async def test_a_conversation_goes_on_at_another_provider_in_the_middle(tmp_path):
     turns = itertools.count()
 
@@ -390,8 +494,7 @@ async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_pat
                 "I know no model of that name here. Did you mean old/small? /model lists them."
             )
             assert (await seat.say("/model")).text == (
-                f"Model: {MESSAGES.model}. Others: anthropic/claude-haiku-5-5, old/small. "
-                "/model NAME takes one of them here."
+                f"Model: {MESSAGES.model}. Others: old/small. /model NAME takes one of them here."
             )
             assert (await seat.say("hello")).text == "still me"
 

@@ -37,7 +37,7 @@ FRIENDLY: Mapping[Code, str] = {
     "Start over with /new, or choose a model with more room with /model.",
     "budget_exceeded": "I have reached the spending limit that was set for me, so I stopped here. "
     "Whoever runs this bot can raise it.",
-    "output_invalid": "The model returned nothing I can show. Try asking in another way.",
+    "output_invalid": "The model returned nothing I can show. Try again, or ask in another way.",
     "tool_timeout": "A command I was running timed out. Let me know if you'd like me to try again.",
     "turn_timeout": "This took longer than I may spend on one message, so I stopped. "
     "Try asking for a smaller part of it.",
@@ -108,7 +108,10 @@ PATIENCE_S = 60
 """A wait that is shorter is not worth a sentence."""
 
 WORTH_RETRYING: frozenset[Code] = frozenset(
-    {"rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"}
+    {
+        *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
+        "output_invalid",
+    }
 )
 """What may be over when a person presses *Try again*."""
 

@@ -1,21 +1,22 @@
-"""The circuit breaker of one model: whether its provider may be asked, and by how many.
+"""The circuit breaker of one model, or of one account: whether it may be asked, and by how many.
 
 | from      | event                                                   | to                                 |
 |-----------|---------------------------------------------------------|------------------------------------|
 | closed    | the `threshold`-th exhausted call in a row              | open, for the cooldown             |
 | closed    | a call refused for good: auth, payment, model unknown   | open, for 30 min                   |
 | open      | 30 s before the cooldown ends (half of a shorter one)   | half-open                          |
-| open      | 60 s on, for a call that has no other model to go to    | half-open, for this call           |
+| open      | 5 s on (60 s: for good), for who has no other model     | half-open, for this call           |
 | half-open | one call goes out                                       | probe out                          |
 | probe out | it succeeds                                             | closed                             |
 | probe out | it fails                                                | open, for twice the time           |
 | probe out | it is cancelled, or says nothing about the provider     | half-open, the probe is given back |
 
-A passing failure therefore never shuts the last candidate for longer than a minute, however often it was doubled. The
-cooldown is the provider's Retry-After or, by kind, `COOLDOWNS_S`; it doubles up to 10 min while probes fail. No
-probe goes out before a Retry-After is over. What counts is a call that gave up, not each of its attempts. Failures
-that are about the request (bad_request, context_overflow, content_policy, output_invalid) or ours (a full pool) never
-count.
+An open circuit therefore keeps the last candidate from being asked for a few seconds only, however often its
+cooldown was doubled: a provider that is back is found at once. The cooldown is the provider's Retry-After or, by
+kind, `COOLDOWNS_S`; it doubles up to 10 min while probes fail. No probe goes out before a Retry-After is over. What
+counts is a call that gave up, not each of its attempts. Failures that are about the request (bad_request,
+context_overflow, content_policy, output_invalid) or ours (a full pool) never count. auth and payment are about the
+account: they open the breaker that all its models share (see `bot.llm.line`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ SHORTEST_S = 1.0
 FOR_GOOD: tuple[Code, ...] = ("auth", "payment", "model_not_found")
 """Failures that pass only when somebody acts."""
 FOR_GOOD_S = 1800.0
-LAST_RESORT_S = 60.0
-"""How long an open circuit keeps those from probing it who have nobody else to ask."""
+PROBE_EVERY_S = 5.0
+"""The least time between two calls of those who have nobody else to ask, after a failure that will pass."""
+PROBE_FOR_GOOD_EVERY_S = 60.0
+"""The same after one that passes only when somebody acts."""
 LEAD_S = 30.0
 """How long before its end a cooldown may be probed."""
 
@@ -53,6 +56,8 @@ class Breaker:
         self._openings = 0
         self.failure: ProviderError | None = None
         """Why the circuit is not closed; shared, so never to be raised or changed."""
+        self.failed_at = -math.inf
+        """When that was last heard."""
         self._probe_at = self._last_resort_at = -math.inf
         self.probing = False
 
@@ -103,13 +108,13 @@ class Breaker:
     def _open(self, error: ProviderError, now: float) -> None:
         asked = error.retry_after or 0.0
         if error.code in FOR_GOOD:
-            cooldown = urgent = max(FOR_GOOD_S, asked)
+            cooldown, every = max(FOR_GOOD_S, asked), PROBE_FOR_GOOD_EVERY_S
         else:
             first = max(SHORTEST_S, asked or COOLDOWNS_S[error.code])
             # The exponent is bounded because the power is not: a circuit may stay open for weeks.
             cooldown = max(asked, min(LONGEST_S, first * 2 ** min(self._openings, 10)))
-            urgent = LAST_RESORT_S
+            every = PROBE_EVERY_S
             self._openings += 1
-        self.failure = error
+        self.failure, self.failed_at = error, now
         self._probe_at = now + max(asked, cooldown - min(LEAD_S, cooldown / 2))
-        self._last_resort_at = min(self._probe_at, now + max(asked, urgent))
+        self._last_resort_at = min(self._probe_at, now + max(asked, every))

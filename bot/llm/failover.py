@@ -10,7 +10,8 @@
 | bad_request of a fallback                          | the same: the chosen model was not asked yet      |
 | bad_request, content_policy, context_overflow, ... | raised: another model is no remedy                |
 | no candidate is left                               | `AllProvidersFailed`, with what each one said     |
-| all are shut                                       | one that may come back by itself is waited for    |
+| all are shut                                       | the first that passes by itself is waited for     |
+| a best-effort call fails                           | raised: it is no outage, and nobody is told       |
 
 Whoever answers in place of the chosen model says so, and why. With ``acknowledge`` "ask" a person decides before. A
 switch lasts for the turn: the next one starts at the top again.
@@ -91,12 +92,13 @@ class Failover:
         while True:
             candidate, *others = self._left
             await self._agree(chain)
-            last_resort = all(other.unavailable() for other in others)
+            last_resort = not request.best_effort and all(other.unavailable() for other in others)
             asked = replace(request, last_resort=last_resort)
             try:
                 completion = await candidate.model.complete(asked, on_event)
             except ProviderError as error:
-                if error.code not in NEXT and not (chain and error.code == "bad_request"):
+                goes_on = error.code in NEXT or (chain and error.code == "bad_request")
+                if request.best_effort or not goes_on:
                     raise
                 chain.append((candidate.info.name, error))
                 await on_event(TextReset())
@@ -139,8 +141,8 @@ class Failover:
         shut = [(candidate, candidate.unavailable()) for candidate in self._left]
         first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
         if first_open is None:
-            passing = [candidate for candidate, error in shut if error and error.code in wording.PASSING]
-            kept = (passing or self._left)[-1]
+            passing = [pair for pair in shut if pair[1] and pair[1].code in wording.PASSING]
+            kept, _ = min(passing or shut, key=_waits_for)
             passed, self._left = [pair for pair in shut if pair[0] is not kept], [kept]
         else:
             passed, self._left = shut[:first_open], self._left[first_open:]
@@ -198,6 +200,11 @@ class Failover:
     @property
     def _because(self) -> str:
         return " and ".join(clause for clause, _ in self._why.values())
+
+
+def _waits_for(pair: tuple[Candidate, ProviderError | None]) -> float:
+    """Return how many seconds pass before a shut candidate can be asked."""
+    return (pair[1] and pair[1].retry_after) or 0.0
 
 
 def missing(info: ModelInfo, request: Request) -> CapabilityMissing | None:

@@ -41,6 +41,10 @@ class Gate:
         """Return why a call to *model* could not go out now, as a new error; None when it may queue."""
         return self.line.unavailable(model, anyio.current_time())
 
+    def refused_account(self) -> ProviderError | None:
+        """Return why no model under this key can be asked now, if that is so; never to be raised."""
+        return self.line.refused_account(anyio.current_time())
+
     def exhausted(self, model: str, error: ProviderError) -> None:
         """Note that a call to *model* gave up."""
         self.line.exhausted(model, error, anyio.current_time())
@@ -54,7 +58,9 @@ class Gate:
     def describe(self, model: str) -> str:
         """Return a clause on what holds up calls to *model*, for people; "" when nothing does."""
         now, clauses = anyio.current_time(), []
-        if (wait := self.line.expected_at(model, now) - now) > 0 or self.line.shut(model, now):
+        if (wait := self.line.expected_at(model, now, last_resort=True) - now) > 0 or self.line.shut(
+            model, now
+        ):
             again = f"in {duration(wait)}" if wait > 0 else "with the next call"
             clauses.append(f"{reason(self.line.trouble(model))}, tried again {again}")
         if waiting := len(self.line.lane(model).queue):
@@ -175,6 +181,7 @@ class Gated:
         """See `Model.complete`; raises the circuit's failure anew, not to be tried again, without a call."""
         ticket = request.ticket if isinstance(request.ticket, Ticket) else self.gate.ticket(self.name)
         ticket.size, ticket.last_resort = self.size(request), request.last_resort
+        ticket.best_effort = request.best_effort
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)

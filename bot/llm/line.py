@@ -9,6 +9,10 @@ All calls of a gate stand in one line, in the order of their arrival; those to o
     shut (open)    never
     shut (probed)  as the one probe of the half-open circuit, whatever the window
 
+A lane is shut by its own breaker or by the account's, which auth and payment open for all lanes. One probe is out at
+a time for all of them, and one goes out every `PROBE_EVERY_S` at most. A hold ends for the others after as long: the
+backoff of one call is no reason for all to wait, but a Retry-After is.
+
 Of the lanes whose head may go, the one that came first goes, if the gate is not stopped by a Retry-After, fewer than
 `max_parallel` are out, and the buckets hold enough; else nobody passes it.
 
@@ -31,7 +35,7 @@ from typing import Literal
 from bot.errors import ModelConnection, ProviderError
 from threads.errors import Code
 
-from .breaker import Breaker, passes
+from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, passes
 from .flow import Bucket, Window
 from .model import Usage
 
@@ -43,20 +47,27 @@ OVERLOAD: tuple[Code, ...] = ("rate_limited", "unavailable")
 REFUSED_BY = "refused_by"
 GATE = "gate"
 """The field and its value that tell a refusal of ours from what a provider said."""
+ACCOUNT: tuple[Code, ...] = ("auth", "payment")
+"""Failures of the account, whatever the model."""
 KEPT = ("provider", "model", "status", "request_id")
 """The fields of an error that a refusal repeats."""
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One call, over all its attempts. ``place`` is its number in line, ``size`` in tokens as estimated."""
+    """One call, over all its attempts. ``place`` is its number in line, ``size`` in tokens as estimated.
+
+    ``last_resort`` and ``best_effort`` are the request's; ``probe`` is the breaker that it probes.
+    """
 
     place: int
     model: str
     size: int = 0
     last_resort: bool = True
+    best_effort: bool = False
     state: Literal["away", "waiting", "out"] = "away"
-    probe: bool = False
+    probe: Breaker | None = None
+    joined_at: float = -math.inf
     trial: bool = False
     shrunk: int = 0
     waited_s: float = 0.0
@@ -65,11 +76,11 @@ class Ticket:
 
 
 class Lane:
-    """The calls to one model."""
+    """The calls to one model. ``own`` is its breaker, ``account`` the one that it shares with all others."""
 
-    def __init__(self, model: str, widest: int, threshold: int) -> None:
+    def __init__(self, model: str, widest: int, threshold: int, account: Breaker) -> None:
         self.model = model
-        self.breaker = Breaker(threshold)
+        self.own, self.account = Breaker(threshold), account
         self.window = Window(widest)
         self.queue: list[Ticket] = []
         self.out = 0
@@ -81,11 +92,20 @@ class Lane:
         self.shut_s = 0.0
         """How long the lane has been shut, in all."""
 
-    def ready_at(self, now: float) -> float:
+    @property
+    def breaker(self) -> Breaker:
+        """The breaker that stands in the way, if one does."""
+        return self.own if self.account.failure is None else self.account
+
+    def concerned(self, error: ProviderError) -> Breaker:
+        """Return the breaker that a failure is about."""
+        return self.account if error.code in ACCOUNT else self.own
+
+    def ready_at(self, now: float, next_probe_at: float) -> float:
         """Return when the head may go, as far as the lane is concerned; inf while that takes an event."""
         if self.breaker.failure is not None:
             probe_at = self.breaker.probe_at(last_resort=self.queue[0].last_resort)
-            return math.inf if self.breaker.probing else max(now, self.held_until, probe_at)
+            return max(now, self.held_until, probe_at, next_probe_at)
         if self.out >= self.window.size or (self.cautious and self.tried):
             return math.inf
         return max(now, self.held_until)
@@ -109,6 +129,8 @@ class Line:
         self._requests = Bucket(requests_per_minute) if requests_per_minute else None
         self._tokens = Bucket(tokens_per_minute) if tokens_per_minute else None
         self._lanes: dict[str, Lane] = {}
+        self._account = Breaker(threshold)
+        self._probed_at = -math.inf
         self._out = 0
         self._stopped_until, self._touched = -math.inf, 0.0
         self._stopped_by: ProviderError | None = None
@@ -116,7 +138,7 @@ class Line:
     def join(self, ticket: Ticket, now: float) -> None:
         self._touch(now)
         lane = self.lane(ticket.model)
-        ticket.state, ticket.shut_at_join_s = "waiting", lane.shut_s
+        ticket.state, ticket.shut_at_join_s, ticket.joined_at = "waiting", lane.shut_s, now
         insort(lane.queue, ticket, key=_place)
 
     def leave(self, ticket: Ticket, now: float) -> None:
@@ -137,7 +159,9 @@ class Line:
             self._leave_queue(ticket)
             lane = self.lane(ticket.model)
             ticket.state, ticket.shrunk = "out", lane.window.shrunk
-            ticket.probe, ticket.trial = lane.breaker.start(), lane.cautious
+            breaker = lane.breaker
+            ticket.probe, ticket.trial = breaker if breaker.start() else None, lane.cautious
+            self._probed_at = now if ticket.probe else self._probed_at
             lane.tried = lane.tried or ticket.trial
             lane.out += 1
             self._out += 1
@@ -150,7 +174,9 @@ class Line:
         if self._out >= self._max_parallel:
             return math.inf
         later = [
-            max(at, self._stopped_until) for lane in self._waited_for() if (at := lane.ready_at(now)) > now
+            max(at, self._stopped_until)
+            for lane in self._waited_for()
+            if (at := lane.ready_at(now, self._next_probe_at)) > now
         ]
         if (ticket := self._next(now)) is not None:
             later.append(self._affordable_at(ticket, now))
@@ -165,17 +191,23 @@ class Line:
             lane.window.restart()
         else:
             lane.window.widen()
-        lane.breaker.succeeded(probe=ticket.probe)
+        lane.own.succeeded(probe=ticket.probe is not None)
+        self._account.succeeded(probe=ticket.probe is self._account)
         lane.cautious = False
         lane.trouble = lane.breaker.failure
 
     def failed(self, ticket: Ticket, error: ProviderError, now: float) -> None:
-        """One attempt failed: by itself it opens no circuit, unless it was the probe."""
+        """One attempt failed: by itself it opens no circuit, unless it was the probe or refused for good."""
         lane = self._settle(ticket, now)
         if error.usage is not None:
             self._count(ticket, error.usage, now)
-        if ticket.probe:
-            lane.breaker.failed(_plain(error), now)
+        if ticket.probe is not None and ticket.probe is lane.concerned(error) and not ticket.best_effort:
+            ticket.probe.failed(_plain(error), now)
+        elif ticket.probe is not None:
+            ticket.probe.cancelled()
+        if error.code in FOR_GOOD and not ticket.best_effort:
+            # Never tried again: nobody shall slip out before the call is given up.
+            self.exhausted(ticket.model, error, now)
         if not passes(error):
             return
         if ticket.trial and lane.cautious:
@@ -187,34 +219,45 @@ class Line:
 
     def cancelled(self, ticket: Ticket, now: float) -> None:
         """Note that the call ended without a word about the provider."""
-        lane = self._settle(ticket, now)
-        if ticket.probe:
-            lane.breaker.cancelled()
+        self._settle(ticket, now)
+        if ticket.probe is not None:
+            ticket.probe.cancelled()
 
     def hold(self, model: str, seconds: float, error: ProviderError, now: float) -> None:
-        """Keep a lane still for a retry's backoff, or the whole gate if it is the provider's Retry-After."""
+        """Keep a lane still for a retry's backoff, not for long, or the gate for the provider's Retry-After."""
         if _ours(error) or not passes(error):
             return
         self._touch(now)
         lane = self.lane(model)
-        lane.held_until = max(lane.held_until, now + seconds + BREATH_S)
+        held = seconds if error.retry_after else min(seconds, PROBE_EVERY_S)
+        lane.held_until = max(lane.held_until, now + held + BREATH_S)
         if error.retry_after and now + seconds > self._stopped_until:
             self._stopped_until, self._stopped_by = now + seconds, _plain(error)
 
     def exhausted(self, model: str, error: ProviderError, now: float) -> None:
         self._touch(now)
         if not _ours(error):
-            self.lane(model).breaker.exhausted(_plain(error), now)
+            self.lane(model).concerned(error).exhausted(_plain(error), now)
 
     def refusal(self, ticket: Ticket, now: float, deadline: float = math.inf) -> ProviderError | None:
-        """Return why a waiting call shall not wait on, fresh to be raised; None when it may."""
+        """Return why a waiting call shall not wait on, fresh to be raised; None when it may.
+
+        Who waited while the circuit's failure for good was heard has their answer: another probe is a minute away.
+        """
         self._touch(now)
         why = self.unavailable(ticket.model, now, last_resort=ticket.last_resort)
-        if why is not None and ticket.last_resort:
-            until = self.patience(ticket, now, deadline)
-            if now < until and self.opens_at(ticket.model, now, last_resort=True) <= until:
-                return None
-        return why
+        breaker = self.lane(ticket.model).breaker
+        failure = breaker.failure
+        if not ticket.last_resort or not self.shut(ticket.model, now):
+            return why
+        opens_at, until = (
+            self.opens_at(ticket.model, now, last_resort=True),
+            self.patience(ticket, now, deadline),
+        )
+        told = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
+        if now < until and opens_at <= until and not told:
+            return None
+        return why or (failure and _refuse(failure, opens_at - now))
 
     def patience(self, ticket: Ticket, now: float, deadline: float = math.inf) -> float:
         """Return until when a waiting call goes on if its lane is shut all the time."""
@@ -224,10 +267,16 @@ class Line:
     def unavailable(self, model: str, now: float, *, last_resort: bool = False) -> ProviderError | None:
         """Return why a call could not go out now, fresh to be raised; None when it may queue."""
         lane = self.lane(model)
-        why = None if lane.breaker.admits(now, last_resort=last_resort) else lane.breaker.failure
+        breaker = lane.breaker
+        admitted = breaker.admits(now, last_resort=last_resort) and now >= self._next_probe_at
+        why = None if admitted else breaker.failure
         if why is None and now < self._stopped_until:
             why = self._stopped_by
-        return why and _refuse(why, self.opens_at(model, now, last_resort=last_resort) - now)
+        return why and _refuse(why, self.opens_at(model, now, last_resort=True) - now)
+
+    def refused_account(self, now: float) -> ProviderError | None:
+        """Return why the account is refused, if it is; shared, so never to be raised."""
+        return None if self._account.admits(now, last_resort=False) else self._account.failure
 
     def shut(self, model: str, now: float) -> bool:
         """Return whether waiting costs patience: the circuit is not closed, or the gate is stopped."""
@@ -241,7 +290,9 @@ class Line:
     def opens_at(self, model: str, now: float, *, last_resort: bool) -> float:
         """Return when a shut lane lets a call out at the earliest, *now* if it is not shut or being probed."""
         lane = self.lane(model)
-        probe_at = lane.breaker.probe_at(last_resort=last_resort) if lane.breaker.failure else now
+        probe_at = now
+        if lane.breaker.failure is not None:
+            probe_at = max(lane.breaker.probe_at(last_resort=last_resort), self._probed_at + PROBE_EVERY_S)
         return max(now, self._stopped_until, probe_at)
 
     def expected_at(self, model: str, now: float, *, last_resort: bool = False) -> float:
@@ -259,7 +310,7 @@ class Line:
 
     def lane(self, model: str) -> Lane:
         if model not in self._lanes:
-            self._lanes[model] = Lane(model, self._max_parallel, self._threshold)
+            self._lanes[model] = Lane(model, self._max_parallel, self._threshold, self._account)
         return self._lanes[model]
 
     def _waited_for(self) -> Iterable[Lane]:
@@ -269,8 +320,15 @@ class Line:
         """Return who goes next if the buckets hold enough."""
         if now < self._stopped_until or self._out >= self._max_parallel:
             return None
-        heads = (lane.queue[0] for lane in self._waited_for() if lane.ready_at(now) <= now)
+        probe_at = self._next_probe_at
+        heads = (lane.queue[0] for lane in self._waited_for() if lane.ready_at(now, probe_at) <= now)
         return min(heads, key=_place, default=None)
+
+    @property
+    def _next_probe_at(self) -> float:
+        """When the next probe may go out, whatever the lane; inf while one is out."""
+        probing = self._account.probing or any(lane.own.probing for lane in self.lanes)
+        return math.inf if probing else self._probed_at + PROBE_EVERY_S
 
     def _affordable_at(self, ticket: Ticket, now: float) -> float:
         requests = self._requests.ready_at(1, now) if self._requests else now

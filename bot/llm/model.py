@@ -63,8 +63,10 @@ class Request:
     ``output_schema`` is a JSON Schema that the answer's text should follow. ``meter`` is told the usage so far
     whenever the provider reports it, and of a call that is cut what it can have used at most: one of which the meter
     hears nothing has cost nothing. ``last_resort`` is false when another model can be asked instead: then an open
-    circuit is a failure at once, not a wait. ``ticket`` is the place in the provider's line that a call keeps over
-    its retries; None is the last place.
+    circuit is a failure at once, not a wait. A ``best_effort`` call is one that the turn can do without, such as a
+    summary: an open circuit is a failure at once too, no other model is asked after a failure, and the failure opens
+    no circuit. ``ticket`` is the place in the provider's line that a call keeps over its retries; None is the last
+    place.
     """
 
     system: str
@@ -77,6 +79,7 @@ class Request:
     temperature: float | None = None
     meter: Callable[[Usage], None] = unmetered
     last_resort: bool = True
+    best_effort: bool = False
     ticket: object = None
 
 

@@ -136,7 +136,7 @@ class Retrying:
                 failures += 1
                 wait = self._wait_after(error, failures, request)
                 if wait is None:
-                    if self.gate is not None:
+                    if self.gate is not None and not request.best_effort:
                         self.gate.exhausted(self.name, error)
                     raise
                 fields = retry_fields(error.code, failures + 1, wait, model=self.name)

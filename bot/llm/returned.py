@@ -8,7 +8,7 @@ choices, a refusal as a success. The same is said of whole answers here as the r
 | without its end: no stop or finish reason, not completed  | `ModelUnavailable` |
 | refused or filtered                                       | `ContentPolicy` |
 | out of context                                            | `ContextOverflow` |
-| with neither text nor a call, though it was not cut off   | `ModelUnavailable`: empty |
+| with neither text nor a call, though it was not cut off   | `EmptyAnswer` |
 | no answer at all: text, a list, None                      | `ModelUnavailable` |
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bot.errors import ContentPolicy, ContextOverflow, ModelUnavailable, ProviderError
+from bot.errors import ContentPolicy, ContextOverflow, EmptyAnswer, ModelUnavailable, ProviderError
 from bot.llm.classify import Fault, failure_of, shorten
 
 Body = Mapping[str, object]
@@ -59,7 +59,7 @@ def _in_message(body: Body) -> ProviderError | None:
         if block.get("type") != "text" or block.get("text")
     }
     if kinds <= {"thinking", "redacted_thinking"} and reason not in {"max_tokens", "pause_turn"}:
-        return ModelUnavailable(f"an empty answer, stop reason {reason}")
+        return EmptyAnswer(f"an empty answer, stop reason {reason}")
     return None
 
 
@@ -82,7 +82,7 @@ def _in_choice(reason: object, message: Body) -> ProviderError | None:
     if reason is None or reason in BROKEN_OFF:
         return ModelUnavailable(f"the answer was broken off: finish_reason {reason}")
     if not message.get("content") and not message.get("tool_calls") and reason != "length":
-        return ModelUnavailable(f"an empty answer, finish reason {reason}")
+        return EmptyAnswer(f"an empty answer, finish reason {reason}")
     return None
 
 
@@ -99,7 +99,7 @@ def _in_response(body: Body) -> ProviderError | None:
     if body["status"] != "completed":
         return ModelUnavailable(f"the response is {body['status']}: {reason or 'no reason given'}")
     if all(item.get("type") == "message" for item in items) and not any(part.get("text") for part in parts):
-        return ModelUnavailable("an empty answer")
+        return EmptyAnswer("an empty answer")
     return None
 
 

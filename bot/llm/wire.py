@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from bot.errors import ModelUnavailable
+from bot.errors import EmptyAnswer
 from bot.llm.model import Completion, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ToolCall, ToolResult
 
@@ -135,7 +135,7 @@ def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) ->
     unwanted = (ToolCall,) if stop == "length" else ()
     kept = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
     if not kept and stop != "length":
-        raise ModelUnavailable("an empty answer")
+        raise EmptyAnswer("an empty answer")
     message = Message("assistant", kept, model=model)
     return Completion(message, usage, "tool_calls" if stop == "end" and message.calls else stop)
 

@@ -4,10 +4,13 @@
 | a summary of all before a turn border | enough lies before the recent tail             | 30 % shorter |
 | the same once more, without tools     | the answer was empty, too long or a tool call  | 30 % shorter |
 | old results to files, then arguments  | no summary could be had, or two were asked for | 10 % shorter |
+| no summary, only that                 | one failed in this thread in the last 5 min    | the same     |
 | nothing: the conversation stays whole | all else                                       |              |
 
 The request for a summary is the conversation's own prefix with one instruction appended, so that it reads the
-provider's cache. Nothing is lost: `Turn.compact` keeps the whole conversation aside before it is replaced.
+provider's cache. Nothing is lost: `Turn.compact` keeps the whole conversation aside before it is replaced. A summary
+that fails is no outage, as the conversation can go on without: it is a best-effort call. Only where the conversation
+does not fit at all, or a person asks for it, is another one asked for at once.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import anyio
 from pydantic import JsonValue
 
 from bot.errors import ContextOverflow, ProviderError
@@ -37,6 +41,7 @@ from threads.model import (
     TextReset,
     Thinking,
     ThinkingDelta,
+    ThreadId,
     ToolCall,
     ToolResult,
     Turn,
@@ -50,6 +55,9 @@ Spill = Callable[[str, str], Awaitable[str]]
 
 ATTEMPTS = 2
 """Summaries that may be asked for in one turn."""
+
+AGAIN_AFTER_S = 300.0
+"""A thread whose summary failed is spared the next one for so long, unless it cannot do without."""
 
 PARTS = 8
 """Calls that one summary may take, when what it is of does not fit the window at once."""
@@ -148,24 +156,49 @@ def _size(message: Message) -> int:
     return size_of("", (message,), ())
 
 
+class Cooldown:
+    """Threads whose summary failed a short while ago."""
+
+    def __init__(self) -> None:
+        self._until: dict[ThreadId, float] = {}
+
+    def begin(self, thread: ThreadId) -> None:
+        now = anyio.current_time()
+        self._until = {other: until for other, until in self._until.items() if until > now}
+        self._until[thread] = now + AGAIN_AFTER_S
+
+    def holds(self, thread: ThreadId) -> bool:
+        return anyio.current_time() < self._until.get(thread, 0.0)
+
+
 @dataclass(slots=True)
 class Compaction:
-    """Compaction within one turn: it counts its attempts. Not ``enabled``, it only moves tool output to files."""
+    """Compaction within one turn: it counts its attempts. Not ``enabled``, it only moves tool output to files.
+
+    ``cooldown`` is shared by the turns of all threads.
+    """
 
     keep_recent_tokens: int
     spill: Spill
     enabled: bool = True
+    cooldown: Cooldown = field(default_factory=Cooldown)
     _attempts: int = field(default=0, init=False)
 
-    async def run(self, turn: Turn, request: Request, model: TurnModel, *, window: int | None) -> str | None:
+    async def run(
+        self, turn: Turn, request: Request, model: TurnModel, *, window: int | None, needed: bool = True
+    ) -> str | None:
         """Make the turn's conversation shorter and return the word for the thread; None when that cannot be done.
 
         *request* is the one that was, or would have been, too large: its messages are the turn's, one by one.
+        Without *needed* the turn can go on as it is.
         Failing providers and disks leave the conversation whole; other `BotError`s, as of budgets, are raised.
         """
         size, before = request_size(request), _length(request, strip_thinking(turn.messages))
+        thread = turn.incoming.thread
         try:
-            shorter = await self._summarised(turn, request, model, window)
+            shorter = None
+            if needed or not self.cooldown.holds(thread):
+                shorter = await self._summarised(turn, request, model, window)
             word = "I summarised the earlier part of our conversation"
             if shorter is None:
                 shorter = await self._spilled(turn, request)
@@ -198,7 +231,8 @@ class Compaction:
             except ProviderError as error:
                 fields = {**_ids(turn), "code": error.code}
                 log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
-                return None
+                self._attempts = ATTEMPTS
+                break
             shorter = [_entry(summary, messages[:cut]), *tail]
             if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
                 return shorter
@@ -209,6 +243,7 @@ class Compaction:
                 extra={**_ids(turn), "code": "output_invalid", **again},
             )
             writer.tool_choice = "none"
+        self.cooldown.begin(turn.incoming.thread)
         return None
 
     async def _spilled(self, turn: Turn, request: Request) -> list[Message] | None:
@@ -306,6 +341,7 @@ class _Writer:
             max_tokens=self._max_tokens,
             tool_choice=self.tool_choice,
             output_schema=None,
+            best_effort=True,
         )
         completion = await self.model.complete(request, self._tell)
         return completion.message.text.strip() if completion.stop == "end" else ""

@@ -22,7 +22,7 @@ REASONS: Mapping[str, str] = {
     "providers.requests_per_minute": "Asking within the quota beats being told off: all threads share one fair line.",
     "providers.tokens_per_minute": "As above, for the larger of the two quotas.",
     "providers.max_parallel": "The window begins small and grows with success; this is only where it ends.",
-    "providers.model_map": "A smaller model of the same provider is often up when the large one is overloaded.",
+    "providers.model_map": "Nobody gets a model that nobody chose; but a smaller one is often up when the large one is overloaded.",
     "llm_retry.max_retries": "2, 4 and 8 s bridge most hiccups; longer trouble is the next candidate's, or the person's to know.",
     "llm_retry.base_delay_ms": "Shorter first waits hit a provider that is still falling over.",
     "llm_retry.max_delay_ms": "Nobody waits in a chat for longer without a word.",

@@ -186,7 +186,7 @@ async def test_the_request_for_a_summary_is_the_conversation_s_own_prefix_and_on
     assert len(prefix) == 16
     assert all(mine is theirs for mine, theirs in zip(prefix, request.messages, strict=False))
     shared = replace(asked_for, messages=(), max_tokens=0)
-    assert shared == replace(request, messages=(), max_tokens=0, output_schema=None)
+    assert shared == replace(request, messages=(), max_tokens=0, output_schema=None, best_effort=True)
 
 
 async def test_nobody_hears_a_summary_being_written_but_waits_are_told():

@@ -11,6 +11,7 @@ from bot.errors import (
     BadRequest,
     ContentPolicy,
     ContextOverflow,
+    EmptyAnswer,
     ModelConnection,
     ModelTimeout,
     ModelUnavailable,
@@ -366,8 +367,8 @@ async def test_what_goes_wrong_in_a_stream_has_its_name(http, listener, reply, e
 EMPTY_HANDED = {
     "an empty stream": (stream(), ModelUnavailable),
     "only pings": (stream(ping(), ping()), ModelUnavailable),
-    "no blocks": (answer(), ModelUnavailable),
-    "a blank block": (answer(Text("")), ModelUnavailable),
+    "no blocks": (answer(), EmptyAnswer),
+    "a blank block": (answer(Text("")), EmptyAnswer),
     "the window used up": (answer(Text("x"), stop="model_context_window_exceeded"), ContextOverflow),
     "a page": (error(200, "<html>Please log in</html>"), ModelUnavailable),
     "JSON in place of a stream": (error(200, {"type": "message", "content": []}), ModelUnavailable),

@@ -18,6 +18,7 @@ from bot.errors import (
     BadRequest,
     ContentPolicy,
     ContextOverflow,
+    EmptyAnswer,
     ModelConnection,
     ModelNotFound,
     ModelTimeout,
@@ -433,11 +434,11 @@ RETURNED = {
         "refused, no category": (message(stop="refusal"), ContentPolicy),
         "window used up": (message(TEXT, stop="model_context_window_exceeded"), ContextOverflow),
         "no stop reason": (message(TEXT, stop=None), ModelUnavailable),
-        "empty": (message(), ModelUnavailable),
-        "blank": (message({"type": "text", "text": ""}), ModelUnavailable),
+        "empty": (message(), EmptyAnswer),
+        "blank": (message({"type": "text", "text": ""}), EmptyAnswer),
         "only thinking": (
             message({"type": "thinking", "thinking": CANARY, "signature": "s"}),
-            ModelUnavailable,
+            EmptyAnswer,
         ),
         "an error": (
             error(200, {"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
@@ -471,9 +472,9 @@ RETURNED = {
         "refused beside a call": (response(item(REFUSED), CALLED), ContentPolicy),
         "still running": (response(item(SPOKEN), status="in_progress"), ModelUnavailable),
         "no status": (response(item(SPOKEN), status=None), ModelUnavailable),
-        "empty": (response(), ModelUnavailable),
-        "blank": (response(item({**SPOKEN, "text": ""})), ModelUnavailable),
-        "only reasoning": (response(REASONING), ModelUnavailable),
+        "empty": (response(), EmptyAnswer),
+        "blank": (response(item({**SPOKEN, "text": ""})), EmptyAnswer),
+        "only reasoning": (response(REASONING), EmptyAnswer),
         "an error": (
             error(200, {"error": {"code": "insufficient_quota", "message": CANARY}}),
             PaymentRequired,
@@ -497,8 +498,8 @@ RETURNED = {
         "filtered": (completion("content_filter", content=CANARY), ContentPolicy),
         "refused": (completion(refusal=CANARY), ContentPolicy),
         "window used up": (completion("model_context_window_exceeded", content=CANARY), ContextOverflow),
-        "empty": (completion(), ModelUnavailable),
-        "blank": (completion(content=""), ModelUnavailable),
+        "empty": (completion(), EmptyAnswer),
+        "blank": (completion(content=""), EmptyAnswer),
         "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
     },
 }
@@ -536,7 +537,7 @@ ENDINGS = {
     MESSAGES: {
         "refused": (a.answer(a.Tool("t", CANARY), stop="refusal", stop_details=CYBER), ContentPolicy),
         "window used up": (a.answer(a.Text("x"), stop="model_context_window_exceeded"), ContextOverflow),
-        "empty": (a.answer(), ModelUnavailable),
+        "empty": (a.answer(), EmptyAnswer),
     },
     RESPONSES: {
         "refused": (o.response_answer(o.Raw(item(REFUSED))), ContentPolicy),
@@ -552,7 +553,7 @@ ENDINGS = {
             ),
             ModelUnavailable,
         ),
-        "empty": (o.response_answer(), ModelUnavailable),
+        "empty": (o.response_answer(), EmptyAnswer),
     },
     CHAT: {
         "refused": (o.stream(o.chunk({"refusal": CANARY}), o.chunk(finish="stop")), ContentPolicy),
@@ -562,7 +563,7 @@ ENDINGS = {
             o.chat_answer(o.Text("x"), finish="model_context_window_exceeded"),
             ContextOverflow,
         ),
-        "empty": (o.chat_answer(), ModelUnavailable),
+        "empty": (o.chat_answer(), EmptyAnswer),
         "only [DONE]": (o.stream(o.DONE), ModelUnavailable),
     },
 }
@@ -737,7 +738,7 @@ def test_every_api_is_asked_both_ways_for_most_of_it():
     "answer", [None, "", 7, [], {}, {"choices": 3}, {"status": "completed", "output": None}, object()]
 )
 def test_an_answer_of_any_shape_is_judged_and_never_raises(answer):
-    assert type(failure_in(answer)) is ModelUnavailable
+    assert type(failure_in(answer)) in (ModelUnavailable, EmptyAnswer)
 
 
 def test_a_flood_of_words_is_cut_before_it_reaches_the_log():

@@ -143,12 +143,16 @@ async def test_only_the_last_that_can_be_asked_waits_for_its_circuit():
     assert house.models[0].requests[0].last_resort
 
 
-async def test_when_all_are_shut_one_that_may_come_back_is_waited_for():
+async def test_when_all_are_shut_the_one_that_can_be_asked_first_is_waited_for():
     house = House(
         [],
         [says("two")],
         [],
-        shut={"a/one": ModelTimeout(), "b/two": RateLimited(), "c/three": Unauthorized()},
+        shut={
+            "a/one": ModelTimeout(retry_after=9),
+            "b/two": RateLimited(retry_after=4),
+            "c/three": Unauthorized(),
+        },
     )
     assert await house.complete() == "two"
     assert house.models[1].requests[0].last_resort

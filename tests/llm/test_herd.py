@@ -56,7 +56,7 @@ async def test_with_the_default_retries_only_those_who_tried_them_all_are_told(k
     provider = Provider(refusals(*kinds))
     herd = await stampede(provider, gated(provider, max_parallel=WIDEST, max_wait_s=3600.0), AT_ONCE)
     assert all(error.retryable for error in herd.told), "the provider's own last word, not the gate's"
-    assert len(herd.told) <= 2
+    assert len(herd.told) <= 300 / (4 * 5) + 5, "four tries each, and one call in five seconds"
     assert herd.answered + len(herd.told) == 1000
     assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)
     assert herd.in_order
@@ -72,15 +72,15 @@ async def test_with_the_default_patience_everybody_is_answered_or_told(kinds):
     assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)
     assert herd.in_order
     assert herd.peak() <= WIDEST
-    arrived_late = [fate for fate, at in zip(herd.fates, OVER_TEN_MINUTES, strict=True) if at > 300 + 60]
-    assert all(fate.error is None for fate in arrived_late), "a minute after the outage it is over for us too"
+    arrived_late = [fate for fate, at in zip(herd.fates, OVER_TEN_MINUTES, strict=True) if at > 300 + 20]
+    assert all(fate.error is None for fate in arrived_late), "soon after the outage it is over for us too"
 
 
 async def test_a_limit_per_minute_holds_after_the_outage():
     provider = Provider(refusals(OVERLOADED_20))
     model = gated(provider, max_parallel=256, requests_per_minute=600, max_wait_s=3600.0)
     herd = await stampede(provider, model, AT_ONCE)
-    assert herd.answered >= 998
+    assert herd.answered >= 1000 - 300 / (4 * 20) - 1, "one call after each Retry-After, four tries each"
     late = [at for at in provider.asked if at >= provider.opens_at]
     assert herd.peak() <= 150 + 10, "a quarter of the minute's worth in reserve, and ten a second"
     assert len(late) - 150 <= 10 * (late[-1] - provider.opens_at) + 1
