@@ -17,12 +17,13 @@ from bot.errors import OutputInvalid, StepLimit
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
-from bot.prompt.compaction import Compaction, Spill
+from bot.prompt.compaction import Compaction
 from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
 from threads.model import Message, OnEvent, Text, TextReset, ThreadId, ToolCall, ToolResult, Turn
+from threads.workspace import Spill
 
 EMPTY_TRIES = 3
 """Calls that may come back with nothing to show before one last, tool-free one."""

@@ -44,11 +44,11 @@ from bot.observe.status import CircuitStatus
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedJournal, watched_run
 from bot.orchestrator import Orchestrator
-from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
 from bot.prompt.system import system_prompt
 from bot.settings import secrets_of
 from bot.settings_model import Settings
+from bot.tools.beneath import mark_output
 from bot.workbench import Means, Workbench, open_workbench
 from threads.attachments import Shelf
 from threads.beside import Beside, Reader
@@ -66,7 +66,7 @@ from threads.slots import Slots
 from threads.turn import Shared
 from threads.unserved import Unserved
 from threads.wording import first_cause
-from threads.workspace import begun, sole_owner, thread_folder
+from threads.workspace import Spill, begun, sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
 
@@ -114,7 +114,7 @@ async def open_core(
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     mask: Callable[[str], str] = str,
     reader: Reader | None = None,
-    spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
+    spill: Callable[[Path], Spill] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
     troubles: Callable[[], Sequence[str]] | None = None,
@@ -148,8 +148,8 @@ async def open_core(
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
 
-    keep = spill or partial(_spill, disk, offload)
-    answers = agent(workspace, lambda thread: partial(keep, workspace(thread)))
+    keep = spill or partial(partial, _spill, disk, offload)
+    answers = agent(workspace, lambda thread: keep(workspace(thread)))
     shared = Shared(
         journal=journal,
         delivery=delivery,
@@ -275,7 +275,7 @@ async def serve(
                 on_feedback=bench.audit.judged,
                 mask=means.mask,
                 reader=bench.documents,
-                spill=bench.spill,
+                spill=lambda workspace: partial(bench.spill, workspace),
                 notes=bench.memory,
                 timetable=bench.schedules,
                 troubles=troubles,
@@ -435,11 +435,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str) -> str:
+async def _spill(
+    disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool
+) -> str:
     """Keep a long text in the workspace where no command can be in the way: for bots without a workbench."""
 
     def write() -> None:
-        for folder in (workspace.parent, workspace, workspace / "tool-output"):
+        disk.mkdir(workspace.parent)
+        mark_output(workspace, outside=outside)
+        for folder in (workspace, workspace / "tool-output"):
             disk.mkdir(folder)
         replace_file(disk, workspace / "tool-output" / name, text.encode())
 

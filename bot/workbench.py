@@ -32,7 +32,6 @@ from bot.prompt.skills import Skills, listing
 from bot.settings_model import Settings
 from bot.tools.attach import Attach
 from bot.tools.base import Place, Tool
-from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.editing import EditFile
 from bot.tools.fetch.http import Http
 from bot.tools.files import ListFiles, ReadFile
@@ -90,15 +89,12 @@ class Workbench:
     approvals: Approvals = field(init=False)
     toolbox: Toolbox = field(init=False)
 
-    async def spill(self, workspace: Path, name: str, text: str) -> str:
+    async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
-        path = f"{TOOL_OUTPUT}/{name}"
         try:
-            async with self.writer.alone(workspace):
-                await self.writer.offload(self.writer.put, workspace, path, text.encode())
+            return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
-            raise StoreUnavailable(f"{TOOL_OUTPUT}: {error}") from error
-        return path
+            raise StoreUnavailable(f"tool output: {error}") from error
 
     @property
     def troubles(self) -> list[str]:
@@ -259,10 +255,6 @@ async def _servers(
         return
     from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
 
-    async def save(workspace: Path, path: str, data: bytes) -> None:
-        async with bench.writer.alone(workspace):
-            await means.hands(bench.writer.put, workspace, path, data)
-
     async with open_servers(
         settings.mcp_servers,
         environ,
@@ -270,7 +262,7 @@ async def _servers(
         disk=means.disk,
         offload=means.offload,
         mask=means.mask,
-        save=save,
+        save=partial(bench.writer.keep_output, outside=True),
     ) as servers:
         bench.tools += servers.tools
         bench.status.append(servers.trouble)

@@ -44,5 +44,5 @@ class Only(OneModel):
         return await self._model.complete(request, on_event)
 
 
-async def unspilled(name: str, text: str) -> str:
+async def unspilled(name: str, text: str, *, outside: bool) -> str:
     return f"tool-output/{name}"

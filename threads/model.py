@@ -147,11 +147,15 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own."""
+    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own.
+
+    A ``forwarding`` one also holds what somebody else wrote: a message that was forwarded with it.
+    """
 
     author: Author
     text: str
     ours: bool = False
+    forwarding: bool = False
 
 
 Inbound = Incoming | Edited | Deleted | Feedback

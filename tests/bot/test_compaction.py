@@ -91,8 +91,8 @@ class Files:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
-    async def __call__(self, name: str, text: str) -> str:
-        self.texts[name] = text
+    async def __call__(self, name: str, text: str, *, outside: bool) -> str:
+        self.texts[name], self.outside = text, outside
         return f"tool-output/{name}"
 
 
