@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -45,7 +45,7 @@ from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedJournal, watched_run
 from bot.orchestrator import Orchestrator
 from bot.prompt.heard import nothing
-from bot.prompt.system import system_prompt
+from bot.prompt.instructions import Instructions
 from bot.settings import secrets_of
 from bot.settings_model import Settings
 from bot.tools.beneath import mark_output
@@ -58,7 +58,7 @@ from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
 from threads.log import Log
-from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId
+from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId, Turn
 from threads.records import Owed
 from threads.recovery import plan
 from threads.registry import Registry
@@ -81,8 +81,26 @@ TOOL_THREADS = 4
 Given = TypeVarTuple("Given")
 T = TypeVar("T")
 
-MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Agent]
+
+class Answering(Protocol):
+    """Answers turns; see `bot.agent.Agent`."""
+
+    async def run(self, turn: Turn) -> str: ...
+
+
+MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Answering]
 """Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructed:
+    """An agent that is told for each turn what its instructions are now."""
+
+    agent: Agent
+    prompt: Callable[[], Awaitable[str]]
+
+    async def run(self, turn: Turn) -> str:
+        return await replace(self.agent, system=await self.prompt()).run(turn)
 
 
 Watch = Callable[[Live], AbstractAsyncContextManager[None]]
@@ -259,12 +277,14 @@ async def serve(
                 observing=means.observing,
                 on_grant=partial(granted, bench.audit),
             )
-            identity = await offload(_text, data / "IDENTITY.md")
-            troubles = partial(_troubles, transports, lambda: bench.troubles)
+            instructions = Instructions(means.disk, data, settings.name, bench.skills, offload)
+            troubles = partial(
+                _troubles, transports, lambda: [*bench.troubles, *filter(None, [instructions.problem])]
+            )
             core = await open_core(
                 tasks,
                 data,
-                agent=_agent(settings, lineup, bench, identity, veil),
+                agent=_agent(settings, lineup, bench, instructions, veil),
                 brain=lineup,
                 transports=transports,
                 limits=limits_of(settings),
@@ -334,15 +354,15 @@ def _agent(
     settings: Settings,
     models: Models,
     bench: Workbench,
-    identity: str,
+    instructions: Instructions,
     veil: Callable[[OnEvent], OnEvent],
 ) -> MakeAgent:
     """Return what makes the agent of these settings, once it is known where its threads' files are."""
-    return partial(
+    make = partial(
         Agent,
         models,
         bench.toolbox,
-        system_prompt(settings.name, identity, bench.skills),
+        "",
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
@@ -351,6 +371,7 @@ def _agent(
         remembered=bench.memory.read if bench.memory else nothing,
         veil=veil,
     )
+    return lambda *places: Instructed(make(*places), instructions.prompt)
 
 
 async def _serve_edge(transport: Transport, sink: Sink, ended: list[str]) -> None:
@@ -452,11 +473,6 @@ async def _spill(
     except OSError as error:
         raise StoreUnavailable(f"tool-output: {error}") from error
     return f"tool-output/{name}"
-
-
-def _text(path: Path) -> str:
-    """Return a file of the admin's; a missing one is silently empty."""
-    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _record(now: Callable[[], datetime], error: Exception, owed: Owed, reference: str) -> None:

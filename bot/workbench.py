@@ -28,7 +28,7 @@ from bot.guards.secrets import Masker
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedPermits, WatchedTool
 from bot.prompt.memory import Memory
-from bot.prompt.skills import Skills, listing
+from bot.prompt.skills import Skills
 from bot.settings_model import Settings
 from bot.tools.attach import Attach
 from bot.tools.base import Place, Tool
@@ -74,7 +74,7 @@ class Means:
 
 @dataclass(slots=True)
 class Workbench:
-    """The tools, and what of them the rest of the bot uses. ``skills`` is the listing for the system prompt."""
+    """The tools, and what of them the rest of the bot uses."""
 
     documents: Documents
     audit: Audit
@@ -83,7 +83,7 @@ class Workbench:
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     schedules: Schedules | None = None
-    skills: str = ""
+    skills: Skills | None = None
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
@@ -181,10 +181,9 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
 
 
 async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
-    skills = Skills(settings.data / "skills", settings.skills)
-    if found := await means.offload(skills.scan):
-        bench.skills = listing(found)
-        bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))
+    bench.skills = skills = Skills(settings.data / "skills", settings.skills)
+    await means.offload(skills.scan)
+    bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))  # one may come later
     bench.status.append(lambda: "; ".join(skills.problems))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
 from bot.guards.injection import fence
+from bot.prompt.memory_news import untold
 from bot.prompt.system import named, user_message
 from threads.attachments import Opened
 from threads.model import Author, Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
@@ -46,11 +47,12 @@ async def nothing(_thread: ThreadId) -> str:
 async def heard(turn: Turn, incoming: Incoming, remembered: Remembered = nothing) -> Message:
     """Return a message of a turn with all that came with it.
 
-    Before the first of a conversation stands what is remembered, and what was said in its thread before.
+    Before the first of a conversation stands what is remembered, and what was said in its thread before; before a
+    later one what is remembered now, as far as that has changed.
     """
     for heading in headings(incoming):
         turn.note(heading)
-    memory = "" if turn.messages else await remembered(incoming.thread)
+    memory = untold(await remembered(incoming.thread), turn.messages)
     earlier = () if turn.messages else await turn.earlier()
     files = await turn.attachments(incoming) if incoming.files else ()
     message = user_message(incoming)
