@@ -143,6 +143,7 @@ async def open_core(
     resume: bool = True,
     observing: Observing | None = None,
     on_stop: Callable[[Owed, int, int], None] = lambda *_: None,
+    is_admin: Callable[[str], bool] = lambda _: False,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
@@ -202,6 +203,7 @@ async def open_core(
             timetable,
             permissions,
             on_stop,
+            is_admin,
         ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
@@ -308,6 +310,7 @@ async def serve(
                 resume=settings.recovery.resume,
                 observing=means.observing,
                 on_stop=partial(stopped, bench.audit),
+                is_admin=partial(is_admin, settings.access),
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))

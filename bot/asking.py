@@ -3,7 +3,8 @@
 | when                                                | then                                                  |
 |-----------------------------------------------------|-------------------------------------------------------|
 | the conversation nears the window                   | compacted first                                       |
-| the provider says that it is too long               | compacted, and asked once more                        |
+| it does not fit the window all the same             | not sent: the person is told how to go on             |
+| the provider says that it is too long               | compacted, and asked once more; then the same         |
 | the provider refuses its own reasoning, sent back   | asked once more without any                           |
 | the provider counts far fewer tokens than were sent | said in the thread: some local servers cut in silence |
 """
@@ -16,9 +17,10 @@ from typing import Literal
 
 from bot.errors import ContextOverflow, ThinkingRejected
 from bot.llm.model import Completion, Request, TurnModel
-from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_large
+from bot.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size, size_of
+from bot.prompt.too_long import alone, fits, too_long
 from threads import wording
 from threads.model import OnEvent, Turn
 
@@ -46,12 +48,11 @@ class Asking:
         """Return the model's answer to the conversation. Raises `threads.errors.BotError`s."""
         request, window = self._request(tool_choice), self.model.info.context_window
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
-            await self.compact()
+            await self._make_room(window)
         try:
             return await self._complete(self._request(tool_choice))
         except ContextOverflow as error:
-            if not await self.compact():
-                raise overflow(request_size(request), window) from error
+            return await self._shorter(tool_choice, error)
         except ThinkingRejected as error:
             log.warning("model.reasoning_refused: left out: %s", error)
             self.turn.mend(strip_thinking(self.turn.messages))
@@ -64,6 +65,30 @@ class Asking:
         if word:
             self.turn.note(word)
         return bool(word)
+
+    async def _make_room(self, window: int | None) -> None:
+        """Compact what nears the window. Raises `ContextOverflow` when it does not fit even so: it is not sent."""
+        if fits(alone(self._request("auto"), self.turn.incoming), window):
+            await self.compact()
+        if not fits(self._request("auto"), window):
+            raise self._too_long()
+
+    async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
+        """Ask once more, with less, what the provider found too long."""
+        if await self.compact():
+            try:
+                return await self._complete(self._request(tool_choice))
+            except ContextOverflow as again:
+                error = again
+        raise self._too_long() from error
+
+    def _too_long(self) -> ContextOverflow:
+        """Return the error. A message that nothing was done for yet is taken out, or it would stand in the way."""
+        turn, window = self.turn, self.model.info.context_window
+        error = too_long(self._request("auto"), turn.incoming, window, compacts=self.compaction.enabled)
+        if turn.messages[-1].role == "user" and turn.messages[-1].source == turn.incoming.id:
+            turn.mend(turn.messages[:-1])
+        return error
 
     def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
         if (mended := repair(self.turn.messages)) is not self.turn.messages:

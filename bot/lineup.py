@@ -7,7 +7,7 @@ innermost of these are watched: they are a step and a model call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -15,7 +15,7 @@ from functools import partial
 from bot.accounts import Account, Accounts
 from bot.budgets import Key
 from bot.chosen import ChosenModels
-from bot.errors import AllProvidersFailed, ConfigInvalid
+from bot.errors import AllProvidersFailed, CapabilityMissing, ConfigInvalid
 from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
 from bot.llm.catalog import Catalog
 from bot.llm.failover import Candidate, Failover, missing
@@ -28,10 +28,10 @@ from bot.llm.schema import Conforming
 from bot.observe.status import CircuitStatus
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedModel, WatchedTurnModel
-from bot.prompt.tokens import most_tokens, request_size, uncached_size
+from bot.prompt.tokens import most_tokens, request_size, size_of, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording
-from threads.model import ThreadId, Turn
+from threads.model import Message, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none: nothing to be careful with."""
@@ -115,8 +115,9 @@ class Lineup:
         others = ", ".join(name for name in self._offered[:SHOWN] if name != chosen)
         return f"Model: {chosen}{state and f' ({state})'}." + (f" Others: {others}." if others else "")
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
+    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
         if name.lower() == "default":
+            self._must_fit(thread, self.name, conversation)
             await self._chosen.choose(thread, None)
             return f"This thread uses {self.name} again."
         if name not in self._offered:
@@ -129,6 +130,7 @@ class Lineup:
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
         if fault := self._lacks(name):
             return f"I stay with {self._of(thread)}: {fault}."
+        self._must_fit(thread, name, conversation)
         await self._chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
 
@@ -161,6 +163,16 @@ class Lineup:
     def _lacks(self, name: str) -> str:
         fault = missing(self._catalog.info(name), Request("", (), self._tools))
         return str(fault) if fault else ""
+
+    def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
+        """Raise `CapabilityMissing` when the conversation is longer than the model can read."""
+        window, current = self._catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self._tools) if conversation else 0
+        if window is None or size <= window or name == current:
+            return
+        error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
+        error.friendly = wording.too_long_for(name, size, window, current)
+        raise error
 
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]

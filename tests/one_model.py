@@ -24,7 +24,7 @@ class OneModel:
     def describe_model(self, thread: ThreadId) -> str:
         return f"Model: {self.name}."
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
+    async def choose_model(self, thread: ThreadId, name: str, conversation: object) -> str:
         return f"{self.name} is all there is."
 
     def describe_usage(self, thread: ThreadId, user: str) -> str:

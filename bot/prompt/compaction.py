@@ -92,15 +92,6 @@ def too_large(size: int, window: int | None, threshold: float, max_tokens: int) 
     return size > min(window * threshold, window - min(max_tokens, window // 2))
 
 
-def overflow(size: int, window: int | None) -> ContextOverflow:
-    """Return what to raise when a conversation could not be made short enough; counts in tokens."""
-    error = ContextOverflow(f"the conversation has about {size} tokens, the model takes {window or 'fewer'}")
-    error.fields["current_tokens"] = size
-    if window is not None:
-        error.fields["max_tokens"] = window
-    return error
-
-
 def strip_thinking(messages: Sequence[Message]) -> list[Message]:
     """Return the conversation without reasoning, which is bound to what came before it, and without counts."""
     return [stripped for message in messages if (stripped := _stripped(message)).blocks]
