@@ -17,12 +17,13 @@ from bot.errors import EmptyAnswer, StepLimit
 from bot.guards.loops import LoopGuard
 from bot.llm.model import Completion, Models, Request, TurnModel
 from bot.llm.sight import Sighted
-from bot.prompt.compaction import Compaction, Cooldown, Spill
+from bot.prompt.compaction import Compaction, Cooldown
 from bot.prompt.heard import Remembered, heard, nothing
 from bot.tools.base import Place
 from bot.tools.gate import Toolbox
 from threads import wording
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
+from threads.workspace import Spill
 
 CONTINUATIONS = 3
 """How often an answer that ran out of tokens is asked to go on."""
@@ -75,11 +76,24 @@ class Agent:
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
         model = Sighted(await self.models.for_turn(turn), turn)
-        if turn.incoming.control:
-            done = await self._asking(turn, model, keep=0).compact()
-            return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
+        if turn.incoming.first and (done := await self._first(turn, model)):
+            return done
         answer = await self._answer(turn, model)
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
+
+    async def _first(self, turn: Turn, model: TurnModel) -> str:
+        """Make the room that was asked for, once; return the word for it when nothing else is to be done."""
+        incoming = turn.incoming
+        if any(message.source == incoming.id for message in turn.messages):
+            return ""  # done before the process ended
+        if incoming.first == "new":
+            if turn.messages:
+                await turn.compact([])
+            return ""
+        done = await self._asking(turn, model, keep=0).compact()
+        if not incoming.control:
+            return ""
+        return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
 
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Protocol, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -43,12 +43,12 @@ from bot.observe.status import CircuitStatus
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedJournal, watched_run
 from bot.orchestrator import Orchestrator
-from bot.prompt.compaction import Spill
 from bot.prompt.heard import nothing
-from bot.prompt.system import system_prompt
+from bot.prompt.instructions import Instructions
 from bot.remedy import explain_to_operator
 from bot.settings import secrets_of
 from bot.settings_model import Settings
+from bot.tools.beneath import mark_output
 from bot.workbench import Means, Workbench, open_workbench
 from threads import wording
 from threads.attachments import Shelf
@@ -59,14 +59,14 @@ from threads.disk import Disk, Offload, PosixDisk, replace_file
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal import Journal
 from threads.log import Log
-from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId
+from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId, Turn
 from threads.records import Owed
 from threads.recovery import plan
 from threads.registry import Registry
 from threads.slots import Slots
 from threads.turn import Shared
 from threads.unserved import Unserved
-from threads.workspace import begun, sole_owner, thread_folder
+from threads.workspace import Spill, begun, sole_owner, thread_folder
 from transports.base import Transport
 from transports.outbox import Outbox
 
@@ -81,8 +81,26 @@ TOOL_THREADS = 4
 Given = TypeVarTuple("Given")
 T = TypeVar("T")
 
-MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Agent]
+
+class Answering(Protocol):
+    """Answers turns; see `bot.agent.Agent`."""
+
+    async def run(self, turn: Turn) -> str: ...
+
+
+MakeAgent = Callable[[Callable[[ThreadId], Path], Callable[[ThreadId], Spill]], Answering]
 """Makes the agent from what gives a thread its workspace folder, and what keeps a long text there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructed:
+    """An agent that is told for each turn what its instructions are now."""
+
+    agent: Agent
+    prompt: Callable[[], Awaitable[str]]
+
+    async def run(self, turn: Turn) -> str:
+        return await replace(self.agent, system=await self.prompt()).run(turn)
 
 
 Watch = Callable[[Live], AbstractAsyncContextManager[None]]
@@ -114,7 +132,7 @@ async def open_core(
     on_feedback: Callable[[Feedback], Awaitable[None]] | None = None,
     mask: Callable[[str], str] = str,
     reader: Reader | None = None,
-    spill: Callable[[Path, str, str], Awaitable[str]] | None = None,
+    spill: Callable[[Path], Spill] | None = None,
     notes: Notes | None = None,
     timetable: Timetable | None = None,
     troubles: Callable[[], Sequence[str]] | None = None,
@@ -129,6 +147,7 @@ async def open_core(
         error, reference
     ),
     escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
+    is_admin: Callable[[str], bool] = lambda _: False,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
@@ -152,8 +171,8 @@ async def open_core(
     def workspace(thread: ThreadId) -> Path:
         return folder(thread) / "workspace"
 
-    keep = spill or partial(_spill, disk, offload)
-    answers = agent(workspace, lambda thread: partial(keep, workspace(thread)))
+    keep = spill or partial(partial, _spill, disk, offload)
+    answers = agent(workspace, lambda thread: keep(workspace(thread)))
     shared = Shared(
         journal=journal,
         delivery=delivery,
@@ -190,6 +209,7 @@ async def open_core(
             timetable,
             permissions,
             on_stop,
+            is_admin,
         ),
         on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
     )
@@ -266,12 +286,14 @@ async def serve(
                 on_grant=partial(granted, bench.audit),
                 decided=partial(decided, bench.audit),
             )
-            identity = await offload(_text, data / "IDENTITY.md")
-            troubles = partial(_troubles, transports, lambda: bench.troubles)
+            instructions = Instructions(means.disk, data, settings.name, bench.skills, offload)
+            troubles = partial(
+                _troubles, transports, lambda: [*bench.troubles, *filter(None, [instructions.problem])]
+            )
             core = await open_core(
                 tasks,
                 data,
-                agent=_agent(settings, lineup, bench, identity, veil),
+                agent=_agent(settings, lineup, bench, instructions, veil),
                 brain=lineup,
                 transports=transports,
                 limits=limits_of(settings),
@@ -282,7 +304,7 @@ async def serve(
                 on_feedback=bench.audit.judged,
                 mask=means.mask,
                 reader=bench.documents,
-                spill=bench.spill,
+                spill=lambda workspace: partial(bench.spill, workspace),
                 notes=bench.memory,
                 timetable=bench.schedules,
                 troubles=troubles,
@@ -297,6 +319,7 @@ async def serve(
                 on_stop=partial(stopped, bench.audit),
                 explain=partial(_explained, settings),
                 escalate=escalation.failed,
+                is_admin=partial(is_admin, settings.access),
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
@@ -343,15 +366,15 @@ def _agent(
     settings: Settings,
     models: Models,
     bench: Workbench,
-    identity: str,
+    instructions: Instructions,
     veil: Callable[[OnEvent], OnEvent],
 ) -> MakeAgent:
     """Return what makes the agent of these settings, once it is known where its threads' files are."""
-    return partial(
+    make = partial(
         Agent,
         models,
         bench.toolbox,
-        system_prompt(settings.name, identity, bench.skills),
+        "",
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
@@ -360,6 +383,7 @@ def _agent(
         remembered=bench.memory.read if bench.memory else nothing,
         veil=veil,
     )
+    return lambda *places: Instructed(make(*places), instructions.prompt)
 
 
 async def _serve_edge(
@@ -454,11 +478,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str) -> str:
+async def _spill(
+    disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool
+) -> str:
     """Keep a long text in the workspace where no command can be in the way: for bots without a workbench."""
 
     def write() -> None:
-        for folder in (workspace.parent, workspace, workspace / "tool-output"):
+        disk.mkdir(workspace.parent)
+        mark_output(workspace, outside=outside)
+        for folder in (workspace, workspace / "tool-output"):
             disk.mkdir(folder)
         replace_file(disk, workspace / "tool-output" / name, text.encode())
 
@@ -467,11 +495,6 @@ async def _spill(disk: Disk, offload: Offload, workspace: Path, name: str, text:
     except OSError as error:
         raise StoreUnavailable(f"tool-output: {error}") from error
     return f"tool-output/{name}"
-
-
-def _text(path: Path) -> str:
-    """Return a file of the admin's; a missing one is silently empty."""
-    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _explained(settings: Settings, error: Exception, owed: Owed, reference: str) -> str:

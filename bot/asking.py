@@ -3,7 +3,8 @@
 | when                                                | then                                                  |
 |-----------------------------------------------------|-------------------------------------------------------|
 | the conversation nears the window                   | compacted first                                       |
-| the provider says that it is too long               | compacted, and asked once more                        |
+| it does not fit the window all the same             | not sent: the person is told how to go on             |
+| the provider says that it is too long               | compacted, and asked once more; then the same         |
 | the provider refuses its own reasoning, sent back   | asked once more without any                           |
 | the answer has nothing in it to show or to run      | asked once more with a word on that, then admitted    |
 | the provider counts far fewer tokens than were sent | said in the thread: some local servers cut in silence |
@@ -17,9 +18,10 @@ from typing import Literal
 
 from bot.errors import ContextOverflow, EmptyAnswer, ThinkingRejected
 from bot.llm.model import Completion, Request, TurnModel
-from bot.prompt.compaction import Compaction, overflow, strip_thinking, too_large
+from bot.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size, size_of
+from bot.prompt.too_long import alone, fits, too_long
 from threads import wording
 from threads.errors import retry_fields
 from threads.model import Message, OnEvent, Text, TextReset, Turn
@@ -50,13 +52,11 @@ class Asking:
         """Return the model's answer to the conversation. Raises `threads.errors.BotError`s."""
         request, window = self._request(tool_choice), self.model.info.context_window
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
-            await self.compact(needed=False)
+            await self._make_room(window)
         try:
             return await self._complete(self._request(tool_choice))
         except ContextOverflow as error:
-            if not await self.compact():
-                raise overflow(request_size(request), window) from error
-            log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
+            return await self._shorter(tool_choice, error)
         except ThinkingRejected as error:
             log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
             self.turn.mend(strip_thinking(self.turn.messages))
@@ -74,6 +74,31 @@ class Asking:
         if word:
             self.turn.note(word)
         return bool(word)
+
+    async def _make_room(self, window: int | None) -> None:
+        """Compact what nears the window. Raises `ContextOverflow` when it does not fit even so: it is not sent."""
+        if fits(alone(self._request("auto"), self.turn.incoming), window):
+            await self.compact(needed=not fits(self._request("auto"), window))
+        if not fits(self._request("auto"), window):
+            raise self._too_long()
+
+    async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
+        """Ask once more, with less, what the provider found too long."""
+        if await self.compact():
+            log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
+            try:
+                return await self._complete(self._request(tool_choice))
+            except ContextOverflow as again:
+                error = again
+        raise self._too_long() from error
+
+    def _too_long(self) -> ContextOverflow:
+        """Return the error. A message that nothing was done for yet is taken out, or it would stand in the way."""
+        turn, window = self.turn, self.model.info.context_window
+        error = too_long(self._request("auto"), turn.incoming, window, compacts=self.compaction.enabled)
+        if turn.messages[-1].role == "user" and turn.messages[-1].source == turn.incoming.id:
+            turn.mend(turn.messages[:-1])
+        return error
 
     def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
         if (mended := repair(self.turn.messages)) is not self.turn.messages:

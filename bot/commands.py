@@ -6,7 +6,7 @@ Two of them are turns of their own and do queue: `/compact` asks the model, `/re
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
@@ -15,7 +15,7 @@ import anyio
 
 from bot.settings_model import Tools
 from threads import wording
-from threads.model import Answer, Incoming, ThreadId
+from threads.model import Answer, Incoming, Message, ThreadId, Way
 from threads.questions import Questions
 from threads.records import Owed
 from threads.registry import Registry
@@ -36,7 +36,7 @@ MEANINGS: Mapping[str, str] = {
     "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
     "/approve [ID] [always | AMOUNT]": "say yes to my question; with several open, to the one with this ID",
     "/deny [ID | all | always]": "say no to it, to all of them, or take back all that was always allowed here",
-    "/retry": "try the last message that failed once more",
+    "/retry": "try the last message that failed once more; with `compact`, `new` or `without-files` after that",
 }
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
 
@@ -80,8 +80,11 @@ class Brain(Protocol):
         """Tell the thread's model, the others there are, and how to come to one."""
         ...
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
-        """Take the choice, or tell why not. Raises `StoreUnavailable`."""
+    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
+        """Take the choice, or tell why not.
+
+        Raises `StoreUnavailable`, and `CapabilityMissing` for a model that the conversation is too long for.
+        """
         ...
 
     def describe_usage(self, thread: ThreadId, user: str) -> str: ...
@@ -117,7 +120,8 @@ class Permissions(Protocol):
 class Controls:
     """What commands act on. ``troubles`` says what does not work now, if anything.
 
-    ``on_stop`` is told of a stop: by which message, and how many turns were running and messages waited.
+    ``on_stop`` is told of a stop: by which message, and how many turns were running and messages waited; ``is_admin``
+    judges a person's id.
     """
 
     registry: Registry
@@ -128,6 +132,11 @@ class Controls:
     timetable: Timetable | None = None
     permissions: Permissions | None = None
     on_stop: Callable[[Owed, int, int], None] = lambda *_: None
+    is_admin: Callable[[str], bool] = lambda _: False
+
+    def decides(self, who: str, asker: str) -> bool:
+        """Return whether somebody may decide about what another asked for."""
+        return who == asker or self.is_admin(who)
 
 
 def parse(text: str) -> Command | None:
@@ -140,6 +149,13 @@ def parse(text: str) -> Command | None:
         return None
     typed, words = match[1].lower(), (match[2] or "").strip()
     return next((Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed))
+
+
+def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
+    """Return which message a /retry is about, blank for the last that failed, and the way it is to be served."""
+    *before, last = words.split() or [""]
+    ways = tuple(way for way in get_args(Way) if way == last)
+    return (" ".join(before if ways else [*before, last]), *ways)
 
 
 def command_of(incoming: Incoming) -> Command | None:
@@ -182,7 +198,8 @@ async def _new(_: Command, owed: Owed, controls: Controls) -> str:
 async def _model(command: Command, owed: Owed, controls: Controls) -> str:
     thread = owed.incoming.thread
     if command.words:
-        return await controls.brain.choose_model(thread, command.words)
+        conversation = await controls.registry.conversation(thread)
+        return await controls.brain.choose_model(thread, command.words, conversation)
     return controls.brain.list_models(thread)
 
 

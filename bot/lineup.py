@@ -7,7 +7,7 @@ innermost of these are watched: they are a step and a model call.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -15,7 +15,7 @@ from functools import partial
 from bot.accounts import Account, Accounts
 from bot.budgets import Key
 from bot.chosen import ChosenModels
-from bot.errors import ConfigInvalid
+from bot.errors import CapabilityMissing, ConfigInvalid
 from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
 from bot.llm.catalog import Catalog
 from bot.llm.failover import Candidate, Failover, missing
@@ -28,10 +28,10 @@ from bot.llm.schema import Conforming
 from bot.observe.status import CircuitStatus
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedModel, WatchedTurnModel
-from bot.prompt.tokens import most_tokens, request_size, uncached_size
+from bot.prompt.tokens import most_tokens, request_size, size_of, uncached_size
 from bot.settings_model import Provider, Settings
 from threads import wording
-from threads.model import Answer, ThreadId, Turn
+from threads.model import Answer, Message, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none: nothing to be careful with."""
@@ -136,8 +136,9 @@ class Lineup:
         )
         return f"{self.describe_model(thread)} {how}"
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
+    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
         if name.lower() == "default":
+            self._must_fit(thread, self.name, conversation)
             await self._chosen.choose(thread, None)
             return f"This thread uses {self.name} again."
         if name not in self._offered:
@@ -150,6 +151,7 @@ class Lineup:
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
         if fault := self._lacks(name) or self._refused(name):
             return f"I stay with {self._of(thread)}: {fault}."
+        self._must_fit(thread, name, conversation)
         await self._chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
 
@@ -187,6 +189,16 @@ class Lineup:
         """Return a clause on why a model's account is refused, whichever of its models was asked; "" if it is not."""
         error = self._gate(name.partition("/")[0]).refused_account()
         return wording.because(name, error.code) if error else ""
+
+    def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
+        """Raise `CapabilityMissing` when the conversation is longer than the model can read."""
+        window, current = self._catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self._tools) if conversation else 0
+        if window is None or size <= window or name == current:
+            return
+        error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
+        error.friendly = wording.too_long_for(name, size, window, current)
+        raise error
 
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]

@@ -7,22 +7,24 @@ exception in here is a bug that ends the process: the journal knows what is owed
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import assert_never
+from itertools import chain
+from typing import Literal, assert_never
 
 from anyio.abc import TaskGroup
 
 from bot.admission import Admission
-from bot.commands import Command, Controls, command_of, obey, parse
+from bot.commands import Command, Controls, command_of, obey, parse, retried
+from bot.errors import CapabilityMissing
 from bot.guards.rates import Rates
 from threads import wording
 from threads.delivery import Delivery, Ending, patiently
 from threads.errors import MailboxFull
 from threads.journal import Journal
 from threads.lines import scrub
-from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId
-from threads.records import Owed
+from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
+from threads.records import Owed, Received
 from threads.recovery import Plan
 from threads.registry import Registry
 
@@ -97,11 +99,11 @@ class Orchestrator:
             self._tasks.start_soon(self._obey, command, owed)
         elif not recovered and not self._rates.take(incoming.author.id):
             self._share(owed, _too_fast)
-        elif command and command.name == "retry" and not self._take_up(owed, command.words):
-            self._end_together([owed], Ending("answered", wording.NOTHING_TO_RETRY, "notice"))
+        elif command and command.name == "retry" and (ending := self._take_up(owed, command.words)):
+            self._end_together([owed], ending)
         else:
             if command and command.name == "compact":
-                owed.incoming = replace(incoming, control=True)
+                owed.incoming = replace(incoming, first="compact", control=True)
             try:
                 self._registry.tell(owed, recovered=recovered)
             except MailboxFull:
@@ -130,26 +132,71 @@ class Orchestrator:
 
     async def _obey(self, command: Command, owed: Owed) -> None:
         """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
-        text = ""
+        text, code = "", ""
         if owed.intent is None:
-            text = await patiently(lambda: obey(command, owed, self._controls))
-        await self._delivery.insist(owed, Ending("answered", text, "notice"))
+            try:
+                text = await patiently(lambda: obey(command, owed, self._controls))
+            except CapabilityMissing as error:
+                text, code = error.friendly, error.code
+        await self._delivery.insist(owed, Ending("answered", text, "notice", code))
 
-    def _take_up(self, owed: Owed, message_id: str) -> bool:
-        """Put what a failed message said in place of "/retry"; without an id, the last that failed in the thread."""
-        ledger = self._journal.ledger
-        for key, failed in reversed(ledger.recent):
-            received, end = failed.received, ledger.settled.get(key)
-            if received.thread_id != owed.received.thread_id or end is None or end.outcome not in RETRIED:
-                continue
+    def _take_up(self, owed: Owed, words: str) -> Ending | None:
+        """Put what a failed message said in place of "/retry"; return how that ends if it cannot be.
+
+        Without an id it is the last that failed in the thread. A way to go on that is named serves it in that way, as
+        its author's, and is for its author or an admin alone.
+        """
+        message_id, *ways = retried(words)
+        if message_id and self._taken_up(owed, message_id):
+            return Ending("answered", wording.ALREADY_RETRIED, "notice")
+        for received in self._failures(owed.received.thread_id):
             if message_id and received.message_id != message_id:
                 continue
             again = parse(received.text)
             if again is None or again.name != "retry":
-                owed.incoming = replace(owed.incoming, text=received.text, files=received.files)
-                return True
-            message_id = again.words
-        return False
+                return self._serve_again(owed, received, ways)
+            message_id, *more = retried(again.words)
+            ways += more
+        return Ending("answered", wording.NOTHING_TO_RETRY, "notice")
+
+    def _failures(self, thread_id: str) -> Iterator[Received]:
+        """Return the messages of a thread that failed, newest first, also one whose post is being finished."""
+        ledger = self._journal.ledger
+        ending = ((owed, owed.intent) for owed in reversed(ledger.owed.values()))
+        ended = ((owed, ledger.settled.get(key)) for key, owed in reversed(ledger.recent))
+        for owed, end in chain(ending, ended):
+            if owed.received.thread_id == thread_id and end and end.outcome in RETRIED:
+                yield owed.received
+
+    def _serve_again(self, owed: Owed, failed: Received, ways: Sequence[Way]) -> Ending | None:
+        files = () if "without-files" in ways else failed.files
+        first: Way | Literal[""] = next((way for way in ways if way != "without-files"), "")
+        again = replace(owed.incoming, text=failed.text, files=files, first=first)
+        if ways:
+            if not self._controls.decides(owed.incoming.author.id, failed.author.id):
+                return Ending("refused", wording.NOT_YOURS, "refusal")
+            again = replace(again, author=failed.author)
+        owed.incoming = again
+        return None
+
+    def _taken_up(self, owed: Owed, message_id: str) -> bool:
+        """Return whether an earlier /retry of that very message waits, runs or has answered it."""
+        ledger = self._journal.ledger
+        ended = (
+            other
+            for key, other in ledger.recent
+            if (end := ledger.settled.get(key))
+            and (end.outcome == "merged" or (end.outcome == "answered" and other.started))
+        )
+        under_way = (other for other in ledger.owed.values() if other.incoming.text != other.received.text)
+        return any(
+            other.received.thread_id == owed.received.thread_id
+            and other.received.seq < owed.received.seq
+            and (command := command_of(other.received.incoming)) is not None
+            and command.name == "retry"
+            and retried(command.words)[0] == message_id
+            for other in (*under_way, *ended)
+        )
 
     def _share(self, owed: Owed, ending: Shared) -> None:
         """End a message unserved; those that come while such a note is being posted share the next one."""

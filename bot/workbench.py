@@ -28,11 +28,10 @@ from bot.guards.secrets import Masker
 from bot.observe.work import Observing
 from bot.observe.wrappers import WatchedPermits, WatchedTool
 from bot.prompt.memory import Memory
-from bot.prompt.skills import Skills, listing
+from bot.prompt.skills import Skills
 from bot.settings_model import Settings
 from bot.tools.attach import Attach
 from bot.tools.base import Place, Tool
-from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.editing import EditFile
 from bot.tools.fetch.http import Http
 from bot.tools.files import ListFiles, ReadFile
@@ -75,7 +74,7 @@ class Means:
 
 @dataclass(slots=True)
 class Workbench:
-    """The tools, and what of them the rest of the bot uses. ``skills`` is the listing for the system prompt."""
+    """The tools, and what of them the rest of the bot uses."""
 
     documents: Documents
     audit: Audit
@@ -84,21 +83,18 @@ class Workbench:
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     schedules: Schedules | None = None
-    skills: str = ""
+    skills: Skills | None = None
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
     toolbox: Toolbox = field(init=False)
 
-    async def spill(self, workspace: Path, name: str, text: str) -> str:
+    async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
-        path = f"{TOOL_OUTPUT}/{name}"
         try:
-            async with self.writer.alone(workspace):
-                await self.writer.offload(self.writer.put, workspace, path, text.encode())
+            return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
-            raise StoreUnavailable(f"{TOOL_OUTPUT}: {error}") from error
-        return path
+            raise StoreUnavailable(f"tool output: {error}") from error
 
     @property
     def troubles(self) -> list[str]:
@@ -187,10 +183,9 @@ async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
 
 
 async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
-    skills = Skills(settings.data / "skills", settings.skills)
-    if found := await means.offload(skills.scan):
-        bench.skills = listing(found)
-        bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))
+    bench.skills = skills = Skills(settings.data / "skills", settings.skills)
+    await means.offload(skills.scan)
+    bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))  # one may come later
     bench.status.append(lambda: "; ".join(skills.problems))
 
 
@@ -261,10 +256,6 @@ async def _servers(
         return
     from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
 
-    async def save(workspace: Path, path: str, data: bytes) -> None:
-        async with bench.writer.alone(workspace):
-            await means.hands(bench.writer.put, workspace, path, data)
-
     async with open_servers(
         settings.mcp_servers,
         environ,
@@ -272,7 +263,7 @@ async def _servers(
         disk=means.disk,
         offload=means.offload,
         mask=means.mask,
-        save=save,
+        save=partial(bench.writer.keep_output, outside=True),
     ) as servers:
         bench.tools += servers.tools
         bench.status.append(servers.trouble)

@@ -27,7 +27,7 @@ class OneModel:
     def list_models(self, thread: ThreadId) -> str:
         return f"{self.describe_model(thread)} It is the only one."
 
-    async def choose_model(self, thread: ThreadId, name: str) -> str:
+    async def choose_model(self, thread: ThreadId, name: str, conversation: object) -> str:
         return f"{self.name} is all there is."
 
     def describe_usage(self, thread: ThreadId, user: str) -> str:
@@ -47,5 +47,5 @@ class Only(OneModel):
         return await self._model.complete(request, on_event)
 
 
-async def unspilled(name: str, text: str) -> str:
+async def unspilled(name: str, text: str, *, outside: bool) -> str:
     return f"tool-output/{name}"

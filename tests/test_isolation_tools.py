@@ -243,7 +243,7 @@ async def test_a_schedule_is_seen_and_cancelled_in_its_own_thread_only(tmp_path)
 
 
 async def test_a_disk_that_refuses_one_thread_is_told_there(tmp_path):
-    async def refuses(_name, _text):
+    async def refuses(name, text, *, outside):
         raise StoreUnavailable("full")
 
     async def unheard(_):

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import anyio.lowlevel
 from bot.agent import Agent
 from bot.app import Core, open_core
 from bot.llm.model import Completion, Request, Usage
+from bot.prompt.tokens import request_size
 from bot.tools.base import Tool
 from bot.tools.files import ListFiles, ReadFile
 from bot.tools.gate import Permits, Toolbox
@@ -75,6 +77,16 @@ class Scripted(OneModel):
         if answer.text:
             await on_event(TextDelta(answer.text))
         return Completion(answer, Usage(10, 5), "tool_calls" if answer.calls else "end")
+
+
+class Counting(Scripted):
+    """A model with a window, which counts what it reads."""
+
+    window = 4_000
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        completion = await super().complete(request, on_event)
+        return replace(completion, usage=Usage(request_size(request), 5))
 
 
 class Gate:

@@ -45,6 +45,11 @@ class Actor:
         """Whether the turn of the message at hand has ended, and the message has not."""
         return self.current is not None and self._scope is None
 
+    @property
+    def conversation(self) -> list[Message] | None:
+        """What the model sees of the thread; None when it was not read yet."""
+        return self._messages
+
     async def serve(self) -> None:
         """Serve messages until the thread falls silent; after a crash, the one at hand first."""
         while True:
@@ -146,7 +151,7 @@ class Actor:
     def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
         self._shared.on_error(error, owed, reference)
         text = "\n\n".join([*notes, self._shared.explain(error, owed, reference)])
-        return Ending("failed", text, "error", wording.code_of(error))
+        return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
     async def _load(self, messages: list[Message]) -> list[str]:
         """Fill in the conversation from disk; return what to say about it."""

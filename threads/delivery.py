@@ -22,7 +22,7 @@ from .errors import PostFailed, StoreUnavailable, retry_fields
 from .journal import Journal
 from .lines import scrub
 from .log import Entry, Log, told
-from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled
+from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
 from .records import Intent, Owed, Settled
 
 log = logging.getLogger(__name__)
@@ -40,13 +40,17 @@ SHOWN_WITHIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a message ends, and the text that shows it, or the message whose post shows it too (``by``)."""
+    """How a message ends, and the text that shows it, or the message whose post shows it too (``by``).
+
+    ``ways`` are how its person may go on, besides what the ``code`` stands for.
+    """
 
     outcome: Outcome
     text: str
     post: OutgoingKind = "reply"
     code: str = ""
     by: str = ""
+    ways: tuple[Way, ...] = ()
 
 
 class Outlet(Protocol):
@@ -151,6 +155,7 @@ class Delivery:
             post=ending.post,
             outcome=ending.outcome,
             code=ending.code,
+            ways=ending.ways,
             mentions=missed,
         )
 
@@ -170,7 +175,7 @@ class Delivery:
 
     async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
         asked, text = owed.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
-        choices = wording.choices(intent.code, asked.id)
+        choices = wording.choices(intent.code, asked.id, intent.ways)
         ids = asked.author.id, owed.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)

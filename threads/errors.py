@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from .model import Way
+
 Code = Literal[
     "config_invalid", "schema_mismatch", "output_invalid",
     "rate_limited", "timeout", "unavailable", "connection",
@@ -39,13 +41,14 @@ class BotError(Exception):
     """Something that went wrong in a way we have a name for.
 
     ``fields`` are structured facts for logs and reports (thread_id, provider, model, tool, attempt, retry_after in
-    seconds); ``friendly`` is the sentence for people where that of the code would not fit. A wrapped error is chained
-    with ``raise … from`` and keeps its code.
+    seconds); ``friendly`` is the sentence for people where that of the code would not fit, ``ways`` are how they may
+    go on, besides what the code stands for. A wrapped error is chained with ``raise … from`` and keeps its code.
     """
 
     code: Code = "internal"
     retryable: bool = False
     friendly: str = ""
+    ways: tuple[Way, ...] = ()
 
     def __init__(self, message: str = "", **fields: str | float | None) -> None:
         super().__init__(message or self.code)

@@ -87,11 +87,16 @@ Via = Literal["direct", "mention", "overheard"]
 """How a message reached the bot: written to it alone, naming it, or said beside it in a thread it may have joined."""
 
 
+Way = Literal["compact", "new", "without-files"]
+"""How a message that was too long is served again: after a summary, in a fresh conversation, or without its files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601.
 
-    A ``control`` is a command that takes a turn of its own: it joins no other turn, and no model reads it.
+    ``first`` is what is done to the conversation before it is served; then it takes a turn of its own, and joins no
+    other. A ``control`` is nothing but that: no model reads it.
     ``alias`` is a second id under which the same message may come again. A ``stale`` one was missed while the bot was
     down and is too old to be answered now.
     """
@@ -101,6 +106,7 @@ class Incoming:
     author: Author
     text: str
     sent_at: str = ""
+    first: Way | Literal[""] = ""
     control: bool = False
     via: Via = "direct"
     files: tuple[Attachment, ...] = ()
@@ -147,11 +153,15 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own."""
+    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own.
+
+    A ``forwarding`` one also holds what somebody else wrote: a message that was forwarded with it.
+    """
 
     author: Author
     text: str
     ours: bool = False
+    forwarding: bool = False
 
 
 Inbound = Incoming | Edited | Deleted | Feedback

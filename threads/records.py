@@ -18,7 +18,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import Field, TypeAdapter
 
 from .lines import SCHEMA_VERSION
-from .model import Attachment, Author, Incoming, Outcome, OutgoingKind, ThreadId, Via, message_key
+from .model import Attachment, Author, Incoming, Outcome, OutgoingKind, ThreadId, Via, Way, message_key
 
 DEDUPE_WINDOW = timedelta(hours=1)
 """Redelivery after six minutes has been seen in the field; one hour is the floor."""
@@ -95,13 +95,15 @@ class Started(_Record):
 class Intent(_Record):
     """What is about to be posted, and the outcome that the post makes true.
 
-    ``mentions`` are the keys of messages whose undelivered replies the text speaks of.
+    ``mentions`` are the keys of messages whose undelivered replies the text speaks of, ``ways`` how its person may
+    go on.
     """
 
     text: str
     post: OutgoingKind
     outcome: Outcome
     code: str = ""
+    ways: tuple[Way, ...] = ()
     mentions: tuple[str, ...] = ()
     kind: Literal["intent"] = "intent"
 

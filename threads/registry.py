@@ -7,14 +7,15 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
 from .actor import Actor
 from .delivery import patience
-from .errors import StoreUnavailable, retry_fields
-from .model import Deleted, Taken, ThreadId, Waiting, message_key
+from .errors import NewerSchema, StoreUnavailable, retry_fields
+from .model import Deleted, Message, Taken, ThreadId, Waiting, message_key
 from .records import Owed
 from .turn import Shared
 from .wording import SAVING_FAILS, code_of
@@ -85,6 +86,19 @@ class Registry:
             return False
         await (self._actors.get(thread) or Actor(thread, self._shared)).forget()
         return True
+
+    async def conversation(self, thread: ThreadId) -> Sequence[Message]:
+        """Return what the model sees of the thread; nothing of one that a newer version wrote.
+
+        Raises `StoreUnavailable`.
+        """
+        actor = self._actors.get(thread)
+        if actor and actor.conversation is not None:
+            return actor.conversation
+        try:
+            return (await self._shared.context(thread).load()).messages
+        except NewerSchema:
+            return ()
 
     def status(self, thread: ThreadId) -> tuple[bool, int]:
         """Return whether a turn is running in the thread, or the channel, and how many messages wait."""

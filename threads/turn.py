@@ -195,7 +195,7 @@ class ActorTurn:
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         if self._shared.limits.busy == "steer":
-            await self._merge(lambda owed: not owed.incoming.control, render)
+            await self._merge(lambda owed: not owed.incoming.first, render)
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash: they are in the conversation already."""

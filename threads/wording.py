@@ -11,7 +11,7 @@ from datetime import datetime
 from math import ceil
 
 from .errors import BotError, Code
-from .model import Choice
+from .model import Choice, Way
 
 UNKNOWN = "Something went wrong. Try sending your message again."
 UNREACHABLE = "I'm having trouble reaching my AI provider. Try again in a moment."
@@ -93,10 +93,47 @@ def duration(seconds: float) -> str:
     return f"{count} second{'s' if count > 1 else ''}"
 
 
-def choices(code: str, message_id: str) -> tuple[Choice, ...]:
-    """Return the ways to go on from a message that failed with this code."""
+def ways_of(error: BaseException) -> tuple[Way, ...]:
+    """Return the error's own ways to go on."""
+    cause = first_cause(error)
+    return cause.ways if isinstance(cause, BotError) else ()
+
+
+def choices(code: str, message_id: str, ways: Sequence[Way] = ()) -> tuple[Choice, ...]:
+    """Return the ways to go on from a message that failed with this code: its own, or those of the code."""
+    if ways:
+        return tuple(Choice(WAYS[way], f"/retry {message_id} {way}") for way in ways)
     again = (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
-    return again or ((Choice("Start over", "/new"),) if code in {"context_overflow", "bad_request"} else ())
+    return again or {
+        "bad_request": (Choice("Start over", "/new"),),
+        "context_window_too_small": (Choice("Compact", "/compact"), Choice("Start over", "/new")),
+    }.get(code, ())
+
+
+WAYS: Mapping[Way, str] = {
+    "compact": "Compact",
+    "new": "Start over",
+    "without-files": "Leave the attachment out",
+}
+"""What the buttons say that serve a message again that was too long."""
+
+
+def too_long(size: int, window: int | None, *, together: bool, ways: bool) -> str:
+    """Say that a message of *size* tokens, *together* with what was said before or alone, cannot be read."""
+    what = "Your message and our conversation are together" if together else "Your message alone is"
+    figures = f" (about {size:,} tokens, and it reads {window:,})" if window else ""
+    told = f"{what} longer than the model can read at once{figures}."
+    if ways:
+        return f"{told} How shall I go on?"
+    return f"{told} Send it in parts or as a file, or choose a model with more room with /model."
+
+
+def too_long_for(model: str, size: int, window: int, current: str) -> str:
+    """Say why a thread does not get the model that was asked for."""
+    return (
+        f"I stay with {current}: {model} reads {window:,} tokens at once, and our conversation has about {size:,}. "
+        f"Say /compact to have it summarised, or /new to start over, and then /model {model} again."
+    )
 
 
 PRICE_UNKNOWN = (
@@ -166,6 +203,7 @@ NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = (
     "There is nothing here to try again. If you still need an answer, please send your message again."
 )
+ALREADY_RETRIED = "I have already taken that message up again."
 NOTHING_TO_STOP = "There is nothing to stop here."
 IN_ITS_THREAD = (
     "Say this in the thread that it is about. Here I can tell you /status, /usage and /model, and /stop all that I "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from string import ascii_letters, digits
+from typing import Protocol
 from urllib.parse import unquote
 
 from .disk import Disk
@@ -22,6 +23,17 @@ log = logging.getLogger(__name__)
 
 _PLAIN = frozenset(ascii_letters + digits + "._-")
 _LONGEST = 80
+
+
+class Spill(Protocol):
+    """Keeps a long text among a thread's files."""
+
+    async def __call__(self, name: str, text: str, *, outside: bool) -> str:
+        """Write it durably under that file name and return the path to show; raises `StoreUnavailable`.
+
+        ``outside``: it was made of text from outside.
+        """
+        ...
 
 
 class FolderTaken(BotError):

@@ -74,6 +74,7 @@ KINDS = (
     Kind("usage/*.jsonl", "every model call and its cost", V, Step.MONEY),
     Kind("audit/*.jsonl", "who judged, allowed and stopped what, and what failed", V, Step.AUDIT),
     Kind(f"{THREAD}/workspace/**", "a thread's files", None, Step.FILES),
+    Kind(f"{THREAD}/outside", "that text from outside is among a thread's files", None, Step.FILES),
     Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
     Kind("lock", "which process has the folder", None, Step.NEVER),

@@ -20,7 +20,7 @@ import json
 import logging
 import math
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -47,11 +47,9 @@ from threads.model import (
     Turn,
     TurnEvent,
 )
+from threads.workspace import Spill
 
 log = logging.getLogger(__name__)
-
-Spill = Callable[[str, str], Awaitable[str]]
-"""Writes a text under a file name, durably, and returns the path to show; raises `StoreUnavailable`."""
 
 ATTEMPTS = 2
 """Summaries that may be asked for in one turn."""
@@ -100,15 +98,6 @@ def too_large(size: int, window: int | None, threshold: float, max_tokens: int) 
     if window is None:
         return False
     return size > min(window * threshold, window - min(max_tokens, window // 2))
-
-
-def overflow(size: int, window: int | None) -> ContextOverflow:
-    """Return what to raise when a conversation could not be made short enough; counts in tokens."""
-    error = ContextOverflow(f"the conversation has about {size} tokens, the model takes {window or 'fewer'}")
-    error.fields["current_tokens"] = size
-    if window is not None:
-        error.fields["max_tokens"] = window
-    return error
 
 
 def strip_thinking(messages: Sequence[Message]) -> list[Message]:
@@ -250,42 +239,42 @@ class Compaction:
         """Move the longest-standing output to files, then what tools were given, until that is enough."""
         messages = strip_thinking(turn.messages)
         before = size = _length(request, messages)
+        outside = tainted(messages)  # what was written after text from outside was read may be made of it
         last = _last_step(messages, turn.incoming.id)
         for kinds in ((ToolResult, Image, Text), (ToolCall,)):
             for place in range(last):
                 if size <= before * SHORT_ENOUGH:
                     break
                 old = messages[place]
-                blocks = [await self._shorter(b) if isinstance(b, kinds) else b for b in old.blocks]
+                blocks = [await self._shorter(b, outside) if isinstance(b, kinds) else b for b in old.blocks]
                 if (new := replace(old, blocks=tuple(blocks))) != old:
                     messages[place] = new
                     size -= _size(old) - _size(new)
         return messages if size < before * WORTH_IT else None
 
-    async def _shorter(self, block: Block) -> Block:
+    async def _shorter(self, block: Block, outside: bool) -> Block:
         match block:
             case ToolResult(_, content, is_error) if len(content) > SPILL_OVER:
-                moved = {"success": not is_error, "result": await self._moved(content)}
+                moved = {"success": not is_error, "result": await self._moved(content, outside)}
                 return replace(block, content=json.dumps(moved, ensure_ascii=False))
             case ToolCall(_, _, arguments):
-                return replace(
-                    block, arguments={k: await self._shorter_value(v) for k, v in arguments.items()}
-                )
+                shorter = {k: await self._shorter_value(v, outside) for k, v in arguments.items()}
+                return replace(block, arguments=shorter)
             case Text(text) if block.outside and len(text) > SPILL_OVER:
-                return replace(block, text=await self._moved(text))
+                return replace(block, text=await self._moved(text, outside))
             case Image(file):
                 return Text(f"(the picture {file} was here)", outside=True)
             case _:
                 return block
 
-    async def _shorter_value(self, value: JsonValue) -> JsonValue:
+    async def _shorter_value(self, value: JsonValue, outside: bool) -> JsonValue:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return await self._moved(text) if len(text) > SPILL_OVER else value
+        return await self._moved(text, outside) if len(text) > SPILL_OVER else value
 
-    async def _moved(self, text: str) -> str:
+    async def _moved(self, text: str, outside: bool) -> str:
         """Put *text* into a file that is named after its content, and return what to say in its place."""
         name = f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.txt"
-        path = await self.spill(name, text)
+        path = await self.spill(name, text, outside=outside)
         return f"({len(text)} characters were moved to {path} to make room; read them there if you need them)"
 
 

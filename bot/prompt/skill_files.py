@@ -21,13 +21,8 @@ class SkillUnusable(Exception):
     """A skill, or a file of one, cannot be had; ``str(error)`` says why and names no path of this machine."""
 
 
-State = tuple[int, int, int, int]
-"""What changes when a file does: its inode, size, and when content and rights changed."""
-
-
-def state_of(fd: int) -> State:
-    about = os.fstat(fd)
-    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+class SkillMissing(SkillUnusable):
+    """There is no such file."""
 
 
 def changeable(path: Path) -> bool:
@@ -55,7 +50,7 @@ def opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
                 fd = step(part, os.O_DIRECTORY | os.O_NOFOLLOW, fd)
             fd = step(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, fd)
         except FileNotFoundError:
-            raise SkillUnusable(f"there is no {seen('/'.join(parts[1:]))[:200]}") from None
+            raise SkillMissing(f"there is no {seen('/'.join(parts[1:]))[:200]}") from None
         except (OSError, ValueError):  # a name that no file can have is a ValueError
             raise SkillUnusable("it cannot be opened; links are not followed") from None
         if not stat.S_ISREG(os.fstat(fd).st_mode):

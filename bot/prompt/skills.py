@@ -2,7 +2,7 @@
 
 `<data>/skills/<name>/SKILL.md` has a name and a description as YAML front matter, then the text; other files may lie
 beside it. They are the admin's words, trusted like the system prompt, and nothing here writes there. A file is parsed
-once, and again when it has changed.
+once, and again when it has changed. One that cannot be used now, or is only being written, counts as it last was.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from bot.prompt.cached_file import State, state_of
 from bot.prompt.notes import seen
-from bot.prompt.skill_files import SkillUnusable, State, below, changeable, opened, state_of, text_of
+from bot.prompt.skill_files import SkillMissing, SkillUnusable, below, changeable, opened, text_of
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,15 @@ class Skill:
     description: str
     text: str
     digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """A SKILL.md as it was last looked at: the skill as it last could be used, and what is wrong with it now."""
+
+    state: State
+    skill: Skill | None
+    problem: str = ""
 
 
 def skill_of(name: str, text: str) -> Skill:
@@ -85,21 +95,21 @@ class Skills:
         self.found: tuple[Skill, ...] = ()
         self.problems: tuple[str, ...] = ()
         self._folder, self._offered = folder, frozenset(offered)
-        self._parsed: Mapping[str, tuple[State, Skill | str]] = {}
+        self._parsed: Mapping[str, _Parsed] = {}
 
     def scan(self) -> tuple[Skill, ...]:
         """Look what is there now, sorted by name. What is new or changed is parsed; a problem is logged once."""
         names, problems = self._names()
         parsed = {name: self._looked_at(name) for name in names}
-        for name, (_, skill) in parsed.items():
-            problems += [f"skill {name}: {skill}"] if isinstance(skill, str) else []
+        for name, looked in parsed.items():
+            problems += [f"skill {name}: {looked.problem}"] if looked.problem else []
             if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
                 problems.append(f"skill {name}: {LOOSE}")
         for problem in problems:
             if problem not in self.problems:
                 log.warning("skill.problem: %s", problem)
         self._parsed, self.problems = parsed, tuple(problems)
-        self.found = tuple(skill for _, skill in parsed.values() if isinstance(skill, Skill))
+        self.found = tuple(looked.skill for looked in parsed.values() if looked.skill)
         return self.found
 
     def load(self, name: str) -> Skill:
@@ -142,19 +152,21 @@ class Skills:
         problems += [f"skill {_shown(name)}: {BAD_NAME}" for name in names if not _NAME.fullmatch(name)]
         return [name for name in names if _NAME.fullmatch(name)], problems
 
-    def _looked_at(self, name: str) -> tuple[State, Skill | str]:
-        """Return a skill, or what is wrong with it, as it was parsed before unless the file has changed."""
+    def _looked_at(self, name: str) -> _Parsed:
+        """Return a skill and what is wrong with it, as it was parsed before unless the file has changed."""
         state: State = (0, 0, 0, 0)
+        before = self._parsed.get(name)
         try:
             with opened(self._folder, (name, SKILL)) as fd:
-                state = state_of(fd)
-                before = self._parsed.get(name)
-                if before and before[0] == state:
+                state = state_of(os.fstat(fd))
+                if before and before.state == state:
                     return before
                 text, digest = text_of(fd)
-                return state, replace(skill_of(name, text), digest=digest)
+                return _Parsed(state, replace(skill_of(name, text), digest=digest))
+        except SkillMissing as error:
+            return _Parsed(state, None, str(error))
         except SkillUnusable as error:
-            return state, str(error)
+            return _Parsed(state, before.skill if before else None, str(error))
 
 
 def _shown(name: str) -> str:

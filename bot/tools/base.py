@@ -20,6 +20,7 @@ from bot.errors import ToolInvalidInput
 from bot.guards.injection import tainted
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Answer, Author, Image, Question, ThreadId, ToolCall, Turn
+from threads.workspace import Spill
 
 Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
@@ -38,7 +39,7 @@ async def nobody(_question: Question) -> Answer | None:
     """Nobody can be asked."""
 
 
-async def unkept(_name: str, _text: str) -> str:
+async def unkept(name: str, text: str, *, outside: bool) -> str:  # noqa: ARG001
     raise StoreUnavailable("there is no folder for it")
 
 
@@ -65,7 +66,7 @@ class Place:
     attach: Callable[[str, Path, str], Awaitable[None]] = nowhere
     note: Callable[[str], None] = unsaid
     ask: Callable[[Question], Awaitable[Answer | None]] = nobody
-    spill: Callable[[str, str], Awaitable[str]] = unkept
+    spill: Spill = unkept
     tainted: bool = False
     sees: bool = True
     call_id: str = ""
@@ -78,9 +79,7 @@ class Place:
         return _ODD.sub("-", self.call_id)[:60]
 
     @classmethod
-    def of(
-        cls, turn: Turn, workspace: Path, spill: Callable[[str, str], Awaitable[str]], *, sees: bool
-    ) -> Place:
+    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> Place:
         """Return the place of a turn's calls."""
         incoming = turn.incoming
         return cls(

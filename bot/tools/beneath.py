@@ -26,11 +26,13 @@ INSIDE = "/workspace"
 TOOL_OUTPUT = "tool-output"
 """The folder of what tools keep: texts that were too long, pictures."""
 
-FROM_OUTSIDE = (ATTACHMENTS, TOOL_OUTPUT)
-"""Folders of a workspace that are there once something from outside came in."""
-
 MARK = "outside"
-"""A file beside the workspace, which says the same for good: no command in the workspace can take it away."""
+"""A file beside the workspace: something from outside came in. No command in the workspace can take it away."""
+
+MADE_HERE = "made-here"
+"""A file beside the workspace: `TOOL_OUTPUT` was begun with what was made here. Without it, and in the data of older
+versions, the folder itself says that something from outside came in.
+"""
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY
 FILE = os.O_RDONLY | os.O_NONBLOCK
@@ -192,11 +194,19 @@ def holds_outside_text(workspace: Path) -> bool:
     mark = workspace.with_name(MARK)
     if os.path.lexists(mark):
         return True
-    if not any(os.path.lexists(workspace / folder) for folder in FROM_OUTSIDE):
+    made_here = os.path.lexists(workspace.with_name(MADE_HERE))
+    telling = (ATTACHMENTS,) if made_here else (ATTACHMENTS, TOOL_OUTPUT)
+    if not any(os.path.lexists(workspace / folder) for folder in telling):
         return False
     with suppress(OSError):  # a disk that takes no mark: the folders still say it
         mark.touch(mode=0o600)
     return True
+
+
+def mark_output(workspace: Path, *, outside: bool) -> None:
+    """Note where a text comes from, before it is put into `TOOL_OUTPUT`. Blocking; raises OSError."""
+    if outside or not holds_outside_text(workspace):
+        workspace.with_name(MARK if outside else MADE_HERE).touch(mode=0o600)
 
 
 def origin(workspace: Path) -> str:

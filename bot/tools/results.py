@@ -73,12 +73,14 @@ class Results:
     ) -> ToolResult:
         long = "partial" if is_error else "result"
         if long in result and len(_dumped(result)) > MAX_RESULT:
-            result = {**result, long: await self._ends(result[long], place)}
+            # A call that was wished for after text from outside was read may give that text back.
+            outside = bool(origin) or place.tainted
+            result = {**result, long: await self._ends(result[long], place, outside=outside)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
         return ToolResult(call.id, scrub(self._mask(_dumped(result))), is_error, outside=bool(origin))
 
-    async def _ends(self, value: JsonValue, place: Place) -> JsonValue:
+    async def _ends(self, value: JsonValue, place: Place, *, outside: bool) -> JsonValue:
         """Return the two ends of what is too long, with the path of the file that has it whole."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
@@ -89,7 +91,7 @@ class Results:
             "tail": whole[HEAD:][-TAIL:],
         }
         try:
-            cut["file"] = await place.spill(f"{place.stem}.txt", scrub(whole))
+            cut["file"] = await place.spill(f"{place.stem}.txt", scrub(whole), outside=outside)
             cut["next"] = "read_file reads the whole of it, in parts."
         except StoreUnavailable:
             cut["next"] = "The whole could not be kept: ask for a part of it."

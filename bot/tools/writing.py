@@ -24,7 +24,7 @@ from threads.invisible import prose
 from threads.lines import scrub
 
 from .base import Arguments, Place
-from .beneath import FOLDER, named, open_at, parts_of, plain, told
+from .beneath import FOLDER, TOOL_OUTPUT, mark_output, named, open_at, parts_of, plain, told
 from .files import PathArguments
 from .quota import Quota
 
@@ -66,6 +66,22 @@ class Writer:
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)
         return before is None
+
+    async def keep_output(self, workspace: Path, name: str, data: bytes, *, outside: bool) -> str:
+        """Put what a tool gave back into `TOOL_OUTPUT` and return its path there. Raises `ToolError`s.
+
+        ``outside``: it was made of text from outside, and so is whatever is read in this workspace from then on.
+        """
+        path = f"{TOOL_OUTPUT}/{name}"
+        async with self.alone(workspace):
+            await self.offload(self._keep_output, workspace, path, data, outside)
+        return path
+
+    def _keep_output(self, workspace: Path, path: str, data: bytes, outside: bool) -> None:
+        with told(path):
+            self._disk.mkdir(workspace)
+            mark_output(workspace, outside=outside)
+        self.put(workspace, path, data)
 
     def _replace(self, temporary: Path, folder: int, name: str, data: bytes, mode: int) -> None:
         try:

@@ -20,13 +20,13 @@ from bot.prompt.compaction import (
     OPENING,
     PARTS,
     Compaction,
-    overflow,
     strip_thinking,
     too_large,
     where_to_cut,
 )
 from bot.prompt.repair import repair
 from bot.prompt.tokens import request_size, size_of
+from bot.prompt.too_long import overflow
 from tests.test_repair import check, histories
 from tests.world import message as incoming
 from threads.errors import StoreUnavailable
@@ -91,8 +91,8 @@ class Files:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
 
-    async def __call__(self, name: str, text: str) -> str:
-        self.texts[name] = text
+    async def __call__(self, name: str, text: str, *, outside: bool) -> str:
+        self.texts[name], self.outside = text, outside
         return f"tool-output/{name}"
 
 

@@ -217,7 +217,11 @@ async def test_a_disk_that_refuses_is_told_and_the_old_file_stays(tmp_path):
         await memory.forget(T1, note.id, "U1")
     assert (await texts(memory, T1))["thread"] == ["tea"]
     disk.refuse = {"read": OSError(errno.EIO, "broken")}
-    assert "cannot be read" in await memory.read(T1)
+    assert "cannot be read" in await memory_of(tmp_path, disk=disk).read(T1)
+    memory_files(tmp_path, T1)["thread"].write_text("- coffee\n")
+    assert "tea" in await memory.read(T1), "the last good one"
+    disk.refuse = {}
+    assert "coffee" in await memory.read(T1)
 
 
 async def test_what_many_remember_at_once_is_all_kept(tmp_path):

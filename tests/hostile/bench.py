@@ -180,8 +180,8 @@ class Scene:
     async def _attach(self, call_id: str, file: Path, name: str) -> None:
         self.posted.append((name, file.read_bytes()))
 
-    async def _spill(self, name: str, text: str) -> str:
-        return await self.bench.spill(self.workspace, name, text)
+    async def _spill(self, name: str, text: str, *, outside: bool) -> str:
+        return await self.bench.spill(self.workspace, name, text, outside=outside)
 
     def told(self) -> str:
         """Return all that anybody could read of this: results, questions, notes, status lines, posted files."""

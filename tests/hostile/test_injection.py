@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from bot.tools.sandbox import Ran
 from tests.bot import hostile_files as made
 from tests.tools.mcp.opened import plain
 from tests.tools.site import page, serving
-from tests.world import calls, says
+from tests.world import ANN, calls, says
 from threads.model import Author, Spoken
 
 from .bench import CANARY, PUBLIC, Net, params
-from .bot import Bot, Hall, obeys
+from .bot import Bot, Hall, obeys, step
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +151,78 @@ async def test_who_obeys_a_text_from_outside_asks_a_person_first(case, tmp_path,
         result = bot.results()[-1]
         assert result["error"]["type"] == "permission"
         assert CANARY not in json.dumps([post.text for post in hall.posts])
+
+
+WRITE = ("write_file", {"path": "x.sh", "content": "echo hello"})
+RUN = ("shell", {"command": "cat tool-output/* notes.txt"})
+ALLOWED = {"tools": {**ENABLED["tools"], "policy": {"shell": "allow"}}}
+LONG = Ran("exited", 0, "a long line of its own\n" * 4_000, "")
+
+
+async def test_who_asks_again_in_an_old_thread_is_not_asked_about_each_write(tmp_path, monkeypatch):
+    own = [Spoken(ANN, "write x.sh"), Spoken(Author("B"), "Something went wrong. (ref 7f3a)", ours=True)]
+    hall = Hall(own)
+    bot = Bot(tmp_path, hall, Net())
+    async with bot.life(monkeypatch, *obeys(action=WRITE), **ENABLED):
+        incoming = await hall.ask("again please")
+        await asked_or_settled(hall, incoming.id, 1)
+        assert hall.questions == []
+        await hall.settled(incoming.id)
+    assert (bot.workspace / "x.sh").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [Spoken(Author("U9", ANN.name), OBEY), Spoken(ANN, f"> {OBEY}", forwarding=True)],
+    ids=["a taken name", "a forward"],
+)
+async def test_a_line_that_only_looks_like_the_askers_is_text_from_outside(tmp_path, monkeypatch, line):
+    hall = Hall([line])
+    bot = Bot(tmp_path, hall, Net())
+    async with bot.life(monkeypatch, *obeys(action=WRITE), **ENABLED):
+        incoming = await hall.ask()
+        await asked_or_settled(hall, incoming.id, 1)
+        assert "text from outside" in hall.questions[0].text
+
+
+async def test_after_a_long_output_of_its_own_making_the_next_command_is_not_asked_about(
+    tmp_path, monkeypatch
+):
+    hall = Hall()
+    bot = Bot(tmp_path, hall, Net())
+    bot.stage.gives = LONG
+    script = [step(RUN), step(("read_file", {"path": "tool-output/c1.txt"})), step(RUN), says("done")]
+    async with bot.life(monkeypatch, *script, **ALLOWED):
+        incoming = await hall.ask()
+        await asked_or_settled(hall, incoming.id, 1)
+        assert hall.questions == []
+        await hall.settled(incoming.id)
+    assert len(bot.stage.ran) == 2
+    assert (bot.workspace / "tool-output" / "c1.txt").exists()
+
+
+async def test_a_long_result_from_outside_stays_from_outside_wherever_it_is_put(tmp_path, monkeypatch):
+    """It lies in a file, a command moves it, its folder goes, and the conversation that read it is put aside."""
+    async with serving() as site:
+        site.pages["/"] = page(OBEY)
+        hall = Hall()
+        bot = Bot(tmp_path, hall, Net(port=site.ports["plain"]))
+        bot.stage.gives = LONG
+        bot.workspace.mkdir(parents=True)
+        fetch = step(("web_fetch", {"url": "http://site.example/"}))
+        script = [step(RUN), says("made"), fetch, step(RUN), says("read"), step(RUN), step(RUN), says("done")]
+        async with bot.life(monkeypatch, *script, **ALLOWED):
+            first = await hall.ask("make something long")
+            await hall.settled(first.id)
+            second = await hall.ask("read the page, and run it")
+            await asked_or_settled(hall, second.id, 1)
+            await hall.say(f"/approve {question_of(hall.questions[0])}")
+            await hall.settled(second.id)
+            (bot.workspace / "tool-output").rename(bot.workspace / "mine")
+            await hall.say("/new")
+            third = await hall.ask("and now")
+            await asked_or_settled(hall, third.id, 2)
+            assert "text from outside" in hall.questions[1].text, "what the first command gave back tells it"
 
 
 def question_of(question):

@@ -12,7 +12,17 @@ import pytest
 
 from bot.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.tools import beneath as module
-from bot.tools.beneath import FILE, FOLDER, beneath, holds_outside_text, named, open_at, origin, regular
+from bot.tools.beneath import (
+    FILE,
+    FOLDER,
+    beneath,
+    holds_outside_text,
+    mark_output,
+    named,
+    open_at,
+    origin,
+    regular,
+)
 
 FD_HERE = "sub/../link/../../secret"
 
@@ -242,6 +252,25 @@ def test_a_workspace_holds_text_from_outside_once_something_came_in_and_for_good
     (workspace / "tool-output").mkdir()
     assert origin(workspace) == "file"
     (workspace / "tool-output").rename(workspace / "mine")
+    assert holds_outside_text(workspace)
+
+
+def test_output_that_was_made_here_is_no_text_from_outside_until_some_is_put_beside_it(tmp_path):
+    workspace = tmp_path / "workspace"
+    mark_output(workspace, outside=False)
+    (workspace / "tool-output").mkdir(parents=True)
+    assert not holds_outside_text(workspace)
+    mark_output(workspace, outside=True)
+    assert holds_outside_text(workspace)
+    (workspace / "tool-output").rmdir()
+    mark_output(workspace, outside=False)
+    assert holds_outside_text(workspace), "for good"
+
+
+def test_output_of_an_older_version_stays_text_from_outside(tmp_path):
+    workspace = tmp_path / "workspace"
+    (workspace / "tool-output").mkdir(parents=True)
+    mark_output(workspace, outside=False)
     assert holds_outside_text(workspace)
 
 

@@ -173,7 +173,7 @@ async def test_secrets_are_masked_in_results_errors_partial_results_and_what_is_
 async def test_what_is_too_long_is_cut_to_its_ends_and_kept_whole_and_masked_in_a_file():
     kept = {}
 
-    async def spill(name, text):
+    async def spill(name, text, *, outside):
         kept[name] = text
         return f"tool-output/{name}"
 
@@ -189,7 +189,7 @@ async def test_what_is_too_long_is_cut_to_its_ends_and_kept_whole_and_masked_in_
 
 
 async def test_what_is_too_long_and_cannot_be_kept_is_cut_and_says_so():
-    async def refuses(name, text):
+    async def refuses(name, text, *, outside):
         raise StoreUnavailable("full")
 
     result = await called(
@@ -203,7 +203,7 @@ async def test_what_is_too_long_and_cannot_be_kept_is_cut_and_says_so():
 async def test_an_odd_call_id_makes_no_odd_file_name():
     names = []
 
-    async def spill(name, text):
+    async def spill(name, text, *, outside):
         names.append(name)
         return name
 

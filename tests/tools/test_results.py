@@ -19,7 +19,7 @@ LONG = "a" * HEAD + "b" * MAX_RESULT + "c" * TAIL
 
 
 class Kept(dict):
-    async def spill(self, name, text):
+    async def spill(self, name, text, *, outside):
         self[name] = text
         return f"tool-output/{name}"
 

@@ -34,7 +34,6 @@ from bot.errors import (
 )
 from bot.guards.egress import Egress
 from bot.tools.base import Arguments, ItemError, Place, Returned, Tool
-from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.web import ORIGIN, PageArguments
 from bot.tools.writing import Writer
 from threads.model import Image
@@ -190,10 +189,9 @@ class Browser:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_read(seen).result, origin=ORIGIN)
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=NO_PICTURE)
-        path = f"{TOOL_OUTPUT}/screenshot-{place.stem}.jpg"
+        name = f"screenshot-{place.stem}.jpg"
         try:
-            async with self.writer.alone(place.workspace):
-                await self.writer.offload(self.writer.put, place.workspace, path, seen.picture)
+            path = await self.writer.keep_output(place.workspace, name, seen.picture, outside=True)
         except ToolError as error:
             place.note(TELL_NO_PICTURE)
             return _read(seen, degraded=f"the picture could not be kept, so this is the text. {error}")

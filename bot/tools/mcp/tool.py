@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bot.errors import ToolError
 from bot.tools.base import Arguments, Place, Returned
-from bot.tools.beneath import TOOL_OUTPUT
 from bot.tools.mcp.listing import ListedTool
 from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
 from bot.tools.mcp.schema import arguments_of
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 MAX_PICTURES = 4
 """Pictures of one result that are shown to the model."""
 
-Save = Callable[[Path, str, bytes], Awaitable[None]]
-"""Writes a file in a workspace, by its path there. Raises `ToolError`."""
+Save = Callable[[Path, str, bytes], Awaitable[str]]
+"""Keeps a file of that name in a workspace and returns its path there. Raises `ToolError`."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,9 @@ class McpTool:
             if picture is None or self.save is None:
                 continue
             data, media_type = picture
-            path = f"{TOOL_OUTPUT}/{place.stem}-{index}.{media_type.rpartition('/')[2]}"
+            name = f"{place.stem}-{index}.{media_type.rpartition('/')[2]}"
             with suppress(ToolError):  # no room for it: then it is told that it was left out
-                await self.save(place.workspace, path, data)
-                shown[index] = Image(path, media_type)
+                shown[index] = Image(await self.save(place.workspace, name, data), media_type)
         return shown
 
 

@@ -98,10 +98,11 @@ class Wrote:
         self.files: dict[str, bytes] = {}
         self.full = full
 
-    async def __call__(self, _workspace, path, data):
+    async def __call__(self, _workspace, name, data):
         if self.full:
             raise ToolInvalidInput("no room")
-        self.files[path] = data
+        self.files[path := f"tool-output/{name}"] = data
+        return path
 
 
 def called(given, save):

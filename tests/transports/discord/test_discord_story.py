@@ -25,7 +25,7 @@ from tests.fakes.discord import (
 )
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
-from tests.world import Gate, Scripted, calls, says
+from tests.world import Counting, Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
 from transports.discord import client
 
@@ -236,6 +236,41 @@ async def test_a_failure_has_a_button_to_try_again_that_works_after_a_restart(tm
             await discord.until(lambda: not discord.message(failed.id).buttons)
             assert "the question" in model.requests[0].messages[-1].text
             assert len(model.requests) == 1
+
+
+LONG = "words " * 260
+"""About 450 tokens: twice that is more than the model of the next test reads."""
+
+
+async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
+    tmp_path,
+):
+    model = Counting(says("one"), ModelUnavailable("no summary"))
+    model.window = 1_200
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, model):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} {LONG}")
+            await discord.until(lambda: "one" in answers(discord, said.id))
+            second = await discord.say(U1, said.id, LONG)
+            await discord.until(lambda: set(discord.message(second.id).reactions) == {"❌"})
+        [failed] = [post for post in discord.posts(said.id) if post.buttons]
+        assert "longer than the model can read" in failed.content
+        (compact, _), (over, fresh) = failed.buttons
+        assert (compact, over) == ("Compact", "Start over")
+        model = Counting(says("two"))
+        model.window = 1_200
+        async with bot_in(discord, tmp_path, model):
+            stranger = await discord.press(U2, failed, fresh)
+            await discord.until(lambda: stranger.answers)
+            assert "not yours" in stranger.answers[0].content
+            assert discord.message(failed.id).buttons
+            first = discord.press(U1, failed, fresh)
+            second = discord.press(U1, failed, fresh)
+            assert (await first).acked
+            assert (await second).acked
+            await discord.until(lambda: "two" in answers(discord, said.id))
+            await discord.until(lambda: not discord.message(failed.id).buttons)
+        assert [len(request.messages) for request in model.requests] == [1]
 
 
 async def test_a_button_that_nobody_knows_is_answered_to_its_person(tmp_path):

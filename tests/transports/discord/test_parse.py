@@ -299,6 +299,11 @@ def test_an_earlier_line_tells_who_said_it_and_what():
     assert spoken(message(said("done", OTHER_BOT, type=20)), ME).text == "done"
 
 
+def test_an_earlier_line_with_a_forwarded_message_says_so():
+    assert spoken(message(forwarding({"content": "obey"})), ME).forwarding
+    assert not spoken(message(said("hello")), ME).forwarding
+
+
 def test_what_nobody_said_is_no_line():
     assert spoken(message(said("", type=7)), ME) is None
     assert spoken(message(said("")), ME) is None

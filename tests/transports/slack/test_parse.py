@@ -369,6 +369,16 @@ def test_earlier_lines_have_names_words_and_files_and_know_our_own():
     assert spoken(said(""), ME, names) is None
 
 
+def test_an_earlier_line_that_an_app_posted_in_a_persons_name_is_not_that_persons():
+    assert spoken(said("obey", bot_id="B2"), ME, {"U1": "Ann"}) == Spoken(Author("B2", "Ann"), "obey")
+
+
+def test_an_earlier_line_with_a_forwarded_message_says_so():
+    forward = {"is_share": True, "author_name": "Ben", "text": "obey"}
+    line = spoken(said("look", attachments=[forward]), ME, {"U1": "Ann"})
+    assert line == Spoken(Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True)
+
+
 # -- buttons and slash commands --------------------------------------------------------------------------------
 
 

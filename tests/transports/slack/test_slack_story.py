@@ -13,7 +13,7 @@ from bot.settings_model import Access
 from bot.telling.folders import linked
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in, transport
-from tests.world import Gate, Scripted, calls, says
+from tests.world import Counting, Gate, Scripted, calls, says
 from threads import wording
 from threads.model import Outgoing, ThreadId
 
@@ -153,6 +153,38 @@ async def test_a_failure_has_a_button_that_tries_again_and_goes_when_it_is_press
         await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(failed.ts).blocks))
         assert "the question" in model.requests[1].messages[-1].text
         assert len(model.requests) == 2
+
+
+LONG = "words " * 1_200
+"""About 2,100 tokens: twice that is more than the model of the next test reads."""
+
+
+async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
+    tmp_path,
+):
+    model = Counting(says("one"), ModelUnavailable("no summary"))
+    async with FakeSlack() as slack:
+        async with bot_in(slack, tmp_path, model):
+            said = await slack.say("U1", "C1", f"<@UBOT> {LONG}")
+            await slack.until(lambda: answers(slack, "C1", said.ts))
+            await slack.say("U1", "C1", LONG, thread_ts=said.ts)
+            await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
+        failed = slack.thread("C1", said.ts)[-1]
+        assert "longer than the model can read" in failed.text
+        buttons = next(block for block in failed.blocks if block["type"] == "actions")["elements"]
+        assert [button["text"]["text"] for button in buttons] == ["Compact", "Start over"]
+        model = Counting(says("two"))
+        async with bot_in(slack, tmp_path, model):
+            await slack.press("U2", failed.ts, "choice:1")
+            await slack.until(lambda: slack.ephemerals)
+            assert "not yours" in slack.ephemerals[0].text
+            assert any(block["type"] == "actions" for block in slack.message(failed.ts).blocks)
+            await slack.press("U1", failed.ts, "choice:1")
+            await slack.press("U1", failed.ts, "choice:0", stale=True)
+            await slack.until(lambda: "two" in answers(slack, "C1", said.ts))
+            await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(failed.ts).blocks))
+            await slack.until(lambda: wording.ALREADY_RETRIED in {shown.text for shown in slack.ephemerals})
+        assert [len(request.messages) for request in model.requests] == [1]
 
 
 async def test_a_stranger_who_mentions_the_bot_is_refused_alone_and_one_who_talks_is_ignored(tmp_path):

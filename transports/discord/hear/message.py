@@ -105,7 +105,8 @@ def spoken(message: discord.Message, me: Me) -> Spoken | None:
     author, text = author_of(message), words_of(message, me)
     if author is None or not text or message.type not in (*SAID, *ANSWERED):
         return None
-    return Spoken(Author(str(author.id), author_name(message)), text, ours=is_ours(message, me))
+    who, forwarding = Author(str(author.id), author_name(message)), bool(message.message_snapshots)
+    return Spoken(who, text, ours=is_ours(message, me), forwarding=forwarding)
 
 
 def heard_from(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:

@@ -95,12 +95,17 @@ def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
     """Return a message as an earlier line of its thread, whoever wrote it; None when nobody said anything."""
     if string(message, "subtype") not in {*SAID, "bot_message"} or message.get("hidden"):
         return None
-    who = identifier(message, "user") or identifier(message, "bot_id")
-    name = names.get(who) or string(message, "username") or string(part(message, "bot_profile"), "name")
-    words = [decode(_said(message), {**me.names, **names}), *_quoted(message, me)]
+    # What an app posts in a person's name has both ids, and is not what that person typed.
+    user, bot, ours = identifier(message, "user"), identifier(message, "bot_id"), me.is_author(message)
+    who = user if ours else bot or user
+    name = names.get(user) or string(message, "username") or string(part(message, "bot_profile"), "name")
+    forwarded = _quoted(message, me)
+    words = [decode(_said(message), {**me.names, **names}), *forwarded]
     words += [f"[file: {file.name}]" for file in _files(message)]
     text = "\n".join(filter(None, words)).strip()
-    return Spoken(Author(who, name), text, ours=me.is_author(message)) if who and text else None
+    if not (who and text):
+        return None
+    return Spoken(Author(who, name), text, ours=ours, forwarding=bool(forwarded))
 
 
 def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:

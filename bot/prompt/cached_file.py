@@ -1,0 +1,92 @@
+"""A text file that a person may change at any time: read again when it has changed, at the cost of a stat otherwise.
+
+| what is there now                            | then                                    |
+|----------------------------------------------|-----------------------------------------|
+| the same file as before                      | the text as it was read                 |
+| a changed one                                | read                                    |
+| none                                         | no text, and nothing is said            |
+| one that cannot be read, or is too large     | the last good text, if any; logged once |
+| one that is empty or cut, and only just so   | the same: it is being written           |
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import os
+import stat
+import time
+from pathlib import Path
+
+from threads.disk import Disk
+
+log = logging.getLogger(__name__)
+
+SETTLES_S = 2.0
+"""A file that was emptied, or ends in the middle of a character, is taken for what it is after this long."""
+
+State = tuple[int, int, int, int]
+"""What changes when a file does: its inode, its size, and when its content and its rights changed."""
+
+
+class Unreadable(Exception):
+    """Why a file cannot be used; ``str(error)`` names no path."""
+
+
+class CachedFile:
+    """Blocking, from any thread. ``problem`` says what was wrong with the file at the last `read`, if anything.
+
+    ``largest`` is in bytes.
+    """
+
+    def __init__(self, disk: Disk, path: Path, largest: int) -> None:
+        self.problem = ""
+        self._disk, self._path, self._largest = disk, path, largest
+        self._last: tuple[State | None, str | None] = None, None
+
+    def read(self) -> str | None:
+        """Return the text, "" when there is no file, None for one that could never be read."""
+        known, text = self._last
+        try:
+            about = self._path.stat()
+            if state_of(about) != known:
+                # Emptied and written in place it is still the same file; one that replaced it came whole.
+                in_place = known is not None and known[0] == about.st_ino
+                self._last = self._load(about, in_place=in_place)
+        except FileNotFoundError:
+            self._last = None, ""
+        except (OSError, Unreadable) as error:
+            self._tell(str(error.strerror if isinstance(error, OSError) else error))
+            return text
+        self._tell("")
+        return self._last[1]
+
+    def _load(self, about: os.stat_result, *, in_place: bool) -> tuple[State, str]:
+        """Return the file's state and text; *in_place* is whether it is the file of the last good text."""
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable("it is no file")
+        if about.st_size > self._largest:
+            raise Unreadable(f"it is larger than {self._largest:,} bytes")
+        state, data = state_of(about), self._disk.read(self._path)
+        if len(data) > self._largest:
+            raise Unreadable("it is growing")
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        text = decoder.decode(data)
+        if "\0" in text:
+            raise Unreadable("it is no text")
+        cut = not data or bool(decoder.getstate()[0])
+        being_written = state_of(self._path.stat()) != state
+        if in_place and (being_written or (cut and time.time() - about.st_ctime < SETTLES_S)):
+            raise Unreadable("it is being written")
+        return state, text + decoder.decode(b"", final=True)
+
+    def _tell(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            log.warning(
+                "prompt.file_unread: %s: %s; its last good text counts, if there is one", self._path, problem
+            )
+        self.problem = problem
+
+
+def state_of(about: os.stat_result) -> State:
+    return about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns

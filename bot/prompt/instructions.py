@@ -1,0 +1,45 @@
+"""What the admin tells the bot: IDENTITY.md and the list of skills, as they are when a turn begins.
+
+The system prompt stays the same bytes until one of the files changes; then it changes once, for every thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from bot.prompt.cached_file import CachedFile
+from bot.prompt.skills import Skills, listing
+from bot.prompt.system import system_prompt
+from threads.disk import Disk, Offload
+
+log = logging.getLogger(__name__)
+
+LARGEST = 64_000
+"""Bytes of IDENTITY.md."""
+
+
+class Instructions:
+    def __init__(self, disk: Disk, data: Path, name: str, skills: Skills | None, offload: Offload) -> None:
+        self._identity = CachedFile(disk, data / "IDENTITY.md", LARGEST)
+        self._name, self._skills, self._offload = name, skills, offload
+        self._prompt = ""
+
+    async def prompt(self) -> str:
+        """Return the system prompt as it is now."""
+        return await self._offload(self._read)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with IDENTITY.md, for the operator; problems of skills are told with the tools."""
+        return f"IDENTITY.md: {self._identity.problem}" if self._identity.problem else ""
+
+    def _read(self) -> str:
+        identity = self._identity.read() or ""
+        skills = listing(self._skills.scan()) if self._skills else ""
+        prompt = system_prompt(self._name, identity, skills)
+        if prompt != self._prompt:
+            if self._prompt:
+                log.info("prompt.changed: IDENTITY.md or the skills changed, and count from now on")
+            self._prompt = prompt
+        return prompt

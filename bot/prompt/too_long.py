@@ -1,0 +1,58 @@
+"""A message that cannot be sent because it is longer than the model can read, and how its person may go on; pure.
+
+| what is too long                      | the ways that are offered                                         |
+|---------------------------------------|-------------------------------------------------------------------|
+| the message and what was said before  | compact, start over, and leave the attachment out if it has one   |
+| the message alone, by its attachment  | leave the attachment out                                          |
+| the message alone, by its words       | none: it is told to come in parts, or as a file                   |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.errors import ContextOverflow
+from bot.llm.model import Request
+from bot.prompt.system import user_message
+from bot.prompt.tokens import request_size
+from threads import wording
+from threads.model import Incoming, Way
+
+
+def fits(request: Request, window: int | None) -> bool:
+    """Return whether the request may be sent to a model that reads so many tokens; None is not known."""
+    return window is None or request_size(request) <= window
+
+
+def alone(request: Request, incoming: Incoming) -> Request:
+    """Return the request with nothing but the message, as the conversation has it."""
+    own = [
+        message for message in request.messages if message.role == "user" and message.source == incoming.id
+    ]
+    return replace(request, messages=own[:1])
+
+
+def too_long(request: Request, incoming: Incoming, window: int | None, *, compacts: bool) -> ContextOverflow:
+    """Return what to raise; *compacts* is whether the settings allow a summary."""
+    own = alone(request, incoming)
+    could_fit, others = fits(own, window), len(request.messages) > 1
+    ways: list[Way] = []
+    if could_fit:
+        ways += ["compact", "new"] if compacts and others else ["new"]
+    if incoming.files and fits(replace(request, messages=[user_message(incoming)]), window):
+        ways.append("without-files")
+    size = request_size(request if could_fit else own)
+    error = overflow(size, window)
+    error.ways = tuple(ways)
+    if others or not could_fit:
+        error.friendly = wording.too_long(size, window, together=could_fit, ways=bool(ways))
+    return error
+
+
+def overflow(size: int, window: int | None) -> ContextOverflow:
+    """Return the error for a conversation of *size* tokens."""
+    error = ContextOverflow(f"the conversation has about {size} tokens, the model takes {window or 'fewer'}")
+    error.fields["current_tokens"] = size
+    if window is not None:
+        error.fields["max_tokens"] = window
+    return error
