@@ -6,7 +6,7 @@ check of results by their schema is passed by: it would run the server's regular
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -44,10 +44,10 @@ _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 
 
 class Session:
-    """An open connection."""
+    """An open connection. Nothing the server says is cut inside a secret that *mask* knows."""
 
-    def __init__(self, client: Client, origin: str) -> None:
-        self._session, self._origin = client.session, origin
+    def __init__(self, client: Client, origin: str, mask: Callable[[str], str]) -> None:
+        self._session, self._origin, self._mask = client.session, origin, mask
 
     async def list(self) -> list[RawTool]:
         """Return the server's tools, the first `MAX_LISTED`. Raises `MCPError`, pydantic's errors."""
@@ -84,7 +84,7 @@ class Session:
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
             return Gone("it has forgotten the session")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
-        said = cut(clean(error.message[:20_000]), MAX_SAID)
+        said = cut(clean(error.message[:20_000]), MAX_SAID, self._mask)
         return kind(f"The server refused the call: {said}", origin=self._origin)
 
 
@@ -99,7 +99,7 @@ async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> 
             wire = http(url, headers)
     us = types.Implementation(name="threadfast", version="1")
     async with Client(wire, client_info=us, cache=None) as client:
-        yield Session(client, origin)
+        yield Session(client, origin, remarks.mask)
 
 
 def why(error: BaseException) -> str:
@@ -113,10 +113,10 @@ def why(error: BaseException) -> str:
     return "the connection failed"
 
 
-def said(error: BaseException) -> str:
+def said(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about it, for operators; nothing if there were none."""
     words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return cut(clean(next(words, "")[:20_000]), MAX_SAID)
+    return cut(clean(next(words, "")[:20_000]), MAX_SAID, mask)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
