@@ -19,7 +19,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,13 +28,18 @@ from types import MappingProxyType
 import anyio
 import pytest
 
-from bot.guards.secrets import Masker, forms
+from bot.guards.secrets import Masker, beginning, forms, mask
 from bot.guards.veiled import Veiled, suspicion
 from bot.observe.logs import configure_logging
 from bot.tools.browser.installed import has_own, system_browser
 from bot.tools.browser.launch import Chromium
 from bot.tools.browser.pages import BrowserBroken, Wish
 from bot.tools.browser.session import OneBrowser
+from bot.tools.mcp import servers
+from bot.tools.mcp.listing import MAX_DESCRIPTION
+from bot.tools.mcp.result import MAX_ERROR, MAX_TEXT
+from bot.tools.mcp.server import Server
+from bot.tools.mcp.session import MAX_SAID
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
 from tests.serving import Seat, anthropic, serving
 from tests.tools.browser.site import Site, page
@@ -81,12 +86,18 @@ PARTS = {
     "00ff11ee",
 }
 
-SERVER = """
+SERVER = f"""
+MAX_DESCRIPTION, MAX_SAID, MAX_TEXT, MAX_ERROR = {MAX_DESCRIPTION}, {MAX_SAID}, {MAX_TEXT}, {MAX_ERROR}
+"""
+SERVER += """
 import json, os, sys
 told = dict(os.environ)
 print("starting with", told, file=sys.stderr, flush=True)
 def tool(name):
-    return {"name": name, "description": "what " + name + " does", "inputSchema": {"type": "object"}}
+    return {"name": name, "description": LONG_DESCRIPTION, "inputSchema": {"type": "object"}}
+def until_cut(limit, secret):
+    return "x" * (limit - len(secret) + 4) + secret + " and more"
+LONG_DESCRIPTION = until_cut(MAX_DESCRIPTION, told["TOKEN"])
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" not in asked:
@@ -98,7 +109,13 @@ for line in sys.stdin:
         version = asked["params"]["protocolVersion"]
         out["result"] = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
     elif asked["method"] == "tools/list":
-        out["result"] = {"tools": [tool(name) for name in ("environment", "values", "fails", "breaks", "floods")]}
+        out["result"] = {"tools": [tool(name) for name in ("environment", "values", "fails", "breaks", "floods", "cut", "cut_fails", "cut_breaks")]}
+    elif name == "cut_breaks":
+        out["error"] = {"code": -32000, "message": until_cut(MAX_SAID, told["GIVEN"])}
+    elif name in ("cut", "cut_fails"):
+        limit = MAX_TEXT if name == "cut" else MAX_ERROR
+        text = until_cut(limit, told["GIVEN"])
+        out["result"] = {"content": [{"type": "text", "text": text}], "isError": name == "cut_fails"}
     elif name == "breaks":
         out["error"] = {"code": -32000, "message": text}
     else:
@@ -224,9 +241,19 @@ async def stage(tmp_path: Path, policy: Mapping[str, str] = MappingProxyType({"*
             },
         }
         made.settings.write_text(json.dumps({**given, "data": str(data)}))
-        with logged(made.logs):
+        with logged(made.logs), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(servers, "_learn", learned)
             async with serving(data, given, environ=environ, seat=made.seat):
                 yield made
+
+
+async def learned(unknown: Sequence[Server], _within_s: float) -> None:
+    """Wait until each server's tools are known, however long it takes: on a busy machine the usual 5 s are too few."""
+    for server in unknown:
+        server.want()
+    with anyio.fail_after(120):
+        for server in unknown:
+            await server.tried.wait()
 
 
 @contextmanager
@@ -281,7 +308,7 @@ async def test_what_the_model_says_is_masked_in_the_post_and_in_every_draft(tmp_
 
 async def test_what_a_tool_tells_is_masked_before_the_model_reads_it_and_kept_nowhere(tmp_path):
     async with stage(tmp_path) as made:
-        for name in ("environment", "values", "fails", "breaks", "floods"):
+        for name in ("environment", "values", "fails", "breaks", "floods", "cut", "cut_fails", "cut_breaks"):
             await made.turn(f"ask {name}.", Tool(f"c-{name}", f"teller__{name}"), repeated)
         assert made.told_to_the_model.count("[masked]") > 3
         assert found_in(made.told_to_the_model) == []
@@ -289,6 +316,24 @@ async def test_what_a_tool_tells_is_masked_before_the_model_reads_it_and_kept_no
         assert found_in(made.kept()) == []
         assert found_in(made.logs.getvalue()) == []
         assert "tool-output" in made.told_to_the_model, "one of the results was kept in a file"
+
+
+@pytest.mark.parametrize("canary", [*CANARIES.values(), FILE_CANARY], ids=[*CANARIES, "FILE"])
+def test_a_text_that_is_cut_anywhere_ends_in_no_part_of_a_secret(canary):
+    mask = Masker([*CANARIES.values(), FILE_CANARY])
+    text = f"Here it is: {canary} and so on. The next is: {canary} and more."
+    for most in range(len(text) + 1):
+        cut = beginning(text, most, mask)
+        assert mask(text).startswith(mask(cut))
+        assert len(cut) <= most
+    assert beginning(text, len(text), mask) == text
+    assert beginning("x" * 100, 40, mask) == "x" * 40
+
+
+def test_a_token_that_is_known_by_its_shape_alone_is_not_cut_either():
+    token = f"ghp_{'a1' * 15}"
+    for most in range(4, 30):
+        assert beginning(f"it: {token}", most + 4, mask).removeprefix("it: ") in "[masked]"
 
 
 async def test_the_providers_own_error_names_no_key(tmp_path):
@@ -339,6 +384,8 @@ async def test_what_a_tool_is_called_with_is_masked_in_its_line_of_status(tmp_pa
         for size in (50, 60, 68, 72, 76, 79):
             word = "x" * size
             await made.turn(f"read {size}.", Tool("c1", "read_file", {"path": f"{word} {CANARIES['SLACK']}"}))
+        key = f"-----BEGIN PRIVATE KEY-----{'k' * 1_930}-----END PRIVATE KEY-----"
+        await made.turn("read a key.", Tool("c1", "read_file", {"path": f"{key} {CANARIES['SLACK']}"}))
         await made.turn("call it.", Tool("c1", CANARIES["SLACK"], {}))
         assert [shown for shown in MARKS.values() if shown in made.shown] == []
         started = [event for _, event in made.seat.events if isinstance(event, ToolStarted)]

@@ -9,12 +9,16 @@ from __future__ import annotations
 import glob
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from os.path import commonprefix
 from urllib.parse import quote
 
 MARK = "[masked]"
 MIN_LITERAL = 8
 """Characters. A shorter literal would hide ordinary words."""
+
+REACH = 10_000
+"""Characters after a cut in which the rest of a secret is looked for: more than a secret, or a line of one, has."""
 
 MIN_LINE = 16
 """Characters of a line of a longer secret (a key file, say) that gives it away by itself."""
@@ -127,6 +131,17 @@ def _forms(literal: str) -> Iterator[str]:
 
 def _written(text: str) -> tuple[str, ...]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
+
+
+def beginning(text: str, most: int, mask: Callable[[str], str]) -> str:
+    """Return the first *most* characters of *text*, or fewer: the result never ends inside a secret.
+
+    Cut a text with this before it is masked, because `mask` does not know half a secret. A text that has to be cut
+    comes back masked; any other comes back as it is.
+    """
+    if len(text) <= most:
+        return text
+    return commonprefix([mask(text[:most]), mask(text[: most + REACH])])[:most]  # noqa: RUF071 - of texts
 
 
 class Masker:

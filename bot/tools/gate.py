@@ -24,6 +24,7 @@ import anyio
 from pydantic import JsonValue
 
 from bot.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.guards.secrets import beginning
 from bot.llm.model import ToolSpec
 from bot.tools.base import Arguments, Place, Returned, Tool, arguments_of
 from bot.tools.results import Results, failed
@@ -92,7 +93,7 @@ class Toolbox:
         room, places = anyio.Semaphore(MAX_PARALLEL), [replace(place, call_id=c.id, images=[]) for c in calls]
 
         async def one(index: int, call: ToolCall) -> None:
-            name, about = self._mask(call.name), self._mask(_summary(call))[:LONGEST_SUMMARY]
+            name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
             await on_event(ToolStarted(name, about, call.id))
             results[index] = await self._call(call, places[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
@@ -154,6 +155,6 @@ class Toolbox:
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema(), tool.risk)
 
 
-def _summary(call: ToolCall) -> str:
-    """Return a short line on what the call is about, for a status."""
-    return ", ".join(f"{value[:2_000]}" for value in call.arguments.values() if isinstance(value, str))
+def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
+    """Return, masked, a short line on what the call is about, for a status."""
+    return mask(", ".join(beginning(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

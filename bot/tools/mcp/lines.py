@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bot.guards.secrets import beginning
 from bot.tools.mcp.listing import clean, cut
 
 MAX_MESSAGE = 20_000_000
@@ -53,7 +54,7 @@ class Remarks:
     """Hears standard error: *say* gets its first lines, masked; its last words are kept."""
 
     def __init__(self, say: Callable[[str], None], mask: Callable[[str], str]) -> None:
-        self._say, self._mask = say, mask
+        self._say, self.mask = say, mask
         self._left = MAX_REMARKS
         self._begun = b""
         self._last = b""
@@ -75,9 +76,12 @@ class Remarks:
 
     @property
     def last(self) -> str:
-        """Return the last line, for people; nothing if there was none."""
-        lines = [line for line in self._last.split(b"\n") if line.strip()]
+        """Return the last line, for people; nothing if there was none, or if its beginning was not kept."""
+        # The first of what was kept may begin inside a secret.
+        whole = self._last if len(self._last) < MAX_LAST else self._last.partition(b"\n")[2]
+        lines = [line for line in whole.split(b"\n") if line.strip()]
         return self._plain(lines[-1]) if lines else ""
 
     def _plain(self, line: bytes) -> str:
-        return cut(self._mask(clean(line[: 4 * MAX_REMARK].decode("utf-8", "replace"))), MAX_REMARK)
+        text = clean(line[: 4 * MAX_REMARK].decode("utf-8", "replace"))
+        return cut(self.mask(beginning(text, 2 * MAX_REMARK, self.mask)), MAX_REMARK, self.mask)

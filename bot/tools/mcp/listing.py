@@ -22,11 +22,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from bot.guards.secrets import beginning
 from bot.tools.mcp.schema import MAX_SCHEMA, refused
 from threads.invisible import prose
 from threads.lines import scrub
@@ -86,17 +87,20 @@ class RawTool:
     fault: str = ""
 
 
-def judged(raw: Iterable[RawTool], digest: str = "") -> Listing:
-    """Return the tools that can be offered, by name. Takes some 3 ms a tool: not for the event loop."""
+def judged(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], str] = str) -> Listing:
+    """Return the tools that can be offered, by name. Takes some 3 ms a tool: not for the event loop.
+
+    No text is cut inside a secret that *mask* knows.
+    """
     tools: dict[str, ListedTool] = {}
     left_out: list[str] = []
     room, work = MAX_LISTING, 2 * MAX_LISTING
     for tool in sorted(raw, key=lambda tool: tool.name):
         size = min(len(tool.description), MAX_DESCRIPTION) + len(json.dumps(tool.parameters))
-        told = tool.fault or _no_room(tool.name, tools, size, min(room, work)) or _told(tool)
+        told = tool.fault or _no_room(tool.name, tools, size, min(room, work)) or _told(tool, mask)
         work -= min(size, MAX_SCHEMA)
         if isinstance(told, str):
-            left_out.append(f"{cut(clean(tool.name[:LOOKED_AT]), 80)}: {told}")
+            left_out.append(f"{cut(clean(tool.name[:LOOKED_AT]), 80, mask)}: {told}")
         else:
             tools[tool.name] = told
             room -= size
@@ -116,7 +120,7 @@ def _no_room(name: str, taken: dict[str, ListedTool], size: int, room: int) -> s
     )
 
 
-def _told(tool: RawTool) -> ListedTool | str:
+def _told(tool: RawTool, mask: Callable[[str], str]) -> ListedTool | str:
     """Return the tool as a prompt may have it, or why none may."""
     if not tool.name or len(tool.name) > 200:
         return "its name is empty or too long"
@@ -124,7 +128,7 @@ def _told(tool: RawTool) -> ListedTool | str:
         return why
     if any(_plays(text) for text in _values(tool.parameters)):
         return "its schema holds characters that are not seen, or tags that play a role"
-    description = cut(clean(tool.description[:LOOKED_AT]), MAX_DESCRIPTION)
+    description = cut(clean(tool.description[:LOOKED_AT]), MAX_DESCRIPTION, mask)
     shown = {name: value for name, value in tool.parameters.items() if name != "$schema"}
     return ListedTool(name=tool.name, description=description, parameters=_cleaned(shown))
 
@@ -167,8 +171,9 @@ def _seen(text: str) -> str:
     return prose(text, lambda _: "", kept=_BLANK)
 
 
-def cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+def cut(text: str, limit: int, mask: Callable[[str], str]) -> str:
+    """Shorten *text* to *limit* characters, but not inside a secret that *mask* knows."""
+    return text if len(text) <= limit else f"{beginning(text, limit - 1, mask)}…"
 
 
 def counted(tools: int) -> str:

@@ -1,10 +1,10 @@
-"""What a server's tool returned, as the gate takes it: capped before it goes anywhere, and named as from outside."""
+"""What a server's tool returned, as the gate takes it: capped, never inside a secret, and named as from outside."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.errors import ToolError
+from bot.guards.secrets import beginning
 from bot.tools.base import ItemError, Returned
 from bot.tools.mcp.listing import cut
 from threads.model import Image
@@ -30,22 +31,28 @@ MAX_PARTS = 200
 
 @dataclass(slots=True)
 class _Room:
-    """How many characters may still be kept."""
+    """How many characters may still be kept; no text is cut inside a secret that ``mask`` knows."""
 
     left: int
+    mask: Callable[[str], str]
 
     def take(self, text: str) -> str:
-        taken = text[: self.left]
+        taken = beginning(text, self.left, self.mask)
         self.left -= len(taken)
         return taken
 
+    def cut(self, text: str, limit: int) -> str:
+        return cut(text, limit, self.mask)
 
-def returned(result: CallToolResult, origin: str, shown: Mapping[int, Image]) -> Returned:
+
+def returned(
+    result: CallToolResult, origin: str, shown: Mapping[int, Image], mask: Callable[[str], str]
+) -> Returned:
     """Return what the model should read; *shown* are the pictures that it can see, by their place in the result.
 
     Raises `ToolError` with the server's own words when it says it failed.
     """
-    room = _Room(MAX_ERROR if result.is_error else MAX_TEXT)
+    room = _Room(MAX_ERROR if result.is_error else MAX_TEXT, mask)
     whole = sum(map(_length, result.content))
     parts: list[JsonValue | ItemError] = [
         {"image": shown[index].file} if index in shown else _part(block, room)
@@ -83,20 +90,20 @@ def _part(block: ContentBlock, room: _Room) -> JsonValue | ItemError:
         case "text":
             return room.take(block.text)
         case "resource_link":
-            return {"resource": cut(str(block.uri), 2000), "name": cut(block.name, 200)}
+            return {"resource": room.cut(str(block.uri), 2000), "name": room.cut(block.name, 200)}
         case "resource":
             resource = block.resource
             text = getattr(resource, "text", None)
-            address = cut(str(resource.uri), 2000)
+            address = room.cut(str(resource.uri), 2000)
             if isinstance(text, str):
                 return {"resource": address, "text": room.take(text)}
-            return _unread(address, resource.mime_type)
+            return _unread(address, resource.mime_type, room)
         case "image" | "audio":
-            return _unread(block.type, block.mime_type)
+            return _unread(block.type, block.mime_type, room)
 
 
-def _unread(item: str, media_type: str | None) -> ItemError:
-    kind = cut(media_type or "binary data", 80)
+def _unread(item: str, media_type: str | None, room: _Room) -> ItemError:
+    kind = room.cut(media_type or "binary data", 80)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
 
 

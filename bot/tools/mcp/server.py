@@ -124,6 +124,8 @@ class Server:
         """What it listed at the last connect."""
         self._settings, self._environ = settings, environ
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
+        self.mask = mask
+        """Masks the secrets of the bot and, from the first connect on, those the server was given."""
         self._raw: list[RawTool] = []
         self._queue: deque[_Call] = deque()
         self._news = anyio.Event()
@@ -192,7 +194,7 @@ class Server:
 
     async def _connection(self) -> bool:
         """Connect, serve until nobody calls any more, leave; returns whether it failed, for the ``reason``."""
-        remarks = Remarks(self._remark, self._mask)
+        remarks = Remarks(self._remark, self.mask)
         limit_s = self._times.program if self._settings.command else self._times.address
         await self._offload(_warm)
         from bot.tools.mcp import session as sdk  # noqa: PLC0415
@@ -200,7 +202,8 @@ class Server:
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
                 to, secrets = await self._offload(looked_up, self._settings, self._environ)
-                remarks = Remarks(self._remark, partial(_masked, Masker(secrets), self._mask))
+                self.mask = partial(_masked, Masker(secrets), self._mask)
+                remarks = Remarks(self._remark, self.mask)
                 async with sdk.open_session(to, remarks, self.origin) as session:
                     await self._served(session, limit)
             except anyio.get_cancelled_exc_class():
@@ -210,7 +213,8 @@ class Server:
             except ConfigInvalid as error:
                 self.reason, self.words = "its settings cannot be used", str(error)
             except Exception as error:  # a connection's boundary: what the SDK raises ends nothing else
-                self.reason, self.words = sdk.why(error), self._mask(sdk.said(error)) or remarks.last
+                said = self.mask(sdk.said(error, self.mask))
+                self.reason, self.words = sdk.why(error), said or remarks.last
                 log.debug("mcp.trouble: %s", self.name, exc_info=True)
             else:
                 return False
@@ -222,8 +226,8 @@ class Server:
         """Learn its tools and serve; *limit* is on while connecting and while leaving."""
         raw = await session.list()
         if self.listing is None or raw != self._raw:
-            listing = await self._offload(judged, raw, digest_of(self._settings))
-            self.listing = Listing.model_validate_json(self._mask(listing.model_dump_json()))
+            listing = await self._offload(judged, raw, digest_of(self._settings), self.mask)
+            self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
             self._raw = raw
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf

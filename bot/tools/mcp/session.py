@@ -6,7 +6,7 @@ check of results by their schema is passed by: it would run the server's regular
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -45,10 +45,10 @@ _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 
 
 class Session:
-    """An open connection."""
+    """An open connection. Nothing the server says is cut inside a secret that *mask* knows."""
 
-    def __init__(self, client: Client, reader: Reader, origin: str) -> None:
-        self._session, self._reader, self._origin = client.session, reader, origin
+    def __init__(self, client: Client, reader: Reader, origin: str, mask: Callable[[str], str]) -> None:
+        self._session, self._reader, self._origin, self._mask = client.session, reader, origin, mask
 
     async def list(self) -> list[RawTool]:
         """Return the server's tools, the first `MAX_LISTED`, and those that are none with what is wrong with them.
@@ -89,7 +89,7 @@ class Session:
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
             return Gone("it has forgotten the session")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
-        said = cut(clean(error.message[:20_000]), MAX_SAID)
+        said = cut(clean(error.message[:20_000]), MAX_SAID, self._mask)
         return kind(f"The server refused the call: {said}", origin=self._origin)
 
 
@@ -107,7 +107,7 @@ async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> 
     async with Client(leniently(wire, readers), client_info=us, cache=None) as client:
         reader = readers[0]
         reader.version = client.protocol_version
-        yield Session(client, reader, origin)
+        yield Session(client, reader, origin, remarks.mask)
 
 
 def why(error: BaseException) -> str:
@@ -121,10 +121,10 @@ def why(error: BaseException) -> str:
     return "the connection failed"
 
 
-def said(error: BaseException) -> str:
+def said(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about it, for operators; nothing if there were none."""
     words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return cut(clean(next(words, "")[:20_000]), MAX_SAID)
+    return cut(clean(next(words, "")[:20_000]), MAX_SAID, mask)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

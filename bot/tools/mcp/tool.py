@@ -40,7 +40,7 @@ class McpTool:
 
     async def __call__(self, arguments: Arguments, place: Place) -> Returned:
         result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
-        return returned(result, self.server.origin, await self._shown(result, place))
+        return returned(result, self.server.origin, await self._shown(result, place), self.server.mask)
 
     async def _shown(self, result: CallToolResult, place: Place) -> dict[int, Image]:
         """Keep the pictures of a result in the workspace; return them by their place in it."""

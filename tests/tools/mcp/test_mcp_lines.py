@@ -1,5 +1,6 @@
 import pytest
 
+from bot.guards.secrets import Masker
 from bot.tools.mcp.lines import MAX_REMARKS, Gone, Lines, Remarks
 
 
@@ -67,3 +68,13 @@ def test_remarks_are_masked():
     remarks, said = hearing(lambda text: text.replace("hunter2", "[masked]"))
     remarks.hear(b"password hunter2\n")
     assert (said, remarks.last) == (["password [masked]"], "password [masked]")
+
+
+def test_a_long_line_of_secrets_is_not_cut_inside_one():
+    secret = "s3cret-" * 40
+    remarks, said = hearing(Masker([secret]))
+    remarks.hear(b"before\n")
+    remarks.hear(f"{secret} {secret} {secret} {secret} {secret} {secret} {secret} {secret}\n".encode())
+    assert said[1].startswith("[masked]")
+    assert "s3cret" not in said[1]
+    assert remarks.last == ""

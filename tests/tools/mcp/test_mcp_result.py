@@ -38,7 +38,7 @@ def result(*content, data=None, failed=False):
 
 
 def read(*content, **more):
-    return returned(result(*content, **more), "MCP server s", {})
+    return returned(result(*content, **more), "MCP server s", {}, str)
 
 
 def test_one_text_is_just_that():
@@ -109,7 +109,7 @@ def called(given, save):
     async def call(*_):
         return given
 
-    server = SimpleNamespace(origin="MCP server s", call=call)
+    server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
     tool = tool_of(server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save)
     place = Place(Path("/nowhere"), call_id="call/1")
     return anyio.run(tool, tool.arguments.model_validate({}), place)
