@@ -52,7 +52,7 @@ from transports.discord.wire.link import Link
 from transports.discord.wire.rest import Rest, open_rest
 from transports.discord.wire.shapes import DIRECT, Me
 from transports.discord.wire.snowflake import is_snowflake
-from transports.jobs import insist
+from transports.jobs import TIDY_AFTER_S, insist
 from transports.marks import Marks
 from transports.presses import UNDECIDED, decided
 from transports.proxy import own_origin
@@ -103,6 +103,7 @@ class _Room:
     intake: Intake
     posting: Posting
     presence: Presence
+    opened_at: float = field(default_factory=anyio.current_time)
 
 
 class Discord:
@@ -217,8 +218,9 @@ class Discord:
         # What was handed over and not taken stands there as if it went on; and what a killed process began to show
         # is not in the draft that was stopped now.
         key = message_key(thread, message_id)
-        old = end.again and since_of(key)
-        if end.outcome == "undelivered" or (end.outcome == "stopped" and old):
+        if end.interrupted and since_of(key):
+            await anyio.sleep_until(room.opened_at + TIDY_AFTER_S)
+        if end.outcome == "undelivered" or (end.interrupted and since_of(key)):
             await self._sweep(room, thread, key)
 
     async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:

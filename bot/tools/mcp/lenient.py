@@ -92,7 +92,7 @@ def fault_of(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
-        return cut(f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT)
+        return cut(f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
     except (KeyError, ValueError):  # a version that has no form for it: the SDK will say so
         return ""
     return ""

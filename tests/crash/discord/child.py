@@ -63,6 +63,7 @@ def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
     pace.CHANNEL_S *= scale
     pace.EVERY_S *= scale
+    client.TIDY_AFTER_S *= scale
     reactions.PAUSE_S *= scale
     typing_sign.EVERY_S *= scale
     script.FIRST_AFTER_S *= scale

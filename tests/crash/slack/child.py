@@ -21,12 +21,13 @@ from threads.disk import Disk
 from threads.model import Limits
 from threads.workspace import recent_threads
 from transports import catch_up, marks, reach, supervisor
+from transports.slack import client
 from transports.slack.client import Options, Slack
 from transports.slack.hear import catch_up as history
 from transports.slack.hear.events import parse_event
 from transports.slack.hear.intake import Intake
 from transports.slack.live import edited
-from transports.slack.post import posting
+from transports.slack.post import lookups, posting
 from transports.slack.post.posting import Posting
 from transports.slack.wire import limits
 from transports.slack.wire.link import Kind
@@ -53,7 +54,7 @@ def slack(args: argparse.Namespace, disk: Disk) -> Slack:
 def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
     faster: Callable[[limits.Rate], limits.Rate] = lambda rate: limits.Rate(  # noqa: E731
-        int(rate.per_minute / scale), rate.burst
+        int(rate.per_minute / scale), rate.burst, rate.first
     )
     limits.RATES = {method: faster(rate) for method, rate in limits.RATES.items()}
     limits.TIER_4, limits.CHANNEL = faster(limits.TIER_4), faster(limits.CHANNEL)
@@ -61,6 +62,8 @@ def hurry(scale: float) -> None:
     limits.FLOOR_S *= scale
     edited.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
+    client.TIDY_AFTER_S *= scale
+    client.OUTCOMES_FIRST_S *= scale
     marks.SAVE_EVERY_S *= scale
     reach.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
@@ -109,7 +112,7 @@ def forgetful() -> None:
 
 def untidy() -> None:
     """Leave what a killed process was about to write."""
-    posting.orphans = lambda *_: []
+    lookups.orphans = lambda *_: []
 
 
 def deaf() -> None:
