@@ -174,7 +174,7 @@ class Orchestrator:
         again = replace(owed.incoming, text=failed.text, files=files, first=first)
         if ways:
             if not self._controls.decides(owed.incoming.author.id, failed.author.id):
-                return Ending("refused", wording.NOT_YOURS, "refusal")
+                return Ending("refused", wording.NOT_YOURS, "notice")
             again = replace(again, author=failed.author)
         owed.incoming = again
         return None
