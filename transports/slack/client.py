@@ -230,16 +230,18 @@ class Slack:
 
         async def tidy() -> None:
             while room.presence.quiet_in(thread):
-                left.disturbed = False
-                if await room.posting.sweep(
-                    thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
-                ):
-                    self._untidy.pop(thread, None)
-                    return
+                async with (
+                    self._tidying
+                ):  # one thread at a time, or what was missed would wait for all of them
+                    left.disturbed = not room.presence.quiet_in(thread)
+                    if not left.disturbed and await room.posting.sweep(
+                        thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
+                    ):
+                        self._untidy.pop(thread, None)
+                        return
 
         try:
-            async with self._tidying:  # one thread at a time, or what was missed would wait for all of them
-                await insist(tidy, thread)
+            await insist(tidy, thread)
         finally:
             left.tidying = False
 
