@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.disk import Disk, Offload
-from threads.errors import TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -172,8 +172,11 @@ class Slack:
             posted = await room.posting.post(outgoing, links, live)
         if answers:
             room.presence.posted(*asked)
-        if draft and draft.lost:
-            self._leave(*asked, again=True)
+        if draft and draft.lost and outgoing.thread.root and (since := since_of(outgoing.key)):
+            try:  # before it is known as posted, or a death now would leave the draft for ever
+                await room.posting.sweep(outgoing.thread, since)
+            except PostFailed:
+                self._leave(*asked, again=True)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
