@@ -23,7 +23,7 @@ from tests.fakes.discord import TOKEN
 from threads.disk import Disk
 from threads.model import Limits
 from threads.workspace import recent_threads
-from transports import catch_up, downloads, marks, reach, supervisor
+from transports import catch_up, downloads, jobs, marks, reach, supervisor
 from transports.discord import client
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, pace, reactions, script, typing_sign
@@ -72,6 +72,7 @@ def hurry(scale: float) -> None:
     downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
+    jobs.AGAIN_S = tuple(pause * scale for pause in jobs.AGAIN_S)
     client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))

@@ -20,7 +20,7 @@ from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
 from threads.disk import Disk
 from threads.model import Limits
 from threads.workspace import recent_threads
-from transports import catch_up, marks, reach, supervisor
+from transports import catch_up, jobs, marks, reach, supervisor
 from transports.slack import client
 from transports.slack.client import Options, Slack
 from transports.slack.hear import catch_up as history
@@ -65,6 +65,7 @@ def hurry(scale: float) -> None:
     client.TIDY_AFTER_S *= scale
     client.OUTCOMES_FIRST_S *= scale
     marks.SAVE_EVERY_S *= scale
+    jobs.AGAIN_S = tuple(pause * scale for pause in jobs.AGAIN_S)
     reach.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
