@@ -48,6 +48,9 @@ crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: console
 	$(BIN)/python -m tests.crash --rounds 100 --stops
 	$(BIN)/python -m tests.crash --over slack --rounds 40 --threads 10
 	$(BIN)/python -m tests.crash --over discord --rounds 40 --threads 10
+	$(BIN)/python -m tests.crash --over slack --rounds 35 --seconds-per-round 3 --within 20 --questions answered
+	$(BIN)/python -m tests.crash --over slack --rounds 35 --seconds-per-round 3 --within 20 --questions ignored
+	$(BIN)/python -m tests.crash --over discord --rounds 35 --seconds-per-round 3 --within 20
 
 simulate: $(VENV)/.installed-dev  ## 10,000 seeded runs of the whole bot in virtual time
 	$(BIN)/python -m tests.sim --seeds 10000

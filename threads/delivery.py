@@ -1,8 +1,9 @@
 """From an ending to a settled message: intent -> post -> posted -> settled, each outcome shown exactly once.
 
-no intent            -> write the intent, post
+no intent            -> write the intent, post: nothing can be out before it is on disk
 intent, not posted   -> ambiguous (a crash, or a cut): look for the key before posting again; if the platform
-                        cannot be asked, post with a visible "(this may be a repeat)"
+                        cannot be asked, post with a visible "(this may be a repeat)"; the same where the journal
+                        was damaged, or says less than the conversation
 posted, not settled  -> settle
 """
 
@@ -20,8 +21,8 @@ import anyio
 from . import wording
 from .errors import PostFailed, StoreUnavailable, retry_fields
 from .journal.journal import Journal
-from .journal.records import Intent, Owed, Settled
-from .log import Entry, Log, told
+from .journal.records import Intent, Ledger, Owed, Settled
+from .log import Log, told
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
 from .store.checksummed_lines import scrub
 
@@ -36,6 +37,9 @@ FIND_TRIES = 3
 
 SHOWN_WITHIN_S = 120.0
 """What ended so shortly before a death may look unfinished: signs go at the platform's pace, in Slack 20 a minute."""
+
+LEFT_WITHIN_S = 900.0
+"""What an interrupted turn had begun to show is looked for after a death that came so shortly after its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class Delivery:
             await self.cover([owed], ending.outcome, ending.by)
         else:
             await self._journal.append(self._intent(owed, ending), *ends)
-            unsure = owed.recovered and self._outlet(owed.incoming.thread.transport).finds
+            unsure = owed.received.unsure and self._outlet(owed.incoming.thread.transport).finds
             await self._finish(owed, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):
             await self._conclude(other, end)
@@ -134,7 +138,9 @@ class Delivery:
         ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id, "correlation_id": owed.reference}
         question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
-            if not (owed.recovered and outlet.finds and await outlet.find(thread, key)):
+            # The question itself has no intent: it may be out wherever the turn had begun.
+            began = owed.interrupted or owed.received.unsure
+            if not (began and outlet.finds and await self._look(outlet, thread, key)):
                 await outlet.post(question)
         except PostFailed as error:
             log.warning("question.dropped: %s", error, extra={**_ids(owed), "code": error.code})
@@ -182,13 +188,13 @@ class Delivery:
 
     async def _reconcile(self, owed: Owed, intent: Intent) -> str:
         outlet = self._outlet(owed.incoming.thread.transport)
-        if outlet.lands_late:
-            await anyio.sleep_until(self._look_from)
         if not outlet.finds:
+            if outlet.lands_late:
+                await anyio.sleep_until(self._look_from)
             return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
         for tried, pause in zip(range(1, FIND_TRIES + 1), patience(), strict=False):
             try:
-                found = await outlet.find(owed.incoming.thread, owed.incoming.key)
+                found = await self._look(outlet, owed.incoming.thread, owed.incoming.key)
             except PostFailed as error:
                 again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
                 log.warning("post.lookup_failed: %s", error, extra={**_ids(owed), **again})
@@ -197,25 +203,30 @@ class Delivery:
                 return found or await self._post(owed, intent)
         return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
 
+    async def _look(self, outlet: Outlet, thread: ThreadId, key: str) -> str | None:
+        if outlet.lands_late:
+            await anyio.sleep_until(self._look_from)
+        return await outlet.find(thread, key)
+
     async def mend(self) -> None:
         """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
-        missing: dict[Path, dict[str, list[Entry]]] = {}
-        ledger = self._journal.ledger
-        ended = [(owed, ledger.settled[key]) for key, owed in ledger.recent]
-        for owed, end in _last(ended):
-            self.show(owed, TurnSettled(end.outcome, again=True))
-        for owed, end in ended:
-            missing.setdefault(self._folder(owed.incoming.thread), {})[end.message_id] = told(
-                owed, end, end.at
-            )
+        ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[Owed, Settled]]]()
+        for seq, (owed, end) in ledger.unlogged.items():
+            missing.setdefault(self._folder(owed.incoming.thread), {})[seq] = owed, end
+        for end in _last(ledger):
+            thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
+            self._outlet(thread.transport).show(thread, end.message_id, again)
         for folder, ends in missing.items():
-            await self._history.mend(folder, ends)
+            lines = {end.message_id: told(owed, end, end.at) for owed, end in ends.values()}
+            if await self._history.mend(folder, lines):
+                ledger.log_holds(*ends)
 
     async def _conclude(self, owed: Owed, end: Settled) -> None:
         log.info("turn.settled: %s", end.outcome, extra=_ids(owed))
         at = self._now().isoformat(timespec="milliseconds")
-        await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at))
-        self.show(owed, TurnSettled(end.outcome, again=owed.recovered))
+        if await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at)):
+            self._journal.ledger.log_holds(end.seq)
+        self.show(owed, TurnSettled(end.outcome, again=owed.recovered, interrupted=owed.interrupted))
 
 
 def _ids(owed: Owed) -> dict[str, str]:
@@ -224,14 +235,22 @@ def _ids(owed: Owed) -> dict[str, str]:
     return {**ids, "correlation_id": owed.reference} if owed.reference else ids
 
 
-def _last(ended: list[tuple[Owed, Settled]]) -> list[tuple[Owed, Settled]]:
-    """Return what was settled shortly before the newest was, that first: the oldest are the likeliest to be shown."""
+def _last(ledger: Ledger) -> list[Settled]:
+    """Return what was settled shortly before the newest was, that first: the oldest are the likeliest to be shown.
+
+    Of turns that were interrupted, stopped or undelivered more may be left to take away, and for longer.
+    """
+    ended = [ledger.settled[key] for key, _ in ledger.recent]
     try:
-        newest = datetime.fromisoformat(max(end.at for _, end in ended))
+        newest = datetime.fromisoformat(max(end.at for end in ended))
     except ValueError:  # there is none, or its line was made by hand
         return []
-    since = (newest - timedelta(seconds=SHOWN_WITHIN_S)).isoformat(timespec="milliseconds")
-    return [(owed, end) for owed, end in reversed(ended) if end.at >= since]
+    since, long_since = (
+        (newest - timedelta(seconds=within_s)).isoformat(timespec="milliseconds")
+        for within_s in (SHOWN_WITHIN_S, LEFT_WITHIN_S)
+    )
+    left = [end for end in ledger.settled.values() if end.interrupted and long_since <= end.at < since]
+    return [*(end for end in reversed(ended) if end.at >= since), *reversed(left)]
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

@@ -1,7 +1,8 @@
 """log.jsonl: a thread's history for people and for search; append-only.
 
-Lines are written to the kernel before the message is settled in the journal, so a killed process loses none; they are
-not fsynced (the journal is), so a power cut may take the last seconds. One task writes for all threads.
+Lines are written once the message is settled in the journal, which knows up to where that was done: a start adds what
+a killed process did not bring into them. They are not fsynced (the journal is), so a power cut may take the last
+seconds. One task writes for all threads.
 """
 
 from __future__ import annotations
@@ -65,23 +66,27 @@ class Log:
         self._group = GroupWriter(self._commit)
         self._kept: list[Work] = []
 
-    async def append(self, folder: Path, entries: list[Entry]) -> None:
-        """Return when the entries were handed to the kernel.
+    async def append(self, folder: Path, entries: list[Entry]) -> bool:
+        """Return when the entries were handed to the kernel, False if they only wait in memory.
 
         A disk that refuses does not fail the message: the lines are kept for the next write.
         """
-        await self._hand_over(folder, {"": _encode(entries)})
+        return await self._hand_over(folder, {"": _encode(entries)})
 
-    async def mend(self, folder: Path, settled: dict[str, list[Entry]]) -> None:
-        """Append the entries of each message, by its id, that the log does not show as settled yet."""
-        await self._hand_over(folder, {message_id: _encode(lines) for message_id, lines in settled.items()})
+    async def mend(self, folder: Path, settled: dict[str, list[Entry]]) -> bool:
+        """Append the entries of each message, by its id, that the log does not show as settled yet; as `append`."""
+        return await self._hand_over(
+            folder, {message_id: _encode(lines) for message_id, lines in settled.items()}
+        )
 
     async def run(self) -> None:
         """Write until cancelled; the next start mends what was not written."""
         await self._group.run()
 
-    async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> None:
-        await self._group.put((folder / "log.jsonl", lines)).done.wait()
+    async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> bool:
+        batch = self._group.put((folder / "log.jsonl", lines))
+        await batch.done.wait()
+        return batch.error is None and not self._kept
 
     async def _commit(self, work: list[Work]) -> None:
         refused = await self._offload(self._write, [*self._kept, *work])

@@ -43,7 +43,7 @@ from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import Rates
 from bot.store.migrations import prepare
 from bot.store.model_choice import ChosenModels
-from bot.store.restored_answers import restored, sparing
+from bot.store.restored_answers import Restored, restored, sparing
 from bot.tools.files.resolve_beneath import mark_output
 from bot.wiring.escalation import Escalation
 from bot.wiring.instrumentation import WatchedJournal, watched_run
@@ -148,9 +148,11 @@ async def open_core(
     ),
     escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
     is_admin: Callable[[str], bool] = lambda _: False,
+    came: Restored | None = None,
 ) -> Core:
     """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
 
+    What the process that went on after the backup which the folder *came* from has posted, its journal does not know.
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
     threads = [data / "threads", *(data / "threads" / transport.name for transport in transports)]
@@ -161,6 +163,8 @@ async def open_core(
     journal = WatchedJournal(disk, path, offload=offload, now=now, observing=observing)
     if damaged := await offload(journal.open):
         log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
+    if came:
+        journal.ledger.doubt(came.restored_at.isoformat(timespec="milliseconds"))
     folder = partial(thread_folder, data)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     history = Log(disk, offload=offload)
@@ -290,6 +294,7 @@ async def serve(
             troubles = partial(
                 _troubles, transports, lambda: [*bench.troubles, *filter(None, [instructions.problem])]
             )
+            came = await offload(restored, data)
             core = await open_core(
                 tasks,
                 data,
@@ -320,6 +325,7 @@ async def serve(
                 explain=partial(_explained, settings),
                 escalate=escalation.failed,
                 is_admin=partial(is_admin, settings.access),
+                came=came,
             )
             if bench.schedules:
                 _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
@@ -335,7 +341,6 @@ async def serve(
                 bench.sandbox,
                 lambda: [*troubles(), *_shut(lineup.circuits())],
             )
-            came = await offload(restored, data)
             receive = sparing(core.orchestrator.receive, came, core.journal.knows, outboxes)
             tasks.start_soon(escalation.watch, transports)
             async with watch(live), anyio.create_task_group() as edges:

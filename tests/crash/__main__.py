@@ -27,6 +27,15 @@ def main() -> None:
     parser.add_argument(
         "--stops", action="store_true", help="SIGTERM, and SIGTERM then kill -9, as often as kill -9"
     )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=0,
+        help="over slack or discord, at the real rates: seconds after the last death by which all have an outcome",
+    )
+    parser.add_argument(
+        "--questions", choices=("answered", "ignored"), default="", help="tools ask; whether people answer"
+    )
     parser.add_argument("--no-find", action="store_true", help="a platform that cannot look up its posts")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
@@ -43,8 +52,11 @@ def main() -> None:
         args.seconds_per_round,
         find=not args.no_find,
         threads=args.threads,
-        scale=args.scale,
+        scale=1.0 if args.within else args.scale,
         stops=args.stops,
+        within_s=args.within,
+        questions=args.questions,
+        pause_s=30.0 if args.within else 0.4,
     )
     stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD}[args.over]
     if args.broken:

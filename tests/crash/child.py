@@ -27,10 +27,12 @@ import anyio
 import anyio.to_thread
 
 from bot.agent.loop import Agent
+from bot.guards.policy import Policy
 from bot.observe.live_parts import Live
 from bot.observe.shutdown import Stop
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
+from bot.tools.approvals import Approvals
 from bot.tools.files.read import ListFiles
 from bot.tools.gate import Toolbox
 from bot.wiring.app import open_core, utc_now
@@ -52,10 +54,19 @@ STRANGER, DISCORD_STRANGER = "USTRANGER", "700000000000000298"
 DRAINS_S = (0.1, 1.0, 5.0)
 """How long running turns may have when a stop is asked for."""
 
+EXPIRES_S = 3.0
+"""How long a question may stand: what waits for nobody has to end within the time that a run allows."""
+
 Make = Callable[[argparse.Namespace, Disk], Transport]
 
 
-class Echo(OneModel):
+class Paced(OneModel):
+    """A model that takes its time, unless it is ``brisk``."""
+
+    brisk = False
+
+
+class Echo(Paced):
     """A model that names the messages it answers. What it does is drawn from the newest message's id."""
 
     name = "echo/one"
@@ -156,17 +167,29 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run(args: argparse.Namespace, make: Make, model: OneModel, base: Limits) -> None:
+async def run(args: argparse.Namespace, make: Make, model: Paced, base: Limits) -> None:
     stop = Stop(random.Random(f"{args.seed} drain").choice(DRAINS_S))
     work = partial(serve, args, make, model, base, stop)
     await (stop.over(work) if args.stops else work())
 
 
-async def serve(args: argparse.Namespace, make: Make, model: OneModel, base: Limits, stop: Stop) -> None:
+async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits, stop: Stop) -> None:
     fate = random.Random(args.seed)
     disk = DyingDisk(args.die_at, fate) if args.die_at else PosixDisk()
     transport = make(args, disk)
-    toolbox = Toolbox([ListFiles(anyio.to_thread.run_sync)], timeout_s={}, default_timeout_s=5)
+    approvals = Approvals(
+        Policy({"list_files": "ask"} if args.asks else {}),
+        disk,
+        args.data / "approvals.json",
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        is_admin=lambda _: False,
+        note=unnoted,
+        mask=str,
+        expires_s=EXPIRES_S,
+    )
+    tools = [ListFiles(anyio.to_thread.run_sync)]
+    toolbox = Toolbox(tools, timeout_s={}, default_timeout_s=5, permits=approvals)
     limits = replace(
         base,
         idle_timeout_s=fate.choice((0.05, 0.5, 600)),
@@ -177,6 +200,7 @@ async def serve(args: argparse.Namespace, make: Make, model: OneModel, base: Lim
         return Agent(model, toolbox, "You echo.", *places)
 
     with sole_owner(args.data):
+        approvals.open()
         async with anyio.create_task_group() as tasks:
             core = await open_core(
                 tasks,
@@ -189,6 +213,8 @@ async def serve(args: argparse.Namespace, make: Make, model: OneModel, base: Lim
                 offload=anyio.to_thread.run_sync,
                 now=utc_now,
                 allowed=lambda event: event.author.id not in (STRANGER, DISCORD_STRANGER),
+                permissions=approvals,
+                asks=approvals.asks,
             )
             if isinstance(transport, SocketTransport):
                 transport.owed = lambda: len(core.journal.ledger.owed)
@@ -198,6 +224,10 @@ async def serve(args: argparse.Namespace, make: Make, model: OneModel, base: Lim
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()
+
+
+async def unnoted(*_: object) -> None:
+    """Keep no audit."""
 
 
 async def announce(transport: Transport) -> None:
@@ -211,7 +241,7 @@ def socket(args: argparse.Namespace, _: Disk) -> SocketTransport:
 
 def main(
     make: Make = socket,
-    model: OneModel = Echo(),
+    model: Paced = Echo(),
     limits: Limits = Limits(running_turns=12, turn_timeout_s=1.5),
 ) -> None:
     """Run the bot over the transport that *make* gives, with this *model*."""
@@ -220,6 +250,8 @@ def main(
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--no-find", action="store_true")
+    parser.add_argument("--asks", action="store_true", help="a tool call needs a person's leave")
+    parser.add_argument("--brisk", action="store_true", help="short, quick answers")
     parser.add_argument("--stops", action="store_true")
     parser.add_argument("--broken", default="", help="a fault to put into the bot")
     parser.add_argument("--die-at", type=int, default=0)
@@ -232,6 +264,7 @@ def main(
     journal.COMPACT_ABOVE = args.compact
     if args.stops:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    model.brisk = args.brisk
     print("STARTING", flush=True)
     try:
         anyio.run(run, args, make, model, limits)

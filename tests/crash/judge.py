@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -46,12 +47,19 @@ More than so many in a run are no chance."""
 
 
 class Judge:
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (
+        *("seconds to the last outcome", "seconds to the last outcome of what was missed"),
+        "outcomes after the last death",
+        *("look-ups", "look-ups since the last death", "refused look-ups"),
+    )
     """What else is counted, and is no violation."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
-        self.find: bool = json.loads((folder / "run.json").read_bytes())["find"]
+        about = json.loads((folder / "run.json").read_bytes())
+        self.find: bool = about["find"]
+        self.died_at, self.within_s = about.get("died_at", 0.0), about.get("within_s", 0.0)
+        self.died_on_clock = about.get("died_on_clock", 0.0)
         self.violations: list[str] = []
         self.counts: Counter[str] = Counter()
         self.sent: dict[str, Fields] = {}
@@ -60,6 +68,7 @@ class Judge:
         self.shown: dict[str, list[Fields]] = defaultdict(list)
         self.refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self.settled: dict[str, Fields] = {}
+        self.heard_at: dict[str, float] = {}
         self.read_record(folder)
 
     def read_record(self, folder: Path) -> None:
@@ -84,6 +93,7 @@ class Judge:
         for key, posts in self.shown.items():
             self.look_at_posts(key, posts)
         self.look_at_order()
+        self.look_at_delay()
         self.look_at_shared_refusals()
         for folder in sorted(path for path in self.data.glob("threads/*/*") if path.is_dir()):
             self.look_at_thread(folder)
@@ -114,6 +124,8 @@ class Judge:
             elif line["kind"] == "received" and line["text"] not in self.spoken(key):
                 self.fault("invented", f"{key} was received with another text")
             received.add(key)
+            if line["kind"] == "received":
+                self.heard_at[key] = instant(line)
             if line["kind"] == "settled" and key in self.settled:
                 self.fault("twice", f"{key} settled twice: {self.settled[key]} and {line}")
             elif line["kind"] == "settled":
@@ -247,6 +259,25 @@ class Judge:
                 self.fault("order", f"{key} was answered after {before[1]}")
             last[thread] = max(before, (place, key))
 
+    def look_at_delay(self) -> None:
+        """Check that whatever the bot had heard of got its outcome soon after the last death.
+
+        What was said unheard counts from when a catch-up brought it in: how fast that reads is not judged here.
+        """
+        if not self.within_s:
+            return
+        delays = {
+            key: instant(end) - max(self.died_at, self.heard_at.get(key, 0))
+            for key, end in self.settled.items()
+        }
+        after = [instant(end) - self.died_at for end in self.settled.values() if instant(end) > self.died_at]
+        self.counts["outcomes after the last death"] = len(after)
+        self.counts["seconds to the last outcome"] = round(max(delays.values(), default=0))
+        self.counts["seconds to the last outcome of what was missed"] = round(max(after, default=0))
+        for key, delay in delays.items():
+            if delay > self.within_s:
+                self.fault("late", f"{key} had its outcome after {delay:.1f} s")
+
     def look_at_thread(self, folder: Path) -> None:
         thread = self.thread_in(folder)
         messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
@@ -291,6 +322,10 @@ class Judge:
             self.fault("context", f"{key} was answered and is not in its conversation")
 
 
+def instant(line: Fields) -> float:
+    return datetime.fromisoformat(line["at"]).timestamp()
+
+
 def tokens(text: str) -> list[str]:
     return [token[0] for token in TOKEN.finditer(text)]
 
@@ -312,7 +347,9 @@ def main(kind: type[Judge] = Judge) -> None:
     counts = {title: judge.counts[rule] for rule, title in named.items()}
     counts |= {"repeats marked": judge.counts["repeats marked"], "dead letters": judge.counts["dead_letter"]}
     counts |= {o: judge.counts[o] for o in sorted(OUTCOMES) if judge.counts[o] and o != "dead_letter"}
-    counts |= {what: judge.counts[what] for what in kind.notes if judge.counts[what]}
+    counts |= {
+        what: judge.counts[what] for what in dict.fromkeys((*Judge.notes, *kind.notes)) if judge.counts[what]
+    }
     print(json.dumps(counts))
     sys.exit(bool(judge.violations))
 

@@ -8,15 +8,14 @@ import anyio
 
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
-from tests.crash.child import unanswered
-from tests.one_model import OneModel
+from tests.crash.child import Paced, unanswered
 from threads.model import Message, OnEvent, Text, TextDelta, ToolCall
 
 LONG = {0: 900, 1: 420, 2: 2500}
 """Rows of long answers, of 20 each: some are several messages, some so much that they become a file."""
 
 
-class Rows(OneModel):
+class Rows(Paced):
     """A model that writes rows that say which of how many they are, and for which message, some of them slowly."""
 
     name = "rows/one"
@@ -30,7 +29,11 @@ class Rows(OneModel):
             call = ToolCall(f"c-{token}-{steps}", "list_files", {"path": "." if steps == 0 else "x"})
             return Completion(Message("assistant", (call,), model=self.name), Usage(1, 1), "tool_calls")
         drawn //= 6
-        lines = [f"re {' '.join(tokens)}\n\n", *rows(token, LONG.get(drawn % 20, 3 + drawn % 9))]
+        count = 3 + drawn % 9
+        lines = [
+            f"re {' '.join(tokens)}\n\n",
+            *rows(token, count if self.brisk else LONG.get(drawn % 20, count)),
+        ]
         match drawn // 20 % 50:
             case 0:
                 raise BadRequest("canary-of-a-provider")
@@ -39,6 +42,7 @@ class Rows(OneModel):
             case 2:
                 lines = lines[:2]
         pieces, pause_s = 4 + drawn // 1000 % 6, (0.0, 0.02, 0.1, 0.25)[drawn // 6000 % 4]
+        pause_s = min(pause_s, 0.02) if self.brisk else pause_s
         for piece in range(pieces):
             await on_event(
                 TextDelta("".join(lines[len(lines) * piece // pieces : len(lines) * (piece + 1) // pieces]))

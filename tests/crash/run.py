@@ -153,6 +153,10 @@ class Rounds:
     compact: tuple[str, ...] = ("60000", "16000000")
     signal: signal.Signals = signal.SIGKILL
     stops: bool = False
+    within_s: float = 0
+    """If given, whoever stays in one thread has all outcomes so long after the last death, at the platform's rates."""
+    questions: Literal["", "answered", "ignored"] = ""
+    """Whether a tool call needs somebody's leave, and whether people give it."""
 
     @property
     def late_s(self) -> float:
@@ -252,6 +256,8 @@ async def crash_run(
     (folder / "run.json").write_text(json.dumps({"find": rounds.find, "seed": rounds.seed}))
     always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"]), *stage.options]
     always += ["--stops"] if rounds.stops else []
+    always += ["--brisk"] if rounds.within_s else []
+    always += ["--asks"] if rounds.questions else []
     ends = random.Random(f"{rounds.seed} ends")
     async with anyio.create_task_group() as tasks:
         port: int = await tasks.start(platform.serve)
@@ -268,6 +274,14 @@ async def crash_run(
             if number % 10 == 9:
                 say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
+        about = {
+            "find": rounds.find,
+            "seed": rounds.seed,
+            "died_at": time.time(),
+            "within_s": rounds.within_s,
+        }
+        about["died_on_clock"] = time.monotonic()
+        (folder / "run.json").write_text(json.dumps(about))
         async with start(port, fate.randrange(1 << 30), *always) as bot:
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")

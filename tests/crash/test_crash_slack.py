@@ -35,6 +35,14 @@ async def test_kills_lose_nothing_and_answer_nothing_twice_in_slack(good):
     assert report.counts["answered"] > 5
 
 
+@pytest.mark.parametrize("questions", ["answered", "ignored"])
+async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real_rates(tmp_path, questions):
+    rounds = Rounds(3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=20, questions=questions)
+    report = await crash_run(tmp_path, rounds, stage=SLACK)
+    assert report.violations == []
+    assert report.counts["answered"] > 5
+
+
 def rewrite(path: Path, change: Callable[[Lines], None]) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     change(lines)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import anyio
 import pytest
 
-from tests.world import message
+from tests.world import Clock, FaultyDisk, Platform, Scripted, inline, message, running, says
 from threads.actor.recovery import plan
-from threads.journal.records import Ledger, Received
+from threads.journal.journal import Journal
+from threads.journal.records import RECENT, Intent, Ledger, Received, record_adapter
+from threads.model import ThreadId
+from threads.store.checksummed_lines import encode
+from threads.store.disk import PosixDisk
+
+pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -69,3 +78,118 @@ def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
     found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900)
     assert [owed.received.message_id for owed in found.serve] == ["m1", "m2"]
     assert not found.stale
+
+
+async def test_what_is_settled_and_not_in_the_log_is_added_at_the_next_start_however_much_it_is(tmp_path):
+    """More messages than a start shows again are settled by one post, and the process dies before their lines."""
+    clock, platform = Clock(), Platform()
+    folder = tmp_path / "threads" / "fake"
+    async with journal_of(tmp_path, clock) as journal:
+        for n in range(RECENT + 50):
+            await journal.receive(message(n))
+        owed = list(journal.ledger.owed.values())
+        await journal.append(*[one.settled("failed", by="m0") for one in owed])
+    for _ in range(2):  # the second start has nothing to add
+        async with running(tmp_path, platform, Scripted(), clock=clock):
+            await anyio.sleep(10)
+        ends = settled_in(folder)
+        assert sorted(ends) == sorted(f"m{n}" for n in range(RECENT + 50))
+
+
+async def test_a_death_while_the_log_is_completed_leaves_the_rest_for_the_start_after_it(tmp_path):
+    clock, platform, disk = Clock(), Platform(), FaultyDisk()
+    async with journal_of(tmp_path, clock) as journal:
+        await journal.receive(message())
+        [owed] = journal.ledger.owed.values()
+        await journal.append(owed.settled("answered"))
+    disk.refuse["append log.jsonl"] = OSError("no")  # its lines wait in memory, and die there
+    async with running(tmp_path, platform, Scripted(), clock=clock, disk=disk) as bot:
+        for n in range(2, RECENT + 5):
+            await bot.orchestrator.receive(message(n))
+            await platform.settled(f"m{n}")
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await anyio.sleep(10)
+    assert sorted(settled_in(tmp_path / "threads" / "fake")) == sorted(f"m{n}" for n in range(1, RECENT + 5))
+
+
+@asynccontextmanager
+async def journal_of(data, clock):
+    """A process that has only a journal."""
+    journal = Journal(PosixDisk(), data / "journal.jsonl", offload=inline, now=clock)
+    journal.open()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(journal.run, lambda _: None)
+        yield journal
+        tasks.cancel_scope.cancel()
+
+
+def settled_in(folder):
+    lines = [
+        json.loads(line) for path in folder.glob("*/log.jsonl") for line in path.read_bytes().splitlines()
+    ]
+    return [line["message_id"] for line in lines if line["kind"] == "settled"]
+
+
+# which look-ups are made
+
+
+class Looking(Platform):
+    def __init__(self):
+        super().__init__()
+        self.looks = []
+
+    async def find(self, thread, key):
+        self.looks.append(key.rpartition(":")[2])
+        return await super().find(thread, key)
+
+
+async def test_only_what_may_be_posted_is_looked_for(tmp_path):
+    clock, platform = Clock(), Looking()
+    async with journal_of(tmp_path, clock) as journal:
+        for n in range(1, 5):
+            await journal.receive(message(n, thread=ThreadId("fake", "W", "C", f"{n}.0")))
+        _, begun, ending, posted = journal.ledger.owed.values()
+        await journal.append(*[one.start(1, "ref") for one in (begun, ending, posted)])
+        for one in (ending, posted):
+            await journal.append(Intent(**ids_of(one), text="the answer", post="reply", outcome="answered"))
+        posted.platform_id = "p0"
+        await journal.append(posted.posted())
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await platform.settled("m1", "m2", "m3", "m4")
+    assert platform.looks == ["m3"]
+    assert sorted(post.reply_to for post in platform.posts) == ["m1", "m2", "m3"]
+
+
+async def test_an_answer_in_the_conversation_without_an_intent_is_looked_for(tmp_path):
+    clock, platform = Clock(), Looking()
+    async with running(tmp_path, platform, Scripted(says("hi")), clock=clock) as bot:
+        await bot.orchestrator.receive(message())
+        await platform.settled("m1")
+    path = tmp_path / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(
+        b"\n".join(line for line in lines if b'"received"' in line or b'"started"' in line) + b"\n"
+    )
+    platform.outcomes.clear()
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await platform.settled("m1")
+    assert platform.looks == ["m1"] and platform.texts == ["hi"]
+
+
+@pytest.mark.parametrize("again", [1, 2])
+async def test_after_damage_all_that_is_owed_is_looked_for_also_by_later_starts(tmp_path, again):
+    clock, platform = Clock(), Looking()
+    async with journal_of(tmp_path, clock) as journal:
+        await journal.receive(message())
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b"what was an intent, once\n" + encode(record_adapter(), Received.of(message(2))))
+    for _ in range(again - 1):
+        async with journal_of(tmp_path, clock):
+            pass
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await platform.settled("m1")
+    assert "m1" in platform.looks
+
+
+def ids_of(owed):
+    return {"thread_id": owed.received.thread_id, "message_id": owed.received.message_id}

@@ -129,12 +129,13 @@ class Actor:
             turn.incoming = owed.incoming  # as edited until now
             if self._messages is None:
                 turn.notes += await self._load(messages)
-            if any(message.source == owed.received.message_id for message in messages):
-                owed.recovered = True  # even if its records are lost, its post may be out
+            # The conversation shows more than the journal: its records are lost, and its post may be out.
+            shown = [m.role for m in messages if m.source == turn.incoming.id]
+            owed.received.unsure |= bool(shown) and (attempt == 1 or "assistant" in shown)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
                 await turn.checkpoint()  # what a killed process left may not be durable yet
-            if attempt > 1 or owed.recovered:
+            if attempt > 1 or owed.recovered or owed.received.unsure:
                 await turn.recognise()
             turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
             with turn.clock:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from threads.errors import StoreUnavailable
 from threads.model import Edited, Incoming, message_key
-from threads.store.checksummed_lines import encode, read_line, scan
+from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
 
@@ -55,10 +55,13 @@ class Journal:
             damaged.append(found.tail)
         for part in damaged:
             set_aside(self._disk, self._path, part)
+        # A torn tail was never durable, so nobody acted on it; a whole line there has lost its newline later.
+        lost = len(damaged) > bool(found.tail) or intact(found.tail[:-1])
         for owed in self.ledger.owed.values():
-            owed.recovered = True
+            owed.recovered, owed.interrupted = True, owed.started is not None
+            owed.received.unsure = owed.received.unsure or lost
         # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
-        if len(data) > COMPACT_ABOVE:
+        if lost or len(data) > COMPACT_ABOVE:
             self._compact()
         elif data:
             self._replace(b"".join(kept))
@@ -98,8 +101,7 @@ class Journal:
         """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
         at = self._now().isoformat(timespec="milliseconds")
         for record in records:
-            self.ledger.seq += 1
-            record.seq, record.at = self.ledger.seq, at
+            self.ledger.stamp(record, at)
         await self._durable(
             self._group.put(*[(encode(record_adapter(), record), record) for record in records])
         )

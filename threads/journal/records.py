@@ -28,7 +28,7 @@ DEDUPE_AT_LEAST = 20_000
 
 
 RECENT = 256
-"""How many messages may be settled but not logged yet when a process dies: as many as there are turns."""
+"""How many endings keep their story, so that a start can show them again."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +51,8 @@ class Received(_Record):
     files: tuple[Attachment, ...] = ()
     alias: str = ""
     stale: bool = False
+    unsure: bool = False
+    """A line about it may be lost: its post may be out although no record says so."""
     kind: Literal["received"] = "received"
 
     @classmethod
@@ -116,11 +118,17 @@ class Posted(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Settled(_Record):
-    """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself."""
+    """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself.
+
+    ``logged``: when this was written, the threads' logs told of every end up to the record of that number.
+    ``interrupted``: a process that is gone by the next start may have left its answer unfinished in the thread.
+    """
 
     outcome: Outcome
     by: str = ""
     alias: str = ""
+    logged: int = 0
+    interrupted: bool = False
     kind: Literal["settled"] = "settled"
 
 
@@ -137,8 +145,8 @@ def record_adapter() -> TypeAdapter[Record]:
 class Owed:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
-    A ``recovered`` one was found at the start: another process may have done more for it than the disk shows.
-    The post of a ``dropped`` one was given up.
+    A ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
+    its answer may still stand in the thread. The post of a ``dropped`` one was given up.
     """
 
     received: Received
@@ -147,6 +155,7 @@ class Owed:
     intent: Intent | None = None
     platform_id: str = ""
     recovered: bool = False
+    interrupted: bool = False
     dropped: bool = False
 
     @property
@@ -168,7 +177,8 @@ class Owed:
 
     def amend(self, received: Received) -> None:
         """Take the message as its person has put it now; its place in the order stays."""
-        self.received = replace(received, seq=self.received.seq, at=self.received.at)
+        before = self.received
+        self.received = replace(received, seq=before.seq, at=before.at, unsure=before.unsure)
         self.incoming = received.incoming
 
     def start(self, attempt: int, correlation_id: str) -> Started:
@@ -179,7 +189,11 @@ class Owed:
 
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
-        return Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
+        end = Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
+        # A stop, or a post that was given up, may come right before a death, and what it showed stand there for ever.
+        cut = self.started is not None and outcome in ("stopped", "undelivered")
+        end.interrupted = self.interrupted or cut
+        return end
 
     def posted(self) -> Posted:
         r = self.received
@@ -198,22 +212,43 @@ class Owed:
 class Ledger:
     """All that the journal's records add up to; ``owed`` and ``settled`` are in the order of the file.
 
-    ``aliases`` leads from a second id to the message's own.
+    ``aliases`` leads from a second id to the message's own, ``unlogged`` from a record's number to an end that the
+    threads' logs may not tell of yet.
     """
 
     owed: dict[str, Owed] = field(default_factory=dict)
     settled: dict[str, Settled] = field(default_factory=dict)
     undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
     recent: deque[tuple[str, Owed]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    unlogged: dict[int, tuple[Owed, Settled]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     seq: int = 0
+    applied: int = 0
+    _logged: int = 0
+
+    def stamp(self, record: Record, at: str) -> None:
+        """Give a record its number and its time, and an ending up to where the logs tell of every one before it."""
+        self.seq += 1
+        record.seq, record.at = self.seq, at
+        if isinstance(record, Settled):  # what is not applied yet is not logged
+            record.logged = min(self.unlogged, default=self.applied + 1) - 1
+
+    def log_holds(self, *ends: int) -> None:
+        """Note that the threads' logs tell of the endings of these numbers."""
+        for seq in ends:
+            self.unlogged.pop(seq, None)
+
+    def doubt(self, before: str) -> None:
+        """Note that what was received before that instant may be posted though no record says so."""
+        for owed in self.owed.values():
+            owed.received.unsure = owed.received.unsure or owed.received.at < before
 
     def knows(self, key: str) -> bool:
         return key in self.owed or key in self.settled or key in self.aliases
 
     def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
-        self.seq = max(self.seq, record.seq)
+        self.seq, self.applied = max(self.seq, record.seq), max(self.applied, record.seq)
         owed = self.owed.get(key)
         match record:
             case Received():
@@ -244,6 +279,10 @@ class Ledger:
             self.undelivered.setdefault(end.thread_id, {})[key] = end
         if (owed := self.owed.pop(key, None)) is not None:
             self.recent.append((key, owed))
+            self.unlogged[end.seq] = owed, end
+        if end.logged > self._logged:
+            self._logged = end.logged
+            self.unlogged = {seq: told for seq, told in self.unlogged.items() if seq > self._logged}
 
     def _mention(self, posted: Posted, mentions: Sequence[str]) -> None:
         """Note which undelivered replies a post has spoken of."""
@@ -271,11 +310,11 @@ class Ledger:
         }
 
     def records(self) -> Iterator[Record]:
-        """Return the fewest records that fold to this same ledger; the newest endings come with their story."""
+        """Return the fewest records that fold to this same ledger; endings that a start may need keep their story."""
         for owed in self.owed.values():
             yield from owed.records()
         unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
-        recent = dict(self.recent)
+        recent = {**dict(self.recent), **{owed.incoming.key: owed for owed, _ in self.unlogged.values()}}
         # What no post has spoken of yet comes last, or an older post would seem to speak of it.
         for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():
             if key in recent:

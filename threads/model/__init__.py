@@ -376,11 +376,13 @@ class QuestionClosed:
 class TurnSettled:
     """The message at hand has its outcome; nothing more of this turn follows.
 
-    ``again``: an earlier process had taken it, and may even have shown this.
+    ``again``: an earlier process had taken it, and may even have shown this; ``interrupted``: it had begun to answer,
+    and what it showed may still stand there unfinished.
     """
 
     outcome: Outcome
     again: bool = False
+    interrupted: bool = False
 
 
 TurnEvent = (

@@ -57,7 +57,7 @@ from transports.shared.backfill.marks import Marks
 from transports.shared.delivery.reachability import Reach
 from transports.shared.link.proxy import own_origin
 from transports.shared.link.supervisor import Supervisor
-from transports.shared.live.background_calls import insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, insist
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +103,7 @@ class _Room:
     intake: Intake
     posting: Posting
     presence: Presence
+    opened_at: float = field(default_factory=anyio.current_time)
 
 
 class Discord:
@@ -217,8 +218,9 @@ class Discord:
         # What was handed over and not taken stands there as if it went on; and what a killed process began to show
         # is not in the draft that was stopped now.
         key = message_key(thread, message_id)
-        old = end.again and since_of(key)
-        if end.outcome == "undelivered" or (end.outcome == "stopped" and old):
+        if end.interrupted and since_of(key):
+            await anyio.sleep_until(room.opened_at + TIDY_AFTER_S)
+        if end.outcome == "undelivered" or (end.interrupted and since_of(key)):
             await self._sweep(room, thread, key)
 
     async def _sweep(self, room: _Room, thread: ThreadId, key: str) -> None:

@@ -14,16 +14,18 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import PostFailed, TransportUnavailable
+from threads.errors import TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
     QuestionClosed,
     Sink,
     Spoken,
+    Taken,
     ThreadId,
     TurnEvent,
     TurnSettled,
+    TurnStarted,
     message_key,
 )
 from threads.store.disk import Disk, Offload
@@ -34,18 +36,20 @@ from transports.shared.backfill.marks import Marks
 from transports.shared.delivery.reachability import Reach
 from transports.shared.link.proxy import own_origin
 from transports.shared.link.supervisor import Supervisor
-from transports.shared.live.background_calls import insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, insist
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.socket_mode import Link
 from transports.slack.api.user_names import Names
 from transports.slack.api.web_api import Web, open_web
+from transports.slack.events.catch_up import OUTCOMES_FIRST_S
 from transports.slack.events.downloads import open_download
 from transports.slack.events.intake import Intake
 from transports.slack.events.parse_message import Me, spoken
 from transports.slack.events.timestamps import STAMPS
 from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
+from transports.slack.post.post_tags import since_of
 from transports.slack.post.posting import Asked, Posting
 
 log = logging.getLogger(__name__)
@@ -58,6 +62,8 @@ MOST_EARLY = 2_000
 """Events of turns that are kept until Slack has said who we are; beyond, the oldest are not shown."""
 
 ENTER_WITHIN_S = 60.0
+CLOSED_EVERY_S = 1.0
+"""How often it is asked whether a draft is closed, before its thread is swept."""
 
 REDIRECT = "https://slack.com/app_redirect"
 """Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
@@ -90,6 +96,20 @@ class _Room:
     presence: Presence
     names: Names
     url: str
+    opened_at: float = field(default_factory=anyio.current_time)
+
+
+@dataclass(slots=True)
+class _Untidy:
+    """A thread where something unfinished may stand since a ts, left by killed processes or, ``again``, by this one.
+
+    ``disturbed``: a turn has begun there.
+    """
+
+    since: str
+    again: bool = False
+    tidying: bool = False
+    disturbed: bool = False
 
 
 class Slack:
@@ -116,6 +136,8 @@ class Slack:
         self._entered = anyio.Event()
         self._reach = Reach()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+        self._untidy: dict[ThreadId, _Untidy] = {}
+        self._tidying = anyio.Lock()
 
     @property
     def state(self) -> LinkState:
@@ -155,10 +177,7 @@ class Slack:
         if answers:
             room.presence.posted(*asked)
         if draft and draft.lost:
-            try:
-                await self.find(outgoing.thread, outgoing.key)  # which sweeps what is unfinished there
-            except PostFailed:
-                room.presence.soon(partial(self._sweep, *asked))
+            self._leave(*asked, again=True)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -191,12 +210,9 @@ class Slack:
             if isinstance(event, TurnSettled):
                 for asked in room.posting.left_open(message_key(thread, message_id)):
                     room.presence.soon(partial(room.posting.close_question, asked, UNDECIDED))
-            if isinstance(event, TurnSettled) and (
-                event.outcome == "undelivered" or (event.outcome == "stopped" and event.again)
-            ):
-                # What was handed over and not taken stands there as if it went on; and what a killed process began
-                # to show is not in the draft that was stopped now.
-                room.presence.soon(partial(self._sweep, thread, message_id))
+                self._settled(room, thread, message_id, event)
+            elif isinstance(event, Taken | TurnStarted) and thread in self._untidy:
+                self._untidy[thread].disturbed = True
             if pressed := room.intake.buttons.taken(message_id, event):
                 room.presence.soon(partial(room.intake.buttons.retire, pressed))
 
@@ -204,9 +220,40 @@ class Slack:
         who = await room.names.of(event.by) if event.by else ""
         await room.posting.close_question(asked, decided(event, who))
 
-    async def _sweep(self, thread: ThreadId, message_id: str) -> None:
-        """Look the post up, which takes away what is unfinished there."""
-        await insist(lambda: self.find(thread, message_key(thread, message_id)), thread)
+    def _leave(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
+        """Note that something unfinished may stand there: it looks as if it went on, or like a second answer."""
+        since = since_of(message_key(thread, message_id))
+        if since and thread.root:
+            left = self._untidy.setdefault(thread, _Untidy(since))
+            left.since, left.again = min(left.since, since, key=instant), left.again or again
+
+    def _settled(self, room: _Room, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        if end.interrupted or end.outcome == "undelivered":  # its draft was handed over and not taken
+            self._leave(thread, message_id, again=not end.again)
+        if (left := self._untidy.get(thread)) and not left.tidying:
+            left.tidying = room.presence.soon(partial(self._tidy, room, thread, left))
+
+    async def _tidy(self, room: _Room, thread: ThreadId, left: _Untidy) -> None:
+        """Take away what is unfinished in a thread; while there is something to do there, that waits for the end."""
+        if not left.again:
+            await anyio.sleep_until(room.opened_at + TIDY_AFTER_S)
+        while room.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many
+            await anyio.sleep(CLOSED_EVERY_S)
+
+        async def tidy() -> None:
+            while room.presence.quiet_in(thread):
+                left.disturbed = False
+                if await room.posting.sweep(
+                    thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
+                ):
+                    self._untidy.pop(thread, None)
+                    return
+
+        try:
+            async with self._tidying:  # one thread at a time, or what was missed would wait for all of them
+                await insist(tidy, thread)
+        finally:
+            left.tidying = False
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         room = await self._enter()
@@ -268,6 +315,7 @@ class Slack:
             stream_in_channels=options.stream_in_channels,
         )
         tasks.start_soon(presence.run)
+        owing = any(isinstance(event, Taken) and event.again for *_, event in self._early)
         posting, names = Posting(web, identity, feedback=options.feedback), Names(web)
         intake = Intake(
             tasks,
@@ -282,6 +330,7 @@ class Slack:
             bots=options.bots,
             max_age_s=options.max_age_s,
             on_address=posting.answer_at,
+            read_from=anyio.current_time() + OUTCOMES_FIRST_S * owing,
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
         return _Room(web, me, intake, posting, presence, names, identity.url)

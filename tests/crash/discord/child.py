@@ -66,6 +66,7 @@ def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
     pacing.CHANNEL_S *= scale
     pacing.EVERY_S *= scale
+    client.TIDY_AFTER_S *= scale
     reactions.PAUSE_S *= scale
     typing_indicator.EVERY_S *= scale
     draft_content.FIRST_AFTER_S *= scale

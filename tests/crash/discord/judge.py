@@ -82,6 +82,8 @@ class DiscordJudge(VisibleJudge):
                 self.counts["dashes"] += 1
             elif one["unfinished"] or self.is_kept(one):
                 self.leftovers.append(one)
+            elif one["text"].startswith("May I use"):
+                self.counts["questions"] += 1
             elif one["key"]:
                 posts[one["key"]][part].append(one)
             else:

@@ -33,6 +33,9 @@ NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 
 FILE = ("notes.txt", b"some notes of mine", "text/plain")
 CUT_EVERY_S = 4.0
+NEVER_S = 1e9
+QUIET_S = 12.0
+"""Where nothing is hurried, what deaths left is taken away as long after a start."""
 PEOPLE = tuple(f"7000000000000003{number:02}" for number in range(10, 18))
 STOP = "Stop"
 CALLBACK = "POST /interactions/{}/{}/callback"
@@ -79,7 +82,7 @@ class Place:
         people: tuple[str, ...] = PEOPLE,
         **given: Any,
     ) -> None:
-        self.talking, self._cut_every_s = True, CUT_EVERY_S
+        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, 1.0
         self._people = people
         self._seed, self._crowd, self._pause_s = seed, crowd, pause_s
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
@@ -147,7 +150,7 @@ class Place:
             await anyio.sleep(0.2)
         quiet = len(self._discord.calls)
         while True:
-            await anyio.sleep(1)
+            await anyio.sleep(self._quiet_s)
             if quiet == (quiet := len(self._discord.calls)):
                 break
         self._chance.calm = True
@@ -381,3 +384,38 @@ class Place:
 
     def _refused(self, call: Call, error: str) -> None:
         self._book.write("refused", place=call.channel, call=call.route, error=error)
+
+
+class Threads(Place):
+    """People who each stay in one thread, and press what they are asked there (``presses``), or nothing."""
+
+    def __init__(self, folder: Path, *, presses: bool, **given: Any) -> None:
+        super().__init__(folder, **given)
+        self._cut_every_s, self._quiet_s, self._does_press = NEVER_S, QUIET_S, presses
+
+    async def _converse(self, person: random.Random) -> None:
+        user = person.choice(self._people)
+        places = self._channels[2:]  # where threads are opened
+        first = self._say(user, person.choice(places), person, named=True)
+        async with anyio.create_task_group() as both:
+            if self._does_press:
+                both.start_soon(self._answer, user, first)
+            while self.talking:
+                await self._pause(person)
+                where, _ = self._where(first)
+                if where and self.talking:
+                    self._say(user, where, person)
+
+    async def _answer(self, user: str, first: Spoken) -> None:
+        """Press the first button of each question, once, also after people have fallen silent."""
+        pressed = set[str]()
+        while True:
+            await anyio.sleep(0.5)
+            where, _ = self._where(first)
+            for message in self._discord.posts(where) if where else ():
+                asks = [name for _, name in message.buttons if name.startswith("choice")]
+                if asks and message.id not in pressed:
+                    pressed.add(message.id)
+                    done = self._discord.press(user, message, asks[0])
+                    self._pressed.append(((user, message.id, asks[0]), done))
+                    self._presses += 1

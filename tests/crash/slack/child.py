@@ -23,6 +23,7 @@ from threads.store.disk import Disk
 from transports.shared.backfill import catch_up, marks
 from transports.shared.delivery import reachability
 from transports.shared.link import supervisor
+from transports.slack import client
 from transports.slack.api import rate_limits
 from transports.slack.api.socket_mode import Kind
 from transports.slack.client import Options, Slack
@@ -30,7 +31,7 @@ from transports.slack.events import catch_up as history
 from transports.slack.events.intake import Intake
 from transports.slack.events.parse_event import parse_event
 from transports.slack.live import edited_post
-from transports.slack.post import posting
+from transports.slack.post import post_lookup, posting
 from transports.slack.post.posting import Posting
 
 
@@ -55,7 +56,7 @@ def slack(args: argparse.Namespace, disk: Disk) -> Slack:
 def hurry(scale: float) -> None:
     """Make the transport's waits, and the distances of its calls, so much shorter."""
     faster: Callable[[rate_limits.Rate], rate_limits.Rate] = lambda rate: rate_limits.Rate(  # noqa: E731
-        int(rate.per_minute / scale), rate.burst
+        int(rate.per_minute / scale), rate.burst, rate.first
     )
     rate_limits.RATES = {method: faster(rate) for method, rate in rate_limits.RATES.items()}
     rate_limits.TIER_4, rate_limits.CHANNEL = faster(rate_limits.TIER_4), faster(rate_limits.CHANNEL)
@@ -63,6 +64,8 @@ def hurry(scale: float) -> None:
     rate_limits.FLOOR_S *= scale
     edited_post.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
+    client.TIDY_AFTER_S *= scale
+    client.OUTCOMES_FIRST_S *= scale
     marks.SAVE_EVERY_S *= scale
     reachability.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
@@ -111,7 +114,7 @@ def forgetful() -> None:
 
 def untidy() -> None:
     """Leave what a killed process was about to write."""
-    posting.orphans = lambda *_: []
+    post_lookup.orphans = lambda *_: []
 
 
 def deaf() -> None:

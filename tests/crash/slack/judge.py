@@ -61,16 +61,22 @@ class SlackJudge(VisibleJudge):
         """Put the messages of each post together; what shows a part again is a post of its own."""
         posts: dict[str, dict[tuple[int, int], list[Fields]]] = defaultdict(lambda: defaultdict(list))
         files: dict[str, list[Fields]] = defaultdict(list)
+        self.questions = Counter[str]()
         for one in self.visible:
             tag = one["tag"]
             for file in one["files"]:
                 files[file["name"]].append({**one, **file})
             if one["files"]:
                 continue
-            if not tag or tag.get("draft") or tag["key"] == "kept":
+            if tag and "?" in tag["key"]:
+                self.questions[tag["key"]] += 1
+            elif not tag or tag.get("draft") or tag["key"] == "kept":
                 self.leftovers.append(one)
             else:
                 posts[self.name(tag["key"])][tag["part"], tag.get("piece", 0)].append(one)
+        for key, times in self.questions.items():
+            if times > 1:
+                self.fault("twice", f"the question {key} stands there {times} times")
         for key, parts in posts.items():
             self.put_together(key, [parts[at] for at in sorted(parts)], files)
 
@@ -111,6 +117,17 @@ class SlackJudge(VisibleJudge):
     def run(self) -> None:
         super().run()
         self.look_at_presence()
+        self.count_lookups()
+
+    def count_lookups(self) -> None:
+        """Count the looks into threads that come before a post, and those since the last death."""
+        for call in plain_lines(self.data.parent / "calls.jsonl") if self.within_s else ():
+            if call["method"] in ("conversations.replies", "conversations.history") and (
+                "include_all_metadata" in call["args"]
+            ):
+                self.counts["look-ups"] += 1
+                self.counts["look-ups since the last death"] += call["at"] > self.died_on_clock
+                self.counts["refused look-ups"] += bool(call["error"])
 
     def look_at_presence(self) -> None:
         newest = sorted(

@@ -29,6 +29,9 @@ from tests.fakes.slack.records import BOT_USER, Json
 ACK_BUDGET_S = 0.6
 REDELIVER_AFTER_S = (0.0, 1.0, 2.5)
 CUT_EVERY_S = 4.0
+QUIET_S = 12.0
+"""Where nothing is hurried, what deaths left is taken away as long after a start."""
+NEVER_S = 1e9
 CHANNELS = tuple(f"C{number}" for number in range(1, 9))
 PEOPLE = tuple(f"U{number}" for number in range(1, 9))
 ODD = "&lt;b&gt; &amp;amp; é 漢 \U0001f600 *x*"
@@ -123,7 +126,7 @@ class Place:
         people: tuple[str, ...] = PEOPLE,
         **given: Any,
     ) -> None:
-        self.talking, self._cut_every_s = True, CUT_EVERY_S
+        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, 1.0
         self._channels, self._people = channels, people
         self._folder, self._seed, self._crowd, self._pause_s = folder, seed, crowd, pause_s
         self._book = Book(folder)
@@ -181,12 +184,18 @@ class Place:
         """Return when every message has its end on the bot's disk, and the bot has nothing more to say."""
         while self.owed or any(one.state in ("waiting", "sent") for one in self._slack.sockets.deliveries):
             await anyio.sleep(0.2)
-        quiet = len(self._slack.calls)
+        quiet = self._calls()
         while True:
-            await anyio.sleep(1)
-            if quiet == (quiet := len(self._slack.calls)):
+            await anyio.sleep(self._quiet_s)
+            if quiet == (quiet := self._calls()):
                 break
         self._chance.calm = True
+
+    def _calls(self) -> int:
+        """Count the bot's calls, but for signs, which may go on for minutes."""
+        return sum(
+            call.method.startswith(("chat.", "conversations.", "files.")) for call in self._slack.calls
+        )
 
     def close(self) -> None:
         slack = self._slack
@@ -393,6 +402,42 @@ class Place:
         for line in lines:
             if line["must"] and not unheard_of(line, heard) and not settled & set(line["ids"]):
                 yield line["token"]
+
+
+class Threads(Place):
+    """People who each stay in one thread, and press what they are asked there (``presses``), or nothing."""
+
+    def __init__(self, folder: Path, *, presses: bool, **given: Any) -> None:
+        super().__init__(folder, **given)
+        self._cut_every_s, self._quiet_s, self._does_press = NEVER_S, QUIET_S, presses
+
+    async def _converse(self, person: random.Random) -> None:
+        number, user = f"{next(self._threads):04}", person.choice(self._people)
+        channel = f"D{user}" if person.random() < 0.4 else person.choice(self._channels)
+        root = self._say(number, 0, user, channel, "", person).root
+        async with anyio.create_task_group() as both:
+            if self._does_press:
+                both.start_soon(self._answer, user, channel, root)
+            for count in itertools.count(1):
+                await self._pause(person)
+                if not self.talking:
+                    break
+                self._say(number, count, user, channel, root, person)
+
+    async def _answer(self, user: str, channel: str, root: str) -> None:
+        """Press the first button of each question, once, also after people have fallen silent."""
+        pressed = set[str]()
+        while True:
+            await anyio.sleep(0.5)
+            for message in self._slack.thread(channel, root):
+                for action in (
+                    _actions(message.blocks or ()) if message.ours and message.ts not in pressed else ()
+                ):
+                    if action[0].startswith("choice"):
+                        pressed.add(message.ts)
+                        self._slack.press(user, message.ts, *action)
+                        self._presses += 1
+                        break
 
 
 def _tag(message: Message) -> Json:

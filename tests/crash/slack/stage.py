@@ -6,11 +6,14 @@ from pathlib import Path
 
 from tests.crash import run
 from tests.crash.run import Rounds, Stage
-from tests.crash.slack.platform import STEPS, Place
+from tests.crash.slack.platform import STEPS, Place, Threads
 
 
 def _place(folder: Path, rounds: Rounds) -> run.Place:
-    return Place(folder, seed=rounds.seed, late_s=rounds.late_s, crowd=rounds.threads, pause_s=rounds.pause_s)
+    how = {"seed": rounds.seed, "late_s": rounds.late_s, "crowd": rounds.threads, "pause_s": rounds.pause_s}
+    if not rounds.within_s:
+        return Place(folder, **how)
+    return Threads(folder, **how, presses=rounds.questions == "answered", rate_scale=1)
 
 
 SLACK = Stage("slack", _place, "tests.crash.slack.child", "tests.crash.slack.judge", STEPS, mend_s=8.0)

@@ -113,6 +113,17 @@ def test_after_a_pause_one_call_goes_and_the_next_one_waits_for_its_token(rate, 
     assert bucket.wait(seconds) == pytest.approx(1 / rate.per_second)
 
 
+def test_a_process_begins_with_more_and_then_has_a_burst_like_any_other():
+    rate = Rate(50, 10, first=20)
+    bucket = Bucket(rate, 0.0)
+    for _ in range(30):
+        assert bucket.wait(0.0) == 0.0
+        bucket.take(0.0)
+    assert bucket.wait(0.0) == pytest.approx(1 / rate.per_second)
+    assert bucket.wait(3600.0, beyond=rate.burst - 1) == 0.0
+    assert bucket.wait(3600.0, beyond=rate.burst) > 0
+
+
 def test_the_table_stays_within_what_slack_documents():
     assert {rate_of(method).per_minute for method in ("chat.startStream", "chat.stopStream")} == {20}
     assert rate_of("chat.appendStream").per_minute == rate_of("users.info").per_minute == 100
@@ -192,7 +203,8 @@ async def test_a_waiter_that_is_cancelled_gives_its_place_back():
 
 async def test_the_patient_let_the_urgent_pass_but_do_not_starve():
     limits, order = Limits(), []
-    await taken_at(limits, "conversations.replies", rate_of("conversations.replies").burst)
+    rate = rate_of("conversations.replies")
+    await taken_at(limits, "conversations.replies", rate.burst + rate.first)
 
     async def one(name, urgent):
         await limits.take("conversations.replies", urgent=urgent)

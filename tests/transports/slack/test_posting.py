@@ -57,6 +57,11 @@ class Desk:
     def asks(self):
         return self.slack.put(Message(self.channel, self.slack.next_ts(), "how?", user="U1")).ts
 
+    def asks_there(self):
+        """Ask once more, in the thread of the question."""
+        said = Message(self.channel, self.slack.next_ts(), "and?", user="U1", thread_ts=self.question)
+        return self.slack.put(said).ts
+
     @property
     def thread(self):
         return ThreadId("slack", "T1", self.channel, self.question)
@@ -328,7 +333,7 @@ async def test_a_look_up_reads_every_page_since_the_question(desk, slack):
     desk.restart()
     assert await desk.find() == ts
     assert await desk.posting.find(desk.thread, f"{desk.key}?late", live=()) == late_ts
-    assert len(slack.calls_to("conversations.replies")) == 6
+    assert len(slack.calls_to("conversations.replies")) == 3
 
 
 async def test_a_look_up_without_end_says_that_it_does_not_know(desk, slack, monkeypatch):
@@ -388,6 +393,7 @@ async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(desk,
     desk.restart()
     assert await desk.find() is None
     await desk.post("half of it")
+    assert await desk.posting.sweep(desk.thread, desk.question, again=False)
     assert desk.shown() == ["half of it"]
 
 
@@ -513,6 +519,9 @@ async def test_what_a_killed_process_left_is_swept_and_nothing_else(desk, slack)
         slack.put(message)
     desk.restart()
     assert await desk.posting.find(desk.thread, key, live=[live.ts]) is None
+    looks = len(slack.calls_to("conversations.replies"))
+    assert await desk.posting.sweep(desk.thread, question, again=False)
+    assert len(slack.calls_to("conversations.replies")) == looks
     assert [message.ts for message in slack.thread("C1", desk.question)] == [
         *(desk.question, before, question, live.ts, notice, file.ts, person.ts, robot.ts)
     ]
@@ -522,21 +531,73 @@ async def test_what_a_killed_process_left_is_swept_and_nothing_else(desk, slack)
 async def test_an_orphan_older_than_the_question_is_left_alone(desk, slack):
     orphan = await desk.stream("half")
     question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
-    await desk.posting.find(desk.thread, f"slack:T1:C1:{question}", live=())
+    await desk.posting.sweep(desk.thread, question)
     assert not slack.message(orphan.ts).deleted
 
 
-@pytest.mark.parametrize("key", ["{}?q1", "slack:T1:C1:slash-1", "slack:T1:C1:press-1"])
-async def test_only_the_look_up_of_a_message_s_own_answer_sweeps(desk, slack, key):
+async def test_a_look_up_takes_nothing_away_for_that_would_keep_the_answer_waiting(desk, slack):
     orphan = await desk.stream("half")
-    await desk.posting.find(desk.thread, key.format(desk.key), live=())
+    await desk.find()
     assert not slack.message(orphan.ts).deleted
+
+
+async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(desk, slack):
+    orphan = await desk.stream("half")
+    assert not await desk.posting.sweep(desk.thread, desk.question, undisturbed=lambda: False)
+    assert not slack.message(orphan.ts).deleted
+
+
+async def test_a_sweep_spares_what_this_process_has_finished_since_its_first_look(desk, slack):
+    draft = await desk.draft("half")
+    await desk.find()
+    assert await desk.post("an answer", [draft]) == draft.ts
+    assert await desk.posting.sweep(desk.thread, desk.question, again=False)
+    assert desk.shown() == ["an answer"]
+
+
+# one look
+
+
+async def test_one_look_into_a_thread_serves_all_its_messages(desk, slack):
+    questions = [desk.question, *(desk.asks_there() for _ in range(4))]
+    keys = [f"slack:T1:C1:{question}" for question in questions]
+    posted = [await desk.post(f"answer to {key}", key=key) for key in keys[::2]]
+    desk.restart()
+    async with anyio.create_task_group() as tasks:
+        found = {}
+
+        async def look(key):
+            found[key] = await desk.posting.find(desk.thread, key, live=())
+
+        for key in keys:
+            tasks.start_soon(look, key)
+    assert [found[key] for key in keys] == [posted[0], None, posted[1], None, posted[2]]
+    assert len(slack.calls_to("conversations.replies")) == 1
+
+
+async def test_what_this_process_tried_to_post_is_looked_for_anew(desk, slack):
+    desk.restart()
+    assert await desk.find() is None
+    slack.fail("chat.postMessage", Html(502, applied=True))
+    with pytest.raises(TransportUnavailable):
+        await desk.post()
+    assert await desk.find() == slack.posts()[0].ts
+    assert len(slack.calls_to("conversations.replies")) == 2
+
+
+async def test_a_first_look_that_fails_is_made_again(desk, slack):
+    ts = await desk.post()
+    desk.restart()
+    slack.fail("conversations.replies", Html(503))
+    with pytest.raises(PostFailed):
+        await desk.find()
+    assert await desk.find() == ts
 
 
 async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(desk, slack, caplog):
     orphan = await desk.stream("half")
     slack.fail("chat.delete", ApiError("cant_delete_message"), forever=True)
-    assert await desk.find() is None
+    assert await desk.posting.sweep(desk.thread, desk.question)
     assert not slack.message(orphan.ts).deleted
     assert "cant_delete_message" in caplog.text
 
@@ -544,7 +605,7 @@ async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(desk, slack, 
 async def test_an_orphan_that_still_streams_is_stopped_first(desk, slack):
     orphan = await desk.stream("half")
     slack.fail("chat.delete", ApiError("streaming_state_conflict"))
-    await desk.find()
+    await desk.posting.sweep(desk.thread, desk.question)
     assert slack.message(orphan.ts).deleted and slack.message(orphan.ts).stream.state == "stopped"
 
 

@@ -88,6 +88,7 @@ async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(desk
     slack = desk.slack
     slack.put(Message("C1", slack.next_ts(), "half an ans", "UBOT", thread_ts=desk.question, bot_id="BBOT"))
     assert await desk.posting.find(desk.thread, key, live=()) is None
+    assert await desk.posting.sweep(desk.thread, since_of(key), again=False)
     assert desk.shown() == []
 
 

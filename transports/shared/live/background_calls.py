@@ -21,6 +21,9 @@ Soon = Callable[[Job], bool]
 AGAIN_S = (5.0, 30.0, 120.0)
 """When something unfinished is looked for again that could not be: left there, it looks like a second answer."""
 
+TIDY_AFTER_S = 10.0
+"""When what killed processes left unfinished is first swept: all they sent has landed, and outcomes came first."""
+
 
 async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
     """Do what the platform may refuse to do now, a few times if need be; what it never takes is logged."""

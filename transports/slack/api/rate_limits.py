@@ -28,10 +28,14 @@ LONGEST_PAUSE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most ``per_minute`` calls in any minute, ``burst`` of them at once after a rest."""
+    """At most ``per_minute`` calls in any minute, ``burst`` of them at once after a rest.
+
+    ``first`` more may go at once when a process begins, which rested while it was down; if it had not, Slack says so.
+    """
 
     per_minute: int
     burst: int
+    first: int = 0
 
     @property
     def per_second(self) -> float:
@@ -49,6 +53,9 @@ CHANNEL = Rate(56, 1)
 
 TIER_2, TIER_3, TIER_4 = Rate(20, 5), Rate(50, 10), Rate(100, 15)
 
+READS = Rate(50, 10, first=20)
+"""Of tier 3 too; after a start many threads are looked into at once."""
+
 RATES: dict[str, Rate] = {
     "chat.postMessage": Rate(240, 60),  # "several hundred" a minute in the workspace
     **dict.fromkeys(
@@ -61,11 +68,12 @@ RATES: dict[str, Rate] = {
     **dict.fromkeys(
         (
             *("chat.update", "chat.delete", "reactions.add", "reactions.get", "users.conversations"),
-            *("conversations.history", "conversations.replies", "conversations.info", "conversations.open"),
+            *("conversations.info", "conversations.open"),
             *("agents.sessions.setStatus", "agents.sessions.rename", "bots.info", "team.info"),
         ),
         TIER_3,
     ),
+    **dict.fromkeys(("conversations.history", "conversations.replies"), READS),
     "assistant.threads.setStatus": Rate(60, 10),
 }
 """What is not here is tier 4."""
@@ -85,13 +93,13 @@ def rate_of(method: str) -> Rate:
 
 
 class Bucket:
-    """A token bucket, full at first; ``now`` in seconds of any clock that does not go back."""
+    """A token bucket, full at first or fuller; ``now`` in seconds of any clock that does not go back."""
 
     __slots__ = ("_at", "_level", "rate")
 
     def __init__(self, rate: Rate, now: float) -> None:
         self.rate = rate
-        self._level = float(rate.burst)
+        self._level = float(rate.burst + rate.first)
         self._at = now
 
     def wait(self, now: float, *, beyond: int = 0) -> float:
@@ -113,7 +121,8 @@ class Bucket:
         return self.wait(now, beyond=self.rate.burst - 1) == 0.0
 
     def _refill(self, now: float) -> None:
-        self._level = min(self.rate.burst, self._level + (now - self._at) * self.rate.per_second)
+        filled = self._level + (now - self._at) * self.rate.per_second
+        self._level = max(self._level, min(self.rate.burst, filled))
         self._at = now
 
 

@@ -11,7 +11,7 @@ PAGE, MOST_PAGES = 200, 20
 """Messages a page, and pages, that one look-up reads: what was said in a thread since the message at hand."""
 
 
-async def read(web: Web, channel: str, root: str, since: str) -> list[Shape]:
+async def read(web: Web, channel: str, root: str, since: str, *, urgent: bool = True) -> list[Shape]:
     """Return what was said in a thread (a blank root: in the channel) after *since*; none if it is gone."""
     method = "conversations.replies" if root else "conversations.history"
     messages: list[Shape] = []
@@ -21,6 +21,7 @@ async def read(web: Web, channel: str, root: str, since: str) -> list[Shape]:
             answer = await web.call(
                 method,
                 channel=channel,
+                urgent=urgent,
                 ts=root or None,
                 oldest=since or None,
                 cursor=cursor or None,

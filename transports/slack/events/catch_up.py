@@ -50,6 +50,9 @@ MOST_PAGES = 1_000
 MOST_AT_ONCE = 10_000
 """How many messages are held before they are handed over; the oldest come first, the rest in a next round."""
 
+OUTCOMES_FIRST_S = 5.0
+"""After a start that owes something nothing is read for so long: look-ups before its posts need the same calls."""
+
 PAUSES_S = (1.0, 4.0)
 """Waits before a call that failed is made again: or a channel with many threads would hardly ever be read whole."""
 
@@ -68,7 +71,7 @@ class History:
     """Reads a workspace's history, for `transports.shared.backfill.catch_up`.
 
     ``active_threads`` gives, by channel, the roots of the threads that the bot takes part in, of the last days. It is
-    asked once per gap.
+    asked once per gap. Nothing is read before ``not_before`` on the clock of `anyio.current_time`.
     """
 
     def __init__(
@@ -83,10 +86,11 @@ class History:
         max_age_s: float = 600,
         bots: frozenset[str] = frozenset(),
         most_at_once: int = MOST_AT_ONCE,
+        not_before: float = 0.0,
     ) -> None:
         self._web, self._marks, self._me, self._sink = web, marks, me, sink
         self._active_threads, self._now, self._max_age_s = active_threads, now, max_age_s
-        self._bots, self._most = bots, most_at_once
+        self._bots, self._most, self._not_before = bots, most_at_once, not_before
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
         """The gap after which ``_active`` was asked for."""
@@ -105,6 +109,7 @@ class History:
 
     async def look(self) -> None:
         """Follow the DMs that were opened while nobody listened."""
+        await anyio.sleep_until(self._not_before)
         since = self._marks.alive_at
 
         def follow(found: Sequence[Shape]) -> bool:
@@ -116,6 +121,7 @@ class History:
 
     async def read(self, channel: str, gap: int) -> str:
         """Hand over what was missed in a channel, oldest first, in rounds of so many messages."""
+        await anyio.sleep_until(self._not_before)
         reading = await self._reading(channel, gap)
         while True:
             # Of what is said from here on, a thread that was quiet when it was looked at may hold more.

@@ -45,7 +45,8 @@ log = logging.getLogger(__name__)
 class Intake:
     """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed.
 
-    ``on_address`` is told where the answer to a message may be given to its person alone.
+    ``on_address`` is told where the answer to a message may be given to its person alone; what was missed is read
+    from ``read_from`` on, on the clock of `anyio.current_time`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Intake:
         bots: frozenset[str],
         max_age_s: float,
         on_address: Callable[[str, str], None] = lambda *_: None,
+        read_from: float = 0.0,
     ) -> None:
         self.buttons = Buttons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
@@ -77,6 +79,7 @@ class Intake:
             now=now,
             max_age_s=max_age_s,
             bots=bots,
+            not_before=read_from,
         )
         self._catch_up = CatchUp(marks, history)
 

@@ -135,6 +135,7 @@ class Presence:
         self._reactions = Reactions(web)
         self._lives: OrderedDict[Key, _Live] = OrderedDict()
         self._running: dict[ThreadId, str] = {}
+        self._closing: list[ThreadId] = []
         self._beats: OrderedDict[ThreadId, float] = OrderedDict()
         self._beat = anyio.Event()
         self._renamed: OrderedDict[ThreadId, None] = OrderedDict()
@@ -167,6 +168,14 @@ class Presence:
         """Return the ts of the thread's live messages."""
         drafts = [live.draft for live in self._lives.values() if live.draft and live.thread == thread]
         return frozenset(message.ts for draft in drafts for message in draft.messages)
+
+    def quiet_in(self, thread: ThreadId) -> bool:
+        """Return whether no message of the thread is waiting or at work."""
+        return not any(live.thread == thread for live in self._lives.values())
+
+    def closing_in(self, thread: ThreadId) -> bool:
+        """Return whether a draft of the thread, whose final text will not come, is being closed."""
+        return thread in self._closing
 
     def links_for(self, thread: ThreadId, message_id: str, *, live: bool) -> Links:
         """Return which links an answer to the message may have: of hosts that the person named, or settings allow."""
@@ -314,4 +323,12 @@ class Presence:
             del self._running[thread]
             self._show_status(thread, IDLE)
         if live and live.draft:
-            self.soon(partial(live.draft.close, end.outcome))
+            self._closing.append(thread)
+            if not self.soon(partial(self._close, thread, live.draft, end.outcome)):
+                self._closing.remove(thread)
+
+    async def _close(self, thread: ThreadId, draft: Draft, outcome: Outcome) -> None:
+        try:
+            await draft.close(outcome)
+        finally:
+            self._closing.remove(thread)

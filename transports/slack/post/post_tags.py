@@ -62,13 +62,17 @@ def tag_of(message: Shape) -> Tag | None:
 
 @dataclass(slots=True)
 class Sent:
-    """Which messages of one post are out: ``ts`` by part and piece."""
+    """Which messages of one post are out: ``ts`` by part and piece.
+
+    ``ours``: this process has looked for it, or tried to post it, so that only a new look can tell more.
+    """
 
     out: dict[tuple[int, int], str] = field(default_factory=dict)
     parts: int = 0
     pieces: dict[int, int] = field(default_factory=dict)
     file: str = ""
     filed: bool = False
+    ours: bool = False
 
     def add(self, tag: Tag, ts: str) -> None:
         """Take a message in; of two that show the same, which a lost answer may leave, the first counts."""

@@ -39,7 +39,8 @@ from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
-from transports.slack.post.post_tags import Sent, Tag, file_name, fold, orphans, since_of
+from transports.slack.post.post_lookup import Lookups
+from transports.slack.post.post_tags import Sent, Tag, file_name, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ Send = Callable[[Tag, str, list[JsonValue] | None], Awaitable[str]]
 REMEMBERED = 1_000
 """Posts, and open questions, that are known by key."""
 
-MOST_SWEPT = 10
 PAUSE_S = 1.0
 
 
@@ -71,7 +71,7 @@ class Posting:
 
     def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
         self._web, self._feedback = web, feedback
-        self._ours = frozenset(filter(None, (me.user, me.bot_id)))
+        self._lookups = Lookups(web, frozenset(filter(None, (me.user, me.bot_id))))
         self._sent: OrderedDict[str, Sent] = OrderedDict()
         self._questions: OrderedDict[str, Asked] = OrderedDict()
         self._addresses: OrderedDict[str, str] = OrderedDict()
@@ -82,6 +82,7 @@ class Posting:
         Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
         """
         sent = _remembered(self._sent, outgoing.key, Sent)
+        sent.ours = True
         with progress(sent.out):
             if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
                 await self._publish(outgoing, links, draft, sent)
@@ -99,28 +100,55 @@ class Posting:
         """Return the ts of the first part if the whole post is out; what is out of it is remembered for `post`.
 
         A post for one person alone cannot be seen again, and may be repeated to them. *live* are the ts of all live
-        messages in the thread: other unfinished ones, which a killed process left, are swept on the way. Nothing else
-        can be hit: they are ours, in this thread, later than the message that the key names, and without the tag
-        that every finished message has; and a thread has one actor, so nobody else can be at work in it.
-        Raises `PostFailed`.
+        messages in the thread. Raises `PostFailed`.
         """
-        sent, since = _remembered(self._sent, key, Sent), since_of(key)
-        said = await thread_history.read(self._web, thread.channel, thread.root, since)
+        sent = _remembered(self._sent, key, Sent)
+        known, sent.ours = sent.ours, True
+        try:
+            if known:
+                said = (await self._lookups.again(thread, since_of(key), live)).said
+            else:
+                said = (await self._lookups.first(thread, key, live)).said
+        except PostFailed:
+            sent.ours = known
+            raise
         fold(said, key, sent)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
             fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
-        if thread.root and since and "?" not in key:
-            for ts in orphans(said, self._ours, since, live)[:MOST_SWEPT]:
-                log.info(
-                    "post.swept: sweeping an unfinished answer",
-                    extra={"thread_id": str(thread), "post_id": ts},
-                )
-                await remove(self._web, thread.channel, ts)
         for asked in said if "?" in key and sent.whole else ():
             if stamp(asked, "ts") == sent.first:
                 blocks, plain = parts(asked, "blocks"), string(asked, "text")
                 self._asked(key, Asked(thread.channel, sent.first, blocks, plain))
         return sent.first if sent.whole else None
+
+    async def sweep(
+        self,
+        thread: ThreadId,
+        since: str,
+        *,
+        undisturbed: Callable[[], bool] = lambda: True,
+        again: bool = True,
+    ) -> bool:
+        """Take away what was left unfinished in a thread since that ts; False if its turns were not *undisturbed*.
+
+        Nothing else can be hit: they are ours, later than that, without the tag that every finished message has, and
+        no post of this process; and between two turns nothing is live. Unless it has to look *again*, the first look
+        does, if there was one. Raises `PostFailed`.
+        """
+        look = None if again else self._lookups.known(thread, since)
+        if look is None:
+            look = await self._lookups.again(thread, since, (), urgent=False)
+            if not undisturbed():
+                return False
+        out = {ts for sent in self._sent.values() for ts in sent.out.values()}
+        while look.left:
+            if (ts := look.left.pop()) not in out:
+                log.info(
+                    "post.swept: sweeping an unfinished answer",
+                    extra={"thread_id": str(thread), "post_id": ts},
+                )
+                await remove(self._web, thread.channel, ts)
+        return True
 
     async def attach(
         self, thread: ThreadId, key: str, file: Path, name: str, *, max_bytes: int = uploads.MAX_BYTES
