@@ -67,6 +67,7 @@ async def serving(
     """Serve with these settings over *data*, on *seat* or a new one, until the block ends."""
     settings = Settings.model_validate({**FAST, **given, "data": data}, strict=False)
     seat = seat or Seat()
+    seat.ready = anyio.Event()  # a seat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
