@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -176,8 +176,11 @@ class Slack:
             posted = await room.posting.post(outgoing, links, live)
         if answers:
             room.presence.posted(*asked)
-        if draft and draft.lost:
-            self._leave(*asked, again=True)
+        if draft and draft.lost and outgoing.thread.root and (since := since_of(outgoing.key)):
+            try:  # before it is known as posted, or a death now would leave the draft for ever
+                await room.posting.sweep(outgoing.thread, since)
+            except PostFailed:
+                self._leave(*asked, again=True)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -242,16 +245,18 @@ class Slack:
 
         async def tidy() -> None:
             while room.presence.quiet_in(thread):
-                left.disturbed = False
-                if await room.posting.sweep(
-                    thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
-                ):
-                    self._untidy.pop(thread, None)
-                    return
+                async with (
+                    self._tidying
+                ):  # one thread at a time, or what was missed would wait for all of them
+                    left.disturbed = not room.presence.quiet_in(thread)
+                    if not left.disturbed and await room.posting.sweep(
+                        thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
+                    ):
+                        self._untidy.pop(thread, None)
+                        return
 
         try:
-            async with self._tidying:  # one thread at a time, or what was missed would wait for all of them
-                await insist(tidy, thread)
+            await insist(tidy, thread)
         finally:
             left.tidying = False
 

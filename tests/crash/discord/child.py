@@ -33,6 +33,7 @@ from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
 from transports.shared.delivery import reachability
 from transports.shared.link import supervisor
+from transports.shared.live import background_calls
 
 STREAMING: tuple[Streaming, ...] = ("edits", "edits", "progress", "off")
 
@@ -75,6 +76,7 @@ def hurry(scale: float) -> None:
     downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
+    background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
     client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))

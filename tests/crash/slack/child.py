@@ -23,6 +23,7 @@ from threads.store.disk import Disk
 from transports.shared.backfill import catch_up, marks
 from transports.shared.delivery import reachability
 from transports.shared.link import supervisor
+from transports.shared.live import background_calls
 from transports.slack import client
 from transports.slack.api import rate_limits
 from transports.slack.api.socket_mode import Kind
@@ -67,6 +68,7 @@ def hurry(scale: float) -> None:
     client.TIDY_AFTER_S *= scale
     client.OUTCOMES_FIRST_S *= scale
     marks.SAVE_EVERY_S *= scale
+    background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
     reachability.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
