@@ -249,8 +249,9 @@ def _last(ledger: Ledger) -> list[Settled]:
         (newest - timedelta(seconds=within_s)).isoformat(timespec="milliseconds")
         for within_s in (SHOWN_WITHIN_S, LEFT_WITHIN_S)
     )
-    left = [end for end in ledger.settled.values() if end.interrupted and long_since <= end.at < since]
-    return [*(end for end in reversed(ended) if end.at >= since), *reversed(left)]
+    shown = {end.seq: end for end in reversed(ended) if end.at >= since}
+    left = [end for end in ledger.settled.values() if end.interrupted and end.at >= long_since]
+    return [*shown.values(), *(end for end in reversed(left) if end.seq not in shown)]
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:

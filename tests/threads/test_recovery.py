@@ -13,7 +13,7 @@ from tests.world import Clock, FaultyDisk, Platform, Scripted, inline, message, 
 from threads.actor.recovery import plan
 from threads.journal.journal import Journal
 from threads.journal.records import RECENT, Intent, Ledger, Received, record_adapter
-from threads.model import ThreadId
+from threads.model import ThreadId, TurnSettled
 from threads.store.checksummed_lines import encode
 from threads.store.disk import PosixDisk
 
@@ -110,6 +110,23 @@ async def test_a_death_while_the_log_is_completed_leaves_the_rest_for_the_start_
     async with running(tmp_path, platform, Scripted(), clock=clock):
         await anyio.sleep(10)
     assert sorted(settled_in(tmp_path / "threads" / "fake")) == sorted(f"m{n}" for n in range(1, RECENT + 5))
+
+
+async def test_what_an_interrupted_turn_may_have_left_is_known_to_later_starts_however_much_ended_since(
+    tmp_path,
+):
+    clock, platform = Clock(), Platform()
+    async with journal_of(tmp_path, clock) as journal:
+        for n in range(RECENT + 5):
+            await journal.receive(message(n))
+        first, *others = journal.ledger.owed.values()
+        first.interrupted = True
+        await journal.append(*[one.settled("answered") for one in (first, *others)])
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        await anyio.sleep(10)
+    left = [id_ for id_, event in platform.events if isinstance(event, TurnSettled) and event.interrupted]
+    assert left == ["m0"]
+    assert len(platform.events) == RECENT + 1
 
 
 @asynccontextmanager
