@@ -18,10 +18,10 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from bot.ports.errors import ToolDenied, ToolInvalidInput
 from bot.schedules.times import next_after, spoken, zone_of
-from bot.store.json_file import Kept, KeptFile
 from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id, shortened
 from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFile, JsonState
 
 SHOWN = 20
 """Schedules that a list names."""
@@ -88,7 +88,7 @@ class Bounds:
     total: int = 200
 
 
-class _File(KeptFile):
+class _File(JsonState):
     """``told`` has the day, in UTC, on which a thread was last told that nothing more may be spent."""
 
     schedules: tuple[Schedule, ...] = ()
@@ -107,7 +107,7 @@ class Schedules:
     ) -> None:
         self.now = now
         self.changed = anyio.Event()
-        self._kept = Kept(disk, path, offload, _File())
+        self._kept = JsonFile(disk, path, offload, _File())
         self.changing = self._kept.changing
         self._bounds = bounds
 

@@ -27,11 +27,11 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from bot.store.json_file import KeptFile
 from bot.store.layout import DATA_VERSION, KINDS, Step, found
 from bot.store.restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import Disk, PosixDisk, read_or_empty, replace_file
+from threads.store.json_file import JsonState
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ MIGRATIONS: Mapping[int, Migration] = {}
 """By the version that they start from, each to the next one: from 1 to `DATA_VERSION` without a gap."""
 
 
-class _Schema(KeptFile):
+class _Schema(JsonState):
     """The folder's version, and while it is upgraded, where the old files are kept."""
 
     aside: str = ""

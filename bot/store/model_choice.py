@@ -6,18 +6,18 @@ from pathlib import Path
 
 from pydantic import Field
 
-from bot.store.json_file import Kept, KeptFile
 from threads.model import ThreadId
 from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFile, JsonState
 
 
-class _File(KeptFile):
+class _File(JsonState):
     models: dict[str, str] = Field(default_factory=dict)
 
 
 class ChosenModels:
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:
-        self._kept = Kept(disk, path, offload, _File())
+        self._kept = JsonFile(disk, path, offload, _File())
         self.open = self._kept.open
 
     def of(self, thread: ThreadId) -> str | None:

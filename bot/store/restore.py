@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import StringConstraints, ValidationError
 
-from bot.store.json_file import KeptFile
 from bot.store.restored_answers import NAME as RESTORED
 from bot.store.restored_answers import Restored
 from threads.errors import BotError, NewerSchema
 from threads.store.data_folder import sole_owner
 from threads.store.disk import PosixDisk, replace_file
+from threads.store.json_file import JsonState
 
 if TYPE_CHECKING:
     import tarfile
@@ -50,7 +50,7 @@ class RestoreRefused(BotError):
     """Nothing was changed; ``str(error)`` says why, and what to do."""
 
 
-class _Mark(KeptFile):
+class _Mark(JsonState):
     """How far a restore has come, and where what it replaces is put."""
 
     v: Literal[1] = 1

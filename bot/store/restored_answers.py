@@ -19,17 +19,17 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, ValidationError
 
-from bot.store.json_file import KeptFile
 from threads.delivery import Outlet
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
 from threads.model import Inbound, Incoming, Sink
+from threads.store.json_file import JsonState
 
 log = logging.getLogger(__name__)
 
 NAME = "restored.json"
 
 
-class Restored(KeptFile):
+class Restored(JsonState):
     """Which backup a folder came from. Times are UTC; ``backup_at`` is the backup's instant."""
 
     backup: str

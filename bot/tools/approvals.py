@@ -33,12 +33,12 @@ from bot.guards.policy import Policy
 from bot.observe.audit import AuditKind
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Place, Tool
-from bot.store.json_file import Kept, KeptFile
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId
 from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFile, JsonState
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class _Grant(BaseModel):
     at: str
 
 
-class _File(KeptFile):
+class _File(JsonState):
     asked: dict[str, _Asked] = Field(default_factory=dict)
     grants: tuple[_Grant, ...] = ()
 
@@ -120,7 +120,7 @@ class Approvals:
     ) -> None:
         self._policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
         self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
-        self._kept = Kept(disk, path, offload, _File())
+        self._kept = JsonFile(disk, path, offload, _File())
         self.open = self._kept.open
 
     async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:

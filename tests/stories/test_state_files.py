@@ -20,7 +20,6 @@ import anyio
 import pytest
 
 from bot.schedules.store import Schedules
-from bot.store.json_file import Kept
 from bot.tools.approvals import _File as ApprovalsFile
 from bot.tools.mcp.servers import KeptListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
@@ -28,6 +27,7 @@ from tests.serving import anthropic, serving
 from tests.world import Clock, inline
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk
+from threads.store.json_file import JsonFile
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
@@ -277,7 +277,7 @@ async def test_a_folder_in_the_place_of_a_file_stops_the_start_with_its_name(tmp
 @pytest.mark.parametrize("name", FILES)
 async def test_a_value_that_could_not_be_replaced_is_the_old_one_in_memory_and_on_disk(tmp_path, name, call):
     disk = type("Disk", (Refusing,), {"refused": {(call, "")}})()
-    kept = Kept(disk, tmp_path / name, inline, FILES[name]())
+    kept = JsonFile(disk, tmp_path / name, inline, FILES[name]())
     with pytest.raises(Exception, match=name):
         await kept.replace(FILES[name]())
     assert kept.value == FILES[name]()

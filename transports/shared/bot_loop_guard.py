@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from cachetools import LRUCache
 
 from threads.model import Incoming, ThreadId
 
@@ -12,20 +12,18 @@ IN_A_ROW = 10
 MOST_THREADS = 10_000
 
 
-class BotCap:
-    """Counts what the bots in *bots* say in each thread since a person last spoke there; a message counts once."""
+class BotLoopGuard:
+    """Counts the messages of other bots in each thread since a person last wrote there; a message counts once."""
 
     def __init__(self, bots: frozenset[str]) -> None:
         self._bots = bots
-        self._said: OrderedDict[ThreadId, set[str]] = OrderedDict()
+        self._heard: LRUCache[ThreadId, set[str]] = LRUCache(MOST_THREADS)
 
     def admits(self, incoming: Incoming) -> bool:
         if incoming.author.id not in self._bots:
-            self._said.pop(incoming.thread, None)
+            self._heard.pop(incoming.thread, None)
             return True
-        said = self._said[incoming.thread] = self._said.pop(incoming.thread, set())
-        if len(self._said) > MOST_THREADS:
-            self._said.popitem(last=False)
-        if len(said) < IN_A_ROW:
-            said.add(incoming.id)
-        return incoming.id in said
+        heard = self._heard.setdefault(incoming.thread, set())
+        if len(heard) < IN_A_ROW:
+            heard.add(incoming.id)
+        return incoming.id in heard

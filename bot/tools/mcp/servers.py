@@ -19,13 +19,13 @@ from pydantic import Field
 
 from bot.config.settings import McpServer
 from bot.ports.tool import Tool
-from bot.store.json_file import Kept, KeptFile
 from bot.tools.mcp.secrets_lookup import digest_of
 from bot.tools.mcp.server import USUAL, Server, Times
 from bot.tools.mcp.tool import Save, tool_of
 from bot.tools.mcp.tool_list import MAX_ALL, Listing, clean, counted, named
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFile, JsonState
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ LEARN_S = 5.0
 """How long a start waits for servers whose tools are not known yet."""
 
 
-class KeptListings(KeptFile):
+class KeptListings(JsonState):
     """What each server listed last."""
 
     servers: dict[str, Listing] = Field(default_factory=dict)
@@ -80,7 +80,7 @@ async def open_servers(
     if not configured:
         yield Servers()
         return
-    book = _Book(configured, Kept(disk, data / "mcp.json", offload, KeptListings()))
+    book = _Book(configured, JsonFile(disk, data / "mcp.json", offload, KeptListings()))
     await offload(book.open)
     servers = {
         name: Server(name, settings, environ, offload=offload, mask=mask, on_listed=book.keep, times=times)
@@ -117,7 +117,7 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
 class _Book:
     """What the configured servers list, and what is offered of it until the bot ends."""
 
-    def __init__(self, configured: Mapping[str, McpServer], kept: Kept[KeptListings]) -> None:
+    def __init__(self, configured: Mapping[str, McpServer], kept: JsonFile[KeptListings]) -> None:
         self._digests = {name: digest_of(settings) for name, settings in sorted(configured.items())}
         self._kept = kept
         self._offered: dict[str, Listing] | None = None
@@ -125,7 +125,7 @@ class _Book:
         """What was listed under the very settings of today, by server."""
 
     def open(self) -> None:
-        """Read what is kept. Blocking. Raises as `Kept.open` does."""
+        """Read what is kept. Blocking. Raises as `JsonFile.open` does."""
         self._kept.open()
         found = self._kept.value.servers
         fitting = ((name, found.get(name), digest) for name, digest in self._digests.items())

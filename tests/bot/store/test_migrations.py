@@ -9,7 +9,6 @@ import pytest
 
 from bot.budget.ledger import Ledger
 from bot.observe.audit import Audit
-from bot.store.json_file import Kept, KeptFile
 from bot.store.layout import DATA_VERSION, KINDS, kind_of
 from bot.store.migrations import MIGRATIONS, prepare, version_of
 from tests.serving import serving
@@ -20,6 +19,7 @@ from threads.log import Entry, entry_adapter
 from threads.store.checksummed_lines import encode, intact
 from threads.store.context import ContextFile
 from threads.store.disk import PosixDisk
+from threads.store.json_file import JsonFile, JsonState
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.timestamps import STAMPS
 
@@ -176,7 +176,7 @@ async def _usage(path):
 
 
 async def _kept(path):
-    Kept(PosixDisk(), path, inline, KeptFile()).open()
+    JsonFile(PosixDisk(), path, inline, JsonState()).open()
 
 
 async def _marks(path):

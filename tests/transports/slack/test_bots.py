@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from transports.shared.bot_loop_guard import IN_A_ROW, BotCap
+from transports.shared.bot_loop_guard import IN_A_ROW, BotLoopGuard
 from transports.slack.events.parse_message import Me, parse_message
 
 
 @pytest.mark.parametrize("listed", ["B2", "UB2"])
 def test_a_bot_is_counted_by_the_id_it_is_listed_under(listed):
     me, bots = Me("T1", "UBOT", "BBOT"), frozenset({listed})
-    cap = BotCap(bots)
+    cap = BotLoopGuard(bots)
     heard = []
     for number in range(IN_A_ROW + 2):
         message = {

@@ -48,7 +48,7 @@ from transports.discord.post.rewrite import disarm
 from transports.discord.post.thread_opening import Places
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
-from transports.shared.bot_loop_guard import BotCap
+from transports.shared.bot_loop_guard import BotLoopGuard
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,11 @@ class Intake:
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._places, self._answers = sink, places, answers
         self._hearing, self._asks, self._now = hearing, asks, now
-        self._lanes, self._chains, self._cap = Lanes(tasks), Chains(rest, me, places), BotCap(hearing.bots)
+        self._lanes, self._chains, self._cap = (
+            Lanes(tasks),
+            Chains(rest, me, places),
+            BotLoopGuard(hearing.bots),
+        )
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=hearing.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         self._threads: OrderedDict[str, ThreadId] = OrderedDict()

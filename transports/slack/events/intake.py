@@ -20,7 +20,7 @@ from threads.errors import StoreUnavailable
 from threads.model import Inbound, Incoming, Sink
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
-from transports.shared.bot_loop_guard import BotCap
+from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.slack.api.socket_mode import Kind
 from transports.slack.api.user_names import Names
 from transports.slack.api.web_api import Web
@@ -69,7 +69,7 @@ class Intake:
         self.buttons = Buttons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
-        self._cap, self._on_address = BotCap(bots), on_address
+        self._cap, self._on_address = BotLoopGuard(bots), on_address
         history = History(
             web,
             marks,

@@ -16,16 +16,16 @@ from threads.store.disk import Disk, Offload, read_or_empty, replace_file, set_a
 log = logging.getLogger(__name__)
 
 
-class KeptFile(BaseModel):
+class JsonState(BaseModel):
     """What such a file holds; ``v`` is the schema it was written in."""
 
     v: int = 1
 
 
-F = TypeVar("F", bound=KeptFile)
+F = TypeVar("F", bound=JsonState)
 
 
-class Kept(Generic[F]):
+class JsonFile(Generic[F]):
     """One file and its value. ``value`` is never changed in place: `replace` it."""
 
     def __init__(self, disk: Disk, path: Path, offload: Offload, empty: F) -> None:
