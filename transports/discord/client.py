@@ -20,7 +20,7 @@ import aiohttp
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -173,7 +173,11 @@ class Discord:
         if answers:
             room.presence.posted(*asked)
         if draft and draft.lost:
-            room.presence.soon(partial(self._sweep, room, outgoing.thread, outgoing.key))
+            where = outgoing.thread, outgoing.key
+            try:  # before the answer counts as posted, or a death now would leave the draft beside it
+                await room.posting.sweep(*where, live=room.presence.live_in(outgoing.thread))
+            except PostFailed:
+                room.presence.soon(partial(self._sweep, room, *where))
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:

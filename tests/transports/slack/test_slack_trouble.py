@@ -336,3 +336,12 @@ async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at
         await until_settled(tmp_path, said.ts)
         await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
         assert "the end" in answers(slack, "C1", said.ts)[0]
+
+
+async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
+        slack.fail("chat.postMessage", Cut(applied=True), Cut(applied=True))
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        assert (await until_settled(tmp_path, said.ts))[said.ts] == "answered"
+        (answer,) = answers(slack, "C1", said.ts)
+        assert "the end" in answer
