@@ -184,7 +184,8 @@ class Slack:
         room = await self._enter()
         found = await room.posting.find(thread, key, live=room.presence.live_in(thread))
         message_id = key.rpartition(":")[2]
-        if found and key == message_key(thread, message_id):
+        question = "?" in message_id
+        if found and not question and key == message_key(thread, message_id):
             room.presence.posted(thread, message_id)
             if draft := room.presence.draft_of(thread, message_id):
                 await room.posting.clear(thread, key, await draft.hand_over())
