@@ -13,10 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from bot.agent.loop_guard import LoopGuard
-from bot.agent.model_calls import Asking
+from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, Cooldown
-from bot.agent.prompt.user_message import Remembered, heard, nothing
-from bot.llm.policies.images import Sighted
+from bot.agent.prompt.user_message import Remembered, build_user_message, nothing
+from bot.llm.policies.images import VisionModel
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import Place, Tools
@@ -33,7 +33,7 @@ FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class CompactionPolicy:
     """When and how far a conversation is compacted. ``threshold`` is the share of the model's window."""
 
     enabled: bool = True
@@ -45,7 +45,7 @@ class Room:
 class _Progress:
     """What one turn has done so far."""
 
-    asking: Asking
+    asking: ModelCalls
     loops: LoopGuard = field(default_factory=LoopGuard)
     parts: list[str] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class Agent:
     max_steps: int = 50
     max_tokens: int = 8192
     temperature: float | None = None
-    room: Room = Room()
+    compaction: CompactionPolicy = CompactionPolicy()
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
     remembered: Remembered = nothing
@@ -74,7 +74,7 @@ class Agent:
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
-        model = Sighted(await self.models.for_turn(turn), turn)
+        model = VisionModel(await self.models.for_turn(turn), turn)
         if turn.incoming.first and (done := await self._first(turn, model)):
             return done
         answer = await self._answer(turn, model)
@@ -97,7 +97,7 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(await heard(turn, turn.incoming, self.remembered))
+            turn.add(await build_user_message(turn, turn.incoming, self.remembered))
         elif turn.messages[mine[-1]].role == "assistant":
             given = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
@@ -107,20 +107,20 @@ class Agent:
                 await self._resume(turn, model, last.calls)
             else:
                 turn.add(AGAIN)
-        done = _Progress(self._asking(turn, model, self.room.keep_recent_tokens), parts=parts)
+        done = _Progress(self._asking(turn, model, self.compaction.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
             answer = await self._step(turn, await done.asking.ask(), done)
             if answer is not None:
                 return answer
         return await self._finish(turn, done, StepLimit(f"no answer after {self.max_steps} steps"))
 
-    def _asking(self, turn: Turn, model: TurnModel, keep: int) -> Asking:
+    def _asking(self, turn: Turn, model: TurnModel, keep: int) -> ModelCalls:
         thread = turn.incoming.thread
-        compaction = Compaction(keep, self.spill(thread), self.room.enabled, self.summaries)
+        compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
-        return Asking(turn, model, compaction, empty, self.room.threshold, self.veil(turn.tell))
+        return ModelCalls(turn, model, compaction, empty, self.compaction.threshold, self.veil(turn.tell))
 
     async def _step(self, turn: Turn, completion: Completion, done: _Progress) -> str | None:
         """Take in one completion; return the whole answer when it is one."""
@@ -130,7 +130,7 @@ class Agent:
             await turn.checkpoint()
             turn.add(*await self._use_tools(turn, message.calls, done))
             await turn.checkpoint()
-            await turn.steer(partial(heard, turn, remembered=self.remembered))
+            await turn.steer(partial(build_user_message, turn, remembered=self.remembered))
             return None
         if completion.stop == "pause":
             turn.add(message)

@@ -35,7 +35,7 @@ CUT_BY = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ModelCalls:
     """``empty`` is the request without its messages; ``threshold`` the share of the window that may be used.
 
     ``tell`` listens to what goes on.

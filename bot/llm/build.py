@@ -14,7 +14,7 @@ from bot.config.load import resolve_secret
 from bot.config.settings import LlmRetry, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.policies.gate import Gate
-from bot.llm.policies.queue import Line
+from bot.llm.policies.queue import CallQueue
 from bot.llm.policies.retry import RetryPolicy, Schedule
 from bot.ports.errors import ConfigInvalid
 from bot.ports.model import Model
@@ -81,7 +81,7 @@ def build_adapter(
 
 def build_gate(settings: Settings, provider: Provider) -> Gate:
     """Return the gate that all calls to one provider and key pass through."""
-    line = Line(
+    line = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,

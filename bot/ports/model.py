@@ -51,7 +51,7 @@ class Usage:
         )
 
 
-def unmetered(usage: Usage) -> None:
+def ignore_usage(usage: Usage) -> None:
     """Count nothing: the meter of a request that nobody pays for."""
 
 
@@ -77,7 +77,7 @@ class Request:
     tool_choice: Literal["auto", "none"] = "auto"
     output_schema: dict[str, JsonValue] | None = None
     temperature: float | None = None
-    meter: Callable[[Usage], None] = unmetered
+    meter: Callable[[Usage], None] = ignore_usage
     last_resort: bool = True
     best_effort: bool = False
     ticket: object = None
@@ -147,7 +147,7 @@ class TurnModel(KnownModel, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ModelWrapper:
     """What a wrapper of a turn's model passes on: all but `complete`."""
 
     model: TurnModel
@@ -169,11 +169,11 @@ class Around:
         return self.model.spent_usd
 
 
-Decided = Callable[[Mapping[str, str], Answer], Awaitable[None]]
+RecordDecision = Callable[[Mapping[str, str], Answer], Awaitable[None]]
 """Keeps what a person decided about a turn's model or its money: what it was about, and the answer."""
 
 
-async def nothing_to_keep(about: Mapping[str, str], answer: Answer) -> None:
+async def record_nothing(about: Mapping[str, str], answer: Answer) -> None:
     """Keep nothing: the decision is for this turn alone."""
 
 

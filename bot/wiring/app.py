@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent, CompactionPolicy
 from bot.agent.prompt.instructions import Instructions
 from bot.agent.prompt.user_message import nothing
 from bot.budget.accounts import Accounts
@@ -26,7 +26,7 @@ from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamRedaction, suspicion
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import Audit
@@ -364,7 +364,7 @@ async def _means(
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
     means = Means(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return means, partial(Veiled, mask=means.mask, suspicious=suspicion(secrets))
+    return means, partial(StreamRedaction, mask=means.mask, suspicious=suspicion(secrets))
 
 
 def _agent(
@@ -383,7 +383,7 @@ def _agent(
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
-        room=Room(**settings.compaction.model_dump()),
+        compaction=CompactionPolicy(**settings.compaction.model_dump()),
         footer=settings.budget.footer,
         remembered=bench.memory.read if bench.memory else nothing,
         veil=veil,

@@ -3,8 +3,8 @@
 | kind       | around                                                                     |
 |------------|----------------------------------------------------------------------------|
 | turn       | what the actor runs                                                        |
-| step       | the outermost model of a turn, `bot.llm.policies.metering.Budgeted`                  |
-| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.Metered` |
+| step       | the outermost model of a turn, `bot.llm.policies.metering.BudgetedModel`                  |
+| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.MeteredModel` |
 | tool       | each tool; also a call that a rule or a person denied, which takes no time |
 """
 
@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
-from bot.ports.model import Around, Completion, Model, Request, Usage
+from bot.ports.model import Completion, Model, ModelWrapper, Request, Usage
 from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(Around):
+class WatchedTurnModel(ModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing

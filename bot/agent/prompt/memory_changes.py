@@ -21,7 +21,7 @@ SECTION = "Remembered "
 NOTHING_MORE = "(nothing any more)"
 
 
-def untold(memory: str, conversation: Sequence[Message]) -> str:
+def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
     """Return what of *memory* the conversation has not been told yet, worded for the model; blank is nothing."""
     told = dict(_told(conversation))
     if not told:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 
-from bot.agent.prompt.memory_changes import untold
+from bot.agent.prompt.memory_changes import changed_memory
 from bot.agent.prompt.system_prompt import named, user_message
 from bot.ports.outside_text import fence
 from threads.model import Author, Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
@@ -44,7 +44,7 @@ async def nothing(_thread: ThreadId) -> str:
     return ""
 
 
-async def heard(turn: Turn, incoming: Incoming, remembered: Remembered = nothing) -> Message:
+async def build_user_message(turn: Turn, incoming: Incoming, remembered: Remembered = nothing) -> Message:
     """Return a message of a turn with all that came with it.
 
     Before the first of a conversation stands what is remembered, and what was said in its thread before; before a
@@ -52,7 +52,7 @@ async def heard(turn: Turn, incoming: Incoming, remembered: Remembered = nothing
     """
     for heading in headings(incoming):
         turn.note(heading)
-    memory = untold(await remembered(incoming.thread), turn.messages)
+    memory = changed_memory(await remembered(incoming.thread), turn.messages)
     earlier = () if turn.messages else await turn.earlier()
     files = await turn.attachments(incoming) if incoming.files else ()
     message = user_message(incoming)

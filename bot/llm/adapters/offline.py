@@ -12,7 +12,7 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.offline_results import told
+from bot.llm.adapters.offline_results import render_result
 from bot.ports.model import Completion, Request, ToolSpec, Usage
 from threads.model import Block, Image, Message, OnEvent, Text, TextDelta, Thinking, ToolCall, ToolResult
 
@@ -128,7 +128,7 @@ def _outcomes(entry: Message, names: Mapping[str, str]) -> list[str]:
     """Return what a step of the turn has to tell."""
     if entry.role == "assistant":
         return [entry.text] if entry.text else []
-    return [told(names.get(result.call_id, "the tool"), result) for result in entry.results]
+    return [render_result(names.get(result.call_id, "the tool"), result) for result in entry.results]
 
 
 def _read(request: Request) -> int:

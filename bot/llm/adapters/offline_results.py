@@ -25,7 +25,7 @@ Form = Mapping[str, JsonValue]
 _OUTSIDE = re.compile(r"<outside (?P<seal>[0-9a-f]+) [^\n]*>\n(?P<text>.*)\n</outside (?P=seal)>", re.DOTALL)
 
 
-def told(tool: str, result: ToolResult) -> str:
+def render_result(tool: str, result: ToolResult) -> str:
     """Put a tool's result into words."""
     content = _content(result)
     if isinstance(content, dict) and isinstance(error := content.get("error"), dict):

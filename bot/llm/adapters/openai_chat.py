@@ -26,7 +26,7 @@ from pydantic import JsonValue
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
 from bot.llm.adapters.response_faults import BROKEN_OFF, OVERFLOW
 from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, Unseen
+from bot.llm.adapters.stream import Content, HiddenContent
 from bot.llm.adapters.wire_form import completion, data_url, dump_json, fit, load_json, part, scrub, tool_call
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
@@ -194,7 +194,7 @@ class ChatReader:
             self.writing = False
         thought = self._think(delta)
         if not (text := _text_of(delta.get("content"))):
-            return ThinkingDelta(scrub(thought)) if thought else Unseen(unseen) if unseen else None
+            return ThinkingDelta(scrub(thought)) if thought else HiddenContent(unseen) if unseen else None
         self._text.append(text)
         self.writing = True
         return scrub(text)

@@ -15,7 +15,7 @@ A call that is cut is charged for what can have been written by then, as no prov
 
 | what                                                         | counts for                            |
 | the prompt                                                   | what the provider told, see `metering`          |
-| text that was streamed                                       | at least its tokens, see `most_tokens_in` |
+| text that was streamed                                       | at least its tokens, see `max_tokens_in` |
 | time between two pieces of text, and none in the listener    | nothing more: it is in the second     |
 | all other time since the request went out, and `IN_FLIGHT_S` | `TOKENS_PER_SECOND`                   |
 | all together                                                 | never more than ``max_tokens``        |
@@ -44,7 +44,7 @@ from bot.ports.errors import (
     OutputInvalid,
     ProviderError,
 )
-from bot.ports.model import Completion, Usage, unmetered
+from bot.ports.model import Completion, Usage, ignore_usage
 from threads.errors import BotError
 from threads.model import OnEvent, TextDelta, ThinkingDelta
 
@@ -79,7 +79,7 @@ COMMON = b"abcdefghijklmnopqrstuvwxyz "
 """Letters that a tokenizer joins: two and more of them make one token."""
 
 
-def most_tokens_in(text: str) -> float:
+def max_tokens_in(text: str) -> float:
     """Return more tokens than *text* has: one for two common letters, one for every other byte.
 
     Prose has half as many, random letters and digits about as many.
@@ -100,14 +100,14 @@ class StreamTimeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Unseen:
+class HiddenContent:
     """Content that is shown to nobody, such as a call's arguments; ``length`` in characters."""
 
     length: int
 
 
-Content = str | ThinkingDelta | Unseen
-"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `Unseen` too."""
+Content = str | ThinkingDelta | HiddenContent
+"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `HiddenContent` too."""
 
 
 class Reader(Protocol[Event_contra]):
@@ -178,8 +178,8 @@ class _Count:
         match content:
             case str(text) | ThinkingDelta(text):
                 self.length += len(text)
-                self.most_streamed += most_tokens_in(text)
-            case Unseen(length):
+                self.most_streamed += max_tokens_in(text)
+            case HiddenContent(length):
                 self.length += length
         if content is not None:
             now = anyio.current_time()
@@ -246,7 +246,7 @@ class Call(Generic[Event]):
     timeouts: StreamTimeouts
     max_tokens: int
     now: Callable[[], datetime] | None = None
-    meter: Callable[[Usage], None] = unmetered
+    meter: Callable[[Usage], None] = ignore_usage
     prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
@@ -292,7 +292,7 @@ class Call(Generic[Event]):
                     count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
                     if content is None:
                         continue
-                    if content and not isinstance(content, Unseen):
+                    if content and not isinstance(content, HiddenContent):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
                         yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
                         count.since = anyio.current_time()

@@ -81,12 +81,12 @@ def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
                 )
             case Image(_, media_type, data):
                 seen = vision and data and media_type in PICTURES and message.role == "user"
-                yield block if seen else unseen(block)
+                yield block if seen else image_placeholder(block)
             case Thinking():
                 yield block
 
 
-def unseen(image: Image) -> Text:
+def image_placeholder(image: Image) -> Text:
     """Return the words that stand in place of a picture that is not shown."""
     return Text(scrub(f"(a picture that cannot be shown here: {image.file})"))
 

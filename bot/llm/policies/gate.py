@@ -19,7 +19,7 @@ from bot.ports.status import CircuitStatus
 from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
-from .queue import Line, Ticket
+from .queue import CallQueue, Ticket
 from .retry import reason
 
 NOTICE_S = 1.0
@@ -30,9 +30,9 @@ LATE_S = 1e-6
 
 
 class Gate:
-    """Shared by every `Gated` model of one provider and key. But for `turn` its methods never wait or raise."""
+    """Shared by every `GatedModel` of one provider and key. But for `turn` its methods never wait or raise."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: CallQueue) -> None:
         self.line = line
         self._places = itertools.count(1)
         self._woken: dict[int, anyio.Event] = {}
@@ -162,7 +162,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class GatedModel:
     """A `Model` behind a gate.
 
     ``size`` estimates what a request counts against the tokens per minute: what of its prompt is in no cache, and the

@@ -37,7 +37,7 @@ from bot.ports.model import Usage
 from threads.errors import Code
 
 from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, passes
-from .token_bucket import Bucket, Window
+from .token_bucket import CongestionWindow, TokenBucket
 
 BREATH_S = 0.01
 """How long a lane stands still after a failure, for the retry's word on how long it shall be held; and how much
@@ -81,7 +81,7 @@ class Lane:
     def __init__(self, model: str, widest: int, threshold: int, account: Breaker) -> None:
         self.model = model
         self.own, self.account = Breaker(threshold), account
-        self.window = Window(widest)
+        self.window = CongestionWindow(widest)
         self.queue: list[Ticket] = []
         self.out = 0
         self.cautious = self.tried = False
@@ -111,7 +111,7 @@ class Lane:
         return max(now, self.held_until)
 
 
-class Line:
+class CallQueue:
     """The state machines of the tables above."""
 
     def __init__(
@@ -126,8 +126,8 @@ class Line:
     ) -> None:
         self._max_parallel, self._shrink, self._threshold = max_parallel, shrink, threshold
         self._max_wait_s = max_wait_s
-        self._requests = Bucket(requests_per_minute) if requests_per_minute else None
-        self._tokens = Bucket(tokens_per_minute) if tokens_per_minute else None
+        self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
+        self._tokens = TokenBucket(tokens_per_minute) if tokens_per_minute else None
         self._lanes: dict[str, Lane] = {}
         self._account = Breaker(threshold)
         self._probed_at = -math.inf

@@ -8,8 +8,7 @@
     rate_limited, and another model can be asked never
     a wait that would pass the turn's deadline   never: the failure is worth more than a time-out
 
-`wait_after` is the policy; `Retrying` is the model that follows it, and tells the gate. SDK retries are off: this is
-the one owner.
+`retry_delay` is the policy. `RetryingModel` follows it and tells the gate. The SDKs' own retries are off.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class RetryPolicy:
     local: bool = False
 
 
-def wait_after(
+def retry_delay(
     error: ProviderError, failures: int, policy: RetryPolicy, random: Callable[[], float]
 ) -> float | None:
     """Return how many seconds to wait before the next try, or ``None`` to give up."""
@@ -112,7 +111,7 @@ class RetryGate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying:
+class RetryingModel:
     """A `Model` that tries again; each wait is visible, cancellable and holds no turn slot."""
 
     model: Model
@@ -152,7 +151,7 @@ class Retrying:
     def _wait_after(self, error: ProviderError, failures: int, request: Request) -> float | None:
         if isinstance(error, RateLimited) and not request.last_resort:
             return None
-        wait = wait_after(error, failures, self.policy, self.random)
+        wait = retry_delay(error, failures, self.policy, self.random)
         if wait is None or anyio.current_time() + wait >= anyio.current_effective_deadline():
             return None
         return wait

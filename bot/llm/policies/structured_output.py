@@ -27,7 +27,7 @@ FAULTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Conforming:
+class StructuredOutputModel:
     """Lets only answers through that follow ``Request.output_schema``, where there is one."""
 
     model: Model

@@ -7,7 +7,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel, thinks
+from bot.llm.adapters.anthropic import AnthropicModel, supports_adaptive_thinking
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
@@ -162,7 +162,7 @@ async def test_readable_thinking_is_told_and_empty_thinking_is_not(http, listene
     }.items(),
 )
 def test_only_a_model_that_knows_adaptive_thinking_is_asked_for_it(model, asked):
-    assert thinks(model) is asked
+    assert supports_adaptive_thinking(model) is asked
 
 
 async def test_thinking_is_asked_for_in_words_that_may_be_shown(http, listener):
