@@ -19,7 +19,7 @@ from bot.agent.prompt.user_message import Remembered, build_user_message, nothin
 from bot.llm.policies.images import VisionModel
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
-from bot.ports.tool import Place, Tools
+from bot.ports.tool import ToolContext, Tools
 from threads import wording
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
@@ -169,12 +169,12 @@ class Agent:
             turn.add(*_told(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
             await turn.checkpoint()
 
-    def _place(self, turn: Turn, model: TurnModel) -> Place:
+    def _place(self, turn: Turn, model: TurnModel) -> ToolContext:
         thread = turn.incoming.thread
-        return Place.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
+        return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
 
 
-def _told(results: Sequence[ToolResult], place: Place) -> list[Message]:
+def _told(results: Sequence[ToolResult], place: ToolContext) -> list[Message]:
     """Return what the model reads of a step: the results, and the pictures that belong to them."""
     told = Message("user", tuple(results))
     return [told, Message("user", tuple(place.images))] if place.images else [told]

@@ -178,7 +178,7 @@ class ToolError(BotError):
     """A tool call failed in a way the model should read about; ``suggestion`` tells it what to do next.
 
     ``partial`` is what there was until then; ``origin`` names where text in it or in the message came from, if that
-    was outside (see `bot.ports.tool.Returned`).
+    was outside (see `bot.ports.tool.ToolOutput`).
     """
 
     code: Code = "tool_failed"

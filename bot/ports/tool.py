@@ -49,7 +49,7 @@ def unsaid(_text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ToolContext:
     """Where a call runs: its thread, and that thread's own workspace folder, which may not exist yet.
 
     ``asker`` wrote the message ``message_id`` that the call works for. ``attach`` posts a file to the thread: the
@@ -80,7 +80,7 @@ class Place:
         return _ODD.sub("-", self.call_id)[:60]
 
     @classmethod
-    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> Place:
+    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> ToolContext:
         """Return the place of a turn's calls."""
         incoming = turn.incoming
         return cls(
@@ -139,7 +139,7 @@ class ItemError:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class ToolOutput:
     """What a tool gives back where it is more than a value.
 
     ``origin`` names where text in it came from, if that was outside ("web page", "file", "MCP server x"): it is
@@ -167,7 +167,7 @@ class Tool(Protocol):
     @property
     def arguments(self) -> type[Arguments]: ...
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         """Return what the model should read; raises `bot.ports.errors.ToolError`."""
         ...
 
@@ -178,11 +178,11 @@ class Tools(Protocol):
     specs: tuple[ToolSpec, ...]
     """What the model is told of them, always in the same order."""
 
-    async def run(self, calls: Sequence[ToolCall], place: Place, on_event: OnEvent) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
         """Run the calls of one step and return their results in the order asked; no failure is raised."""
         ...
 
-    def waits(self, call: ToolCall, place: Place) -> bool:
+    def waits(self, call: ToolCall, place: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, and so has not run."""
         ...
 

@@ -22,7 +22,7 @@ from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
 from bot.ports.model import Completion, Model, ModelWrapper, Request, Usage
-from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
+from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
 from threads.journal.journal import Journal
@@ -171,7 +171,7 @@ class WatchedTool:
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
             try:
                 returned = await self.tool(arguments, place)
@@ -179,7 +179,7 @@ class WatchedTool:
                 if anyio.current_time() >= place.deadline:
                     call.cut = "tool_timeout"
                 raise
-            if isinstance(returned, Returned) and returned.errors:
+            if isinstance(returned, ToolOutput) and returned.errors:
                 call.outcome = "partial"
             return returned
 
@@ -191,7 +191,7 @@ class WatchedPermits:
     permits: Permits
     observing: Observing
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         try:
             await self.permits.permit(tool, arguments, place)
         except ToolDenied as error:
@@ -199,5 +199,5 @@ class WatchedPermits:
                 call.fail(error)
             raise
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         return self.permits.waits(tool, arguments, place)
