@@ -21,10 +21,18 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.response_faults import OVERFLOW
 from bot.llm.adapters.sdk import ClientSettings, JsonEvent, SdkModel
 from bot.llm.adapters.stream import Content, HiddenContent
-from bot.llm.adapters.wire_form import completion, fit, part, scrub, scrub_json, tokens, tool_call
+from bot.llm.adapters.wire_form import (
+    CONTEXT_EXCEEDED,
+    completion,
+    fit,
+    part,
+    scrub,
+    scrub_json,
+    tokens,
+    tool_call,
+)
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
@@ -262,7 +270,7 @@ class MessagesReader:
             raise ModelUnavailable("the stream ended without its message_stop")
         if self._stop == "refusal":
             raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
-        if self._stop == OVERFLOW:
+        if self._stop == CONTEXT_EXCEEDED:
             raise ContextOverflow("the context window was used up while answering")
         blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
         return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))

@@ -30,12 +30,11 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from bot.llm.adapters.response_faults import failure_in
-from bot.llm.classify import classify
+from bot.llm.classify import Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -321,9 +320,9 @@ class Call(Generic[Event]):
 
 
 async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
-    """Return the events; a whole chat completion reads like one, from a server that does not stream.
+    """Return the events. A whole chat completion, from a server that does not stream, is one event.
 
-    Refuses any other 200: a proxy's page, or an error some gateways send with status 200.
+    Raises `ProviderError` for any other body of a 200: a proxy's page, or an error that a gateway sends like this.
     """
     response = stream.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -334,14 +333,16 @@ async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
         page = (page + piece)[:MAX_PAGE]
         if len(page) == MAX_PAGE:
             break
-    if kind == "text/html":
-        raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
-    answer = json.loads(page)
-    if failure := failure_in(answer, dict(response.headers)):
-        raise failure
-    if "choices" not in answer:
+    answer: Any = json.loads(page) if kind == "application/json" else None
+    body = answer if isinstance(answer, dict) else {}
+    if error := body.get("error"):
+        text = error.get("message") if isinstance(error, dict) else error
+        raise failure_of(Fault(str(text), body, headers=dict(response.headers)))
+    if "choices" in body:
+        return _once(answer)
+    if "content" in body or "output" in body:
         raise BadRequest("the server does not stream: it sent a whole answer in place of an event stream")
-    return _once(answer)
+    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
 
 
 async def _once(event: Event) -> AsyncIterator[Event]:

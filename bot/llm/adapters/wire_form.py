@@ -27,6 +27,9 @@ EMPTY = "(empty)"
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """The media types that every provider takes."""
 
+CONTEXT_EXCEEDED = "model_context_window_exceeded"
+"""Anthropic's stop reason, and Z.ai's finish reason, when the window is used up."""
+
 MAX_TOKENS = 10**9
 """More than any call can count: what is beyond is no count."""
 
