@@ -669,4 +669,4 @@ def test_every_reply_that_has_words_has_the_canary_among_them():
 def test_every_api_is_asked_both_ways_for_most_of_it():
     counted = Counter((case.api, case.plain) for case in CASES)
     assert len(counted) == 6
-    assert min(counted.values()) > 45
+    assert min(counted.values()) > 35
