@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -55,6 +55,17 @@ def ignore_usage(usage: Usage) -> None:
     """Count nothing: the meter of a request that nobody pays for."""
 
 
+@dataclass(order=True, slots=True)
+class QueuePlace:
+    """The place of one call in its provider's queue, kept over all its attempts. Lower numbers go first.
+
+    ``waited_s`` is how long the call has waited for a circuit that was open.
+    """
+
+    number: int
+    waited_s: float = field(default=0.0, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls.
@@ -65,8 +76,7 @@ class Request:
     hears nothing has cost nothing. ``last_resort`` is false when another model can be asked instead: then an open
     circuit is a failure at once, not a wait. A ``best_effort`` call is one that the turn can do without, such as a
     summary: an open circuit is a failure at once too, no other model is asked after a failure, and the failure opens
-    no circuit. ``ticket`` is the place in the provider's line that a call keeps over its retries; None is the last
-    place.
+    no circuit. Without a ``place`` the call goes to the end of the provider's queue.
     """
 
     system: str
@@ -80,7 +90,7 @@ class Request:
     meter: Callable[[Usage], None] = ignore_usage
     last_resort: bool = True
     best_effort: bool = False
-    ticket: object = None
+    place: QueuePlace | None = None
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]
@@ -148,13 +158,20 @@ class TurnModel(KnownModel, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelWrapper:
-    """What a wrapper of a turn's model passes on: all but `complete`."""
+    """The base of a wrapper of a `Model`: all but `complete`."""
 
-    model: TurnModel
+    model: Model
 
     @property
     def name(self) -> str:
         return self.model.name
+
+
+@dataclass(frozen=True, slots=True)
+class TurnModelWrapper(ModelWrapper):
+    """The base of a wrapper of a `TurnModel`: all but `complete`."""
+
+    model: TurnModel
 
     @property
     def info(self) -> ModelInfo:

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
-from bot.ports.model import Completion, Model, ModelWrapper, Request, Usage
+from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
 from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(ModelWrapper):
+class WatchedTurnModel(TurnModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing

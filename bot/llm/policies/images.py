@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from bot.llm.adapters.wire_form import image_placeholder
 from bot.ports.errors import CapabilityMissing, ThinkingRejected
-from bot.ports.model import Completion, ModelWrapper, Request
+from bot.ports.model import Completion, Request, TurnModelWrapper
 from threads import wording
 from threads.errors import BotError, retry_fields
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
@@ -29,7 +29,7 @@ MOST, MOST_BYTES = 20, 15_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class VisionModel(ModelWrapper):
+class VisionModel(TurnModelWrapper):
     """The model of a turn, which is shown the turn's pictures."""
 
     turn: Turn

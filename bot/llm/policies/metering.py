@@ -27,8 +27,8 @@ from bot.ports.errors import PriceUnknown, ProviderError
 from bot.ports.model import (
     Completion,
     KnownModel,
-    Model,
     ModelInfo,
+    ModelWrapper,
     RecordDecision,
     Request,
     Usage,
@@ -39,20 +39,15 @@ from threads.wording import code_of
 
 
 @dataclass(frozen=True, slots=True)
-class MeteredModel:
+class MeteredModel(ModelWrapper):
     """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
     """
 
-    model: Model
     account: Account
     catalog: Catalog
     most_tokens: Callable[[Request], int]
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 import anyio
 
 from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
-from bot.ports.model import Completion, Model, Request
+from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request
 from threads.errors import Code, retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
@@ -97,8 +97,8 @@ def reason(error: ProviderError | None) -> str:
 class RetryGate(Protocol):
     """What is told of retries: the calls of all threads to a provider go through it."""
 
-    def ticket(self, model: str) -> object:
-        """Return what a new call to *model* shows at each attempt, so that it keeps its place in line."""
+    def place(self) -> QueuePlace:
+        """Return the last place in the queue, for a new call and all its attempts."""
         ...
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
@@ -111,22 +111,17 @@ class RetryGate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RetryingModel:
+class RetryingModel(ModelWrapper):
     """A `Model` that tries again; each wait is visible, cancellable and holds no turn slot."""
 
-    model: Model
     policy: RetryPolicy
     random: Callable[[], float]
     gate: RetryGate | None = None
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         failures = 0
         if self.gate is not None:
-            request = replace(request, ticket=self.gate.ticket(self.name))
+            request = replace(request, place=self.gate.place())
         while True:
             try:
                 return await self.model.complete(request, on_event)

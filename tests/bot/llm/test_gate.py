@@ -33,7 +33,7 @@ from bot.ports.errors import (
     RateLimited,
     Unauthorized,
 )
-from bot.ports.model import Completion, Request, Usage
+from bot.ports.model import Completion, QueuePlace, Request, Usage
 from tests.sim.loop import SimLoop
 from threads.model import Message, Resumed, Text, Waiting
 
@@ -558,7 +558,7 @@ def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
 @pytest.mark.parametrize("shrink", [True, False])
 def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
     line = CallQueue(**(OPEN | {"shrink": shrink}))
-    tickets = [Ticket(n, "m") for n in range(16)]
+    tickets = [Ticket(QueuePlace(n), "m") for n in range(16)]
     for ticket in tickets:
         line.join(ticket, 0)
     assert line.admit(0) == tickets
@@ -593,7 +593,7 @@ def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it
 
 def standing_in(line, *names, now=0.0):
     """Return new tickets of these models, in line."""
-    tickets = [Ticket(n, name, size=100) for n, name in enumerate(names)]
+    tickets = [Ticket(QueuePlace(n), name, size=100) for n, name in enumerate(names)]
     for ticket in tickets:
         line.join(ticket, now)
     return tickets
@@ -609,7 +609,7 @@ def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
     assert line.admit(2) == [c]
     assert line.wakes_at(2) == math.inf
     line.succeeded(c, Usage(), 3)
-    line.join(e := Ticket(4, "m"), 3)
+    line.join(e := Ticket(QueuePlace(4), "m"), 3)
     assert line.admit(3) == [d, e]
 
 
@@ -668,7 +668,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(model=st.sampled_from("ab"), size=st.integers(1, 2000), last_resort=st.booleans())
     def arrive(self, model, size, last_resort):
-        ticket = Ticket(next(self.places), model, size, last_resort)
+        ticket = Ticket(QueuePlace(next(self.places)), model, size, last_resort)
         self.tickets.append(ticket)
         self.line.join(ticket, self.now)
         self.settle()

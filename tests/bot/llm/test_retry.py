@@ -25,7 +25,7 @@ from bot.ports.errors import (
     Unauthorized,
     UnknownFailure,
 )
-from bot.ports.model import Request
+from bot.ports.model import QueuePlace, Request
 from tests.sim.loop import SimLoop
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
@@ -134,10 +134,10 @@ class Gate:
 
     def __init__(self):
         self.told = []
-        self.tickets = itertools.count(1)
+        self.numbers = itertools.count(1)
 
-    def ticket(self, model):
-        return next(self.tickets)
+    def place(self):
+        return QueuePlace(next(self.numbers))
 
     def hold(self, model, seconds, error):
         self.told.append(("hold", model, seconds, error.code))
@@ -162,12 +162,12 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     ]
 
 
-async def test_all_attempts_of_a_call_show_one_ticket_and_the_next_call_another():
+async def test_all_attempts_of_a_call_have_one_place_in_the_queue_and_the_next_call_another():
     scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
     model, request = RetryingModel(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
     await model.complete(request, ignore)
     await model.complete(request, ignore)
-    assert [attempt.ticket for attempt in scripted.requests] == [1, 1, 1, 2, 2]
+    assert [attempt.place.number for attempt in scripted.requests] == [1, 1, 1, 2, 2]
 
 
 async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_asked():
