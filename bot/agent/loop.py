@@ -16,6 +16,7 @@ from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, Cooldown
 from bot.agent.prompt.user_message import Remembered, build_user_message, nothing
+from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
@@ -30,15 +31,6 @@ CONTINUATIONS = 3
 CONTINUE = Message("user", (Text("Go on exactly where you stopped."),))
 AGAIN = Message("user", (Text("That answer was cut off. Please answer again."),))
 FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do not call tools."),))
-
-
-@dataclass(frozen=True, slots=True)
-class CompactionPolicy:
-    """When and how far a conversation is compacted. ``threshold`` is the share of the model's window."""
-
-    enabled: bool = True
-    threshold: float = 0.8
-    keep_recent_tokens: int = 20_000
 
 
 @dataclass(slots=True)
@@ -66,7 +58,7 @@ class Agent:
     max_steps: int = 50
     max_tokens: int = 8192
     temperature: float | None = None
-    compaction: CompactionPolicy = CompactionPolicy()
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
     remembered: Remembered = nothing

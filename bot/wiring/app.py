@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent.loop import Agent, CompactionPolicy
+from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
 from bot.agent.prompt.user_message import nothing
 from bot.budget.accounts import Accounts
@@ -383,7 +383,7 @@ def _agent(
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
-        compaction=CompactionPolicy(**settings.compaction.model_dump()),
+        compaction=settings.compaction,
         footer=settings.budget.footer,
         remembered=bench.memory.read if bench.memory else nothing,
         veil=veil,

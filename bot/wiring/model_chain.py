@@ -17,7 +17,7 @@ from bot.budget.accounts import Account, Accounts
 from bot.budget.budgets import Key
 from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
+from bot.llm.build import build_adapter, build_gate, is_local
 from bot.llm.catalog import Catalog
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
@@ -205,10 +205,9 @@ class Lineup:
         gate = self._gate(provider)
         metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
         attempt = WatchedModel(metered, account, self._observing)
-        policy = retry_policy(self._settings.llm_retry, local=is_local(self._provider(provider)))
-        model = RetryingModel(
-            GatedModel(attempt, gate, partial(uncached_size, model=name)), policy, self._random, gate
-        )
+        local = is_local(self._provider(provider))
+        gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
+        model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
 
     def _gate(self, provider: str) -> Gate:

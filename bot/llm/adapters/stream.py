@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.classify import Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,
@@ -86,16 +87,6 @@ def max_tokens_in(text: str) -> float:
     data = text.encode("utf-8", "surrogatepass")
     rare = len(data.translate(None, COMMON))
     return rare + (len(data) - rare) / 2
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTimeouts:
-    """Limits in seconds: to connect, without content before visible text, without content inside it, in all."""
-
-    connect: float = 5
-    first_content: float = 300
-    idle: float = 60
-    total: float = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +329,7 @@ async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
     if error := body.get("error"):
         text = error.get("message") if isinstance(error, dict) else error
         raise failure_of(Fault(str(text), body, headers=dict(response.headers)))
-    if "choices" in body:
+    if body.get("choices"):
         return _once(answer)
     if "content" in body or "output" in body:
         raise BadRequest("the server does not stream: it sent a whole answer in place of an event stream")

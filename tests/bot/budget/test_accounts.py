@@ -15,8 +15,8 @@ from bot.budget import ledger as ledger_module
 from bot.budget.accounts import Account, Accounts, Opened
 from bot.budget.budgets import Key, OverLimit, Policy
 from bot.budget.ledger import Ledger
-from bot.config.settings import Price
-from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent, StreamTimeouts
+from bot.config.settings import Price, StreamTimeouts
+from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent
 from bot.llm.catalog import Catalog
 from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError

@@ -7,9 +7,9 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.anthropic import AnthropicModel, supports_adaptive_thinking
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
     BadRequest,
     ContentPolicy,

@@ -14,9 +14,9 @@ import anthropic
 import openai
 import pytest
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.llm.classify import classify
 from bot.ports.errors import (
     BadRequest,

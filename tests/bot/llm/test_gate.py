@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from bot.agent.prompt.token_estimate import uncached_size
-from bot.config.settings import Settings
+from bot.config.settings import LlmRetry, RateLimitedRetry, Settings
 from bot.llm.build import build_gate
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.queue import CallQueue, Ticket
-from bot.llm.policies.retry import RetryingModel, RetryPolicy, Schedule
+from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.token_bucket import CongestionWindow, TokenBucket
 from bot.ports.errors import (
     BadRequest,
@@ -47,7 +47,7 @@ OPEN = {
     "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
     "shrink": True, "threshold": 1, "max_wait_s": 120.0,
 }  # fmt: skip
-ONCE = RetryPolicy(Schedule(retries=0), Schedule(retries=0))
+ONCE = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry.model_construct(attempts=0))
 
 
 class Provider:
@@ -206,7 +206,7 @@ async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", [ModelUnavailable, RateLimited, ModelTimeout, ModelConnection])
 @pytest.mark.parametrize("down_s", [20, 100, 1000, 5000])
-@pytest.mark.parametrize("policy", [ONCE, RetryPolicy()], ids=["no retries", "as shipped"])
+@pytest.mark.parametrize("policy", [ONCE, LlmRetry()], ids=["no retries", "as shipped"])
 async def test_an_outage_costs_a_person_at_most_ten_seconds_after_its_end(policy, kind, down_s):
     class Down(Provider):
         async def complete(self, request, on_event):
@@ -357,7 +357,7 @@ async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_on
 @pytest.mark.anyio
 async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
     gate = Gate(CallQueue(**OPEN))
-    policy = RetryPolicy()
+    policy = LlmRetry()
     limited = Room(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
     other = Room(Provider(name="fake/two"), policy, gate)
     async with anyio.create_task_group() as tasks:
@@ -381,7 +381,7 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
 
 @pytest.mark.anyio
 async def test_a_call_that_comes_back_keeps_its_place():
-    room = Room(Provider(ModelTimeout(), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    room = Room(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
         for name in "abc":
             tasks.start_soon(room.call, name)
@@ -422,7 +422,7 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
 
 @pytest.mark.anyio
 async def test_what_holds_up_a_models_calls_is_told_in_words():
-    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
     tell = partial(room.gate.describe, "fake/one")
     assert tell() == ""
     async with anyio.create_task_group() as tasks:
@@ -458,7 +458,7 @@ async def test_an_open_circuit_is_told_until_a_call_succeeds():
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
     error.local = True
-    room = Room(Provider(error), RetryPolicy())
+    room = Room(Provider(error), LlmRetry())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(room.call, "a")
         await at(1.5)
@@ -797,7 +797,7 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
         gate = Gate(
             CallQueue(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
         )
-        rooms = [Room(Chaos(dice, f"fake/{n}"), RetryPolicy(), gate) for n in range(2)]
+        rooms = [Room(Chaos(dice, f"fake/{n}"), LlmRetry(), gate) for n in range(2)]
         async with anyio.create_task_group() as tasks:
             for n in range(150):
                 within = dice.choice([math.inf, 900, dice.uniform(0, 60)])
@@ -812,7 +812,7 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
         with anyio.fail_after(2000):
             await anyio.sleep(700)
             for name in ("fake/0", "fake/1"):
-                room = Room(Provider(name=name), RetryPolicy(), gate)
+                room = Room(Provider(name=name), LlmRetry(), gate)
                 await room.call("last")
                 assert room.ends["last"] == "ok"
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters import body_limit
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,

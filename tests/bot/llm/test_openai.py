@@ -3,9 +3,9 @@ from codecs import BOM_UTF8
 import anyio
 import pytest
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
 from bot.llm.adapters.openai_responses import cache_key
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
     BadRequest,
     ContentPolicy,

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.policies.retry import RetryingModel, RetryPolicy, Schedule, retry_delay
+from bot.config.settings import LlmRetry
+from bot.llm.policies.retry import RetryingModel, retry_delay
 from bot.ports.errors import (
     BadRequest,
     ContentPolicy,
@@ -32,7 +33,7 @@ from threads.model import Resumed, TextReset, Waiting
 
 pytestmark = pytest.mark.anyio
 
-POLICY = RetryPolicy()
+POLICY = LlmRetry()
 
 
 @pytest.fixture
@@ -40,10 +41,10 @@ def anyio_backend():
     return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
 
 
-def waits(error, policy=POLICY, random=lambda: 0.5, most=10):
+def waits(error, policy=POLICY, random=lambda: 0.5, most=10, *, local=False):
     found = []
     for failures in range(1, most):
-        wait = retry_delay(error, failures, policy, random)
+        wait = retry_delay(error, failures, policy, random, local=local)
         if wait is None:
             return found
         found.append(wait)
@@ -88,13 +89,13 @@ def test_a_provider_that_says_no_retry_is_believed():
 
 
 def test_a_local_server_is_tried_again_at_once():
-    assert waits(ModelConnection(), RetryPolicy(local=True)) == [0, 4, 8]
+    assert waits(ModelConnection(), local=True) == [0, 4, 8]
 
 
 def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="linear"))) == [2, 4, 6]
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="jittered")), lambda: 0.25) == [0.5, 1, 2]
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(longest_s=3))) == [2, 3, 3]
+    assert waits(ModelTimeout(), LlmRetry(backoff="linear")) == [2, 4, 6]
+    assert waits(ModelTimeout(), LlmRetry(backoff="jittered"), lambda: 0.25) == [0.5, 1, 2]
+    assert waits(ModelTimeout(), LlmRetry(max_delay_ms=3000)) == [2, 3, 3]
 
 
 async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back():
