@@ -40,6 +40,7 @@ from tests.bot.llm.conftest import ask
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Garbage, Reply, Stall, error
+from threads.model import TurnEvent
 from threads.wording import explain
 
 pytestmark = pytest.mark.anyio
@@ -466,6 +467,15 @@ def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
             hello.keep(shown, f'event: {name}\ndata: {{"type": "{CANARY}\n\n'.encode()),
             ModelUnavailable,
         ),
+        "bytes that are no text": (
+            hello.keep(shown, f"event: {name}\ndata: ".encode() + b"\xff\xfe\n\n"),
+            ModelUnavailable,
+        ),
+        "an event of another shape": (
+            hello.keep(shown, f"event: {name}\ndata: [1]\n\n".encode()),
+            UnknownFailure,
+        ),
+        "no last event": (hello.keep(-1), None if api is CHAT else ModelUnavailable),
         "empty stream": (said(), ModelUnavailable),
         "page": (error(200, PAGE), ModelUnavailable),
         "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
@@ -480,6 +490,16 @@ ENDINGS = {
         "refused": (a.answer(a.Tool("t", CANARY), stop="refusal", stop_details=CYBER), ContentPolicy),
         "window used up": (a.answer(a.Text("x"), stop="model_context_window_exceeded"), ContextOverflow),
         "empty": (a.answer(), EmptyAnswer),
+        "a blank block": (a.answer(a.Text("")), EmptyAnswer),
+        "an error nobody knows": (HELLO[MESSAGES].keep(5, a.error_event("surprise_error")), UnknownFailure),
+        "an error that is no JSON": (
+            HELLO[MESSAGES].keep(5, b"event: error\ndata: oops\n\n"),
+            UnknownFailure,
+        ),
+        "a delta without its block": (
+            HELLO[MESSAGES].keep(2, *HELLO[MESSAGES].steps[3:]),
+            UnknownFailure,
+        ),
     },
     RESPONSES: {
         "refused": (o.response_answer(o.Raw(item(REFUSED))), ContentPolicy),
@@ -496,6 +516,11 @@ ENDINGS = {
             ModelUnavailable,
         ),
         "empty": (o.response_answer(), EmptyAnswer),
+        "failed for no reason": (o.response_answer(o.Text("x"), end=o.completed("failed")), UnknownFailure),
+        "a call under a refusal": (
+            o.response_answer(o.Tool("c1", "rm"), o.Raw(item(REFUSED))),
+            ContentPolicy,
+        ),
     },
     CHAT: {
         "refused": (o.stream(o.chunk({"refusal": CANARY}), o.chunk(finish="stop")), ContentPolicy),
@@ -506,6 +531,8 @@ ENDINGS = {
             ContextOverflow,
         ),
         "empty": (o.chat_answer(), EmptyAnswer),
+        "an error in words": (HELLO[CHAT].keep(3, o.data(error=CANARY)), UnknownFailure),
+        "no finish reason": (o.chat_answer(o.Text("Hello, world"), finish=None), ModelUnavailable),
         "only [DONE]": (o.stream(o.DONE), ModelUnavailable),
     },
 }
@@ -553,16 +580,20 @@ class Bench:
     async def ask(self, case: Case) -> ProviderError | None:
         """Return what came of it; the server gives the case's reply to whatever is asked."""
         self.fake.requests.clear()
+        self.shown = ""
         self.fake.script = lambda _: case.reply
         limits = QUICK if case.expected is ModelTimeout and case.reply.status == 200 else StreamTimeouts()
         try:
             if case.plain:
                 await self._plain(case.api)
             else:
-                await self.models[case.api, limits].complete(ask(), _deaf)
+                await self.models[case.api, limits].complete(ask(), self._listen)
         except Exception as error:  # noqa: BLE001
             return classify(error)
         return None
+
+    async def _listen(self, event: TurnEvent) -> None:
+        self.shown += event.text
 
     async def _plain(self, api: type) -> None:
         messages = [{"role": "user", "content": "hi"}]
@@ -572,9 +603,6 @@ class Bench:
             await self.gpt.responses.create(input="hi", model="m")
         else:
             await self.gpt.chat.completions.create(messages=messages, model="m")
-
-
-async def _deaf(event) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -597,6 +625,7 @@ async def test_every_row_in_every_shape_has_its_type(bench, case):
     if not case.plain:
         assert (failure.fields["provider"], failure.fields["model"]) == ("p", "m")
         assert (failure.usage is not None) >= case.began
+        assert bench.shown.startswith("Hello, w") or not case.began
 
 
 NAMED = [
@@ -652,7 +681,7 @@ def test_every_code_status_and_phrase_of_the_table_occurs():
         (case.reply.status, b"".join(step for step in case.reply.steps if isinstance(step, bytes)))
         for case in CASES
     ]
-    everything = b"\n".join(body for _, body in said).decode()
+    everything = b"\n".join(body for _, body in said).decode(errors="replace")
     words = set(re.findall(r"\w+", everything))
     assert [name for name in NAMED if not any(word.startswith(name) for word in words)] == []
     assert [phrase for phrase in PHRASES if phrase not in everything] == []
@@ -661,7 +690,7 @@ def test_every_code_status_and_phrase_of_the_table_occurs():
 
 def test_every_reply_that_has_words_has_the_canary_among_them():
     for case in CASES:
-        said = b"".join(step for step in case.reply.steps if isinstance(step, bytes)).decode()
+        said = b"".join(step for step in case.reply.steps if isinstance(step, bytes)).decode(errors="replace")
         if said and case.reply.headers[0][1] != a.SSE[0][1]:
             assert CANARY in said or CANARY in str(case.reply.headers), str(case)
 
