@@ -72,7 +72,7 @@ def _open_key(text: str, end: int) -> int:
     return len(text)
 
 
-class StreamRedaction:
+class Veiled:
     """A listener in front of another one, for one turn: what it is told has its secrets masked."""
 
     def __init__(self, tell: OnEvent, mask: Callable[[str], str], suspicious: Certain) -> None:

@@ -29,7 +29,7 @@ import anyio
 import pytest
 
 from bot.guards.redaction import Masker, beginning, forms, mask
-from bot.guards.stream_redaction import StreamRedaction, suspicion
+from bot.guards.stream_redaction import Veiled, suspicion
 from bot.observe.logs import configure_logging
 from bot.tools.browser.detect import has_own, system_browser
 from bot.tools.browser.launch import Chromium
@@ -611,7 +611,7 @@ async def test_a_draft_that_is_cut_anywhere_shows_none(canary):
             if isinstance(event, TextDelta):
                 events.append(event.text)
 
-        veiled = StreamRedaction(tell, Masker(secrets), suspicion(secrets))
+        veiled = Veiled(tell, Masker(secrets), suspicion(secrets))
         for piece in (text[:cut], text[cut:]):
             await veiled(TextDelta(piece))
         await veiled.finish()
@@ -629,7 +629,7 @@ async def test_a_word_too_long_to_be_held_back_is_not_cut_in_a_secret(before, si
 
     secrets = [CANARIES["SLACK"], CANARIES["PROVIDER"]]
     text = f"{'x' * before}{secrets[0]}{'y' * 50}{secrets[1]} end"
-    veiled = StreamRedaction(tell, Masker(secrets), suspicion(secrets))
+    veiled = Veiled(tell, Masker(secrets), suspicion(secrets))
     for at in range(0, len(text), size):
         await veiled(TextDelta(text[at : at + size]))
     await veiled.finish()
