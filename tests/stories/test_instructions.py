@@ -268,4 +268,4 @@ async def test_an_identity_that_cannot_be_read_does_not_keep_the_bot_from_answer
     (tmp_path / "IDENTITY.md").mkdir()
     async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as seat:
         assert (await seat.say("one")).text == "ok"
-        assert "IDENTITY.md: it is no file" in (await seat.say("/status")).text
+        assert "IDENTITY.md: it is not a file" in (await seat.say("/status")).text
