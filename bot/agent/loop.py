@@ -15,7 +15,7 @@ from pathlib import Path
 from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, Cooldown
-from bot.agent.prompt.user_message import Remembered, build_user_message, nothing
+from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
 from bot.ports.errors import EmptyAnswer, StepLimit
@@ -47,7 +47,7 @@ class Agent:
     """Answers turns. ``system`` must be byte-stable; ``workspace`` returns a thread's own folder.
 
     ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
-    turn's listener in one that masks secrets. ``remembered`` returns the memory that a conversation begins with.
+    turn's listener in one that masks secrets. ``read_memory`` returns the memory that a conversation begins with.
     """
 
     models: Models
@@ -61,7 +61,7 @@ class Agent:
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
-    remembered: Remembered = nothing
+    read_memory: ReadMemory = no_memory
     summaries: Cooldown = field(default_factory=Cooldown)
 
     async def run(self, turn: Turn) -> str:
@@ -89,7 +89,7 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(await build_user_message(turn, turn.incoming, self.remembered))
+            turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
         elif turn.messages[mine[-1]].role == "assistant":
             written = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_texts(turn, [*_unfinished(written), written[-1]], model.name))
@@ -122,7 +122,7 @@ class Agent:
             await turn.checkpoint()
             turn.add(*await self._use_tools(turn, message.calls, progress))
             await turn.checkpoint()
-            await turn.steer(partial(build_user_message, turn, remembered=self.remembered))
+            await turn.steer(partial(build_user_message, turn, read_memory=self.read_memory))
             return None
         if completion.stop == "pause":
             turn.add(message)

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import nothing
+from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
@@ -385,7 +385,7 @@ def _agent(
         temperature=settings.temperature,
         compaction=settings.compaction,
         footer=settings.budget.footer,
-        remembered=bench.memory.read if bench.memory else nothing,
+        read_memory=bench.memory.read if bench.memory else no_memory,
         veil=veil,
     )
     return lambda *places: Instructed(make(*places), instructions.prompt)
