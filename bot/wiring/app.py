@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import nothing
+from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
@@ -383,9 +383,9 @@ def _agent(
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
-        room=Room(**settings.compaction.model_dump()),
+        compaction=settings.compaction,
         footer=settings.budget.footer,
-        remembered=bench.memory.read if bench.memory else nothing,
+        read_memory=bench.memory.read if bench.memory else no_memory,
         veil=veil,
     )
     return lambda *places: Instructed(make(*places), instructions.prompt)

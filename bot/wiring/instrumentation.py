@@ -3,8 +3,8 @@
 | kind       | around                                                                     |
 |------------|----------------------------------------------------------------------------|
 | turn       | what the actor runs                                                        |
-| step       | the outermost model of a turn, `bot.llm.policies.metering.Budgeted`                  |
-| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.Metered` |
+| step       | the outermost model of a turn, `bot.llm.policies.metering.BudgetedModel`                  |
+| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.MeteredModel` |
 | tool       | each tool; also a call that a rule or a person denied, which takes no time |
 """
 
@@ -21,8 +21,8 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
-from bot.ports.model import Around, Completion, Model, Request, Usage
-from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
+from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
+from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
 from threads.journal.journal import Journal
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(Around):
+class WatchedTurnModel(TurnModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing
@@ -171,7 +171,7 @@ class WatchedTool:
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
             try:
                 returned = await self.tool(arguments, place)
@@ -179,7 +179,7 @@ class WatchedTool:
                 if anyio.current_time() >= place.deadline:
                     call.cut = "tool_timeout"
                 raise
-            if isinstance(returned, Returned) and returned.errors:
+            if isinstance(returned, ToolOutput) and returned.errors:
                 call.outcome = "partial"
             return returned
 
@@ -191,7 +191,7 @@ class WatchedPermits:
     permits: Permits
     observing: Observing
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         try:
             await self.permits.permit(tool, arguments, place)
         except ToolDenied as error:
@@ -199,5 +199,5 @@ class WatchedPermits:
                 call.fail(error)
             raise
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         return self.permits.waits(tool, arguments, place)

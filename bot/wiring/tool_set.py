@@ -27,7 +27,7 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Audit
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import Place, Tool
+from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals
@@ -189,7 +189,7 @@ async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
     bench.status.append(lambda: "; ".join(skills.problems))
 
 
-async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
+async def _loaded(audit: Audit, place: ToolContext, name: str, digest: str) -> None:
     try:
         details = {"skill": name, "sha256": digest}
         await audit.note("skill", place.thread, place.message_id, place.asker.id, details)

@@ -18,7 +18,7 @@ from bot.config.settings import Settings
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.sandbox import Ran
 from bot.wiring.tool_set import Means, Workbench, open_workbench
 from tests.world import ANN, T1, Clock
@@ -156,8 +156,8 @@ class Scene:
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
-    def place(self) -> Place:
-        return Place(
+    def place(self) -> ToolContext:
+        return ToolContext(
             self.workspace,
             self.thread,
             ANN,

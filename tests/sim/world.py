@@ -18,7 +18,7 @@ from anyio._core._eventloop import set_current_async_library
 
 import bot.budget.ledger
 import threads.journal.journal
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent
 from bot.budget.ledger import Ledger
 from bot.ports.errors import ProviderError
 from bot.store.model_choice import ChosenModels
@@ -231,8 +231,9 @@ class World:
         if self.stack is None:
             return agent
         given = self.stack.settings
-        room = Room(**given.compaction.model_dump())
-        return replace(agent, max_tokens=given.max_tokens, room=room, footer=given.budget.footer)
+        return replace(
+            agent, max_tokens=given.max_tokens, compaction=given.compaction, footer=given.budget.footer
+        )
 
     def _people(self, outgoing: Outgoing) -> Iterator[tuple[float, str, str]]:
         """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""

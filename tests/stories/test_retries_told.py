@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from bot.llm.policies.retry import Retrying, RetryPolicy
+from bot.config.settings import LlmRetry
+from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
 from bot.tools.mcp.framing import Gone
 from bot.tools.mcp.server import Times
@@ -53,7 +54,7 @@ def told(caplog):
 async def test_of_a_model_call(tmp_path, told):
     flaky = Scripted(ModelUnavailable("529"), ModelUnavailable("529 again"), says("late"))
     platform = Platform()
-    model = Only(Retrying(flaky, RetryPolicy(), lambda: 0.5))
+    model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
     async with running(tmp_path, platform, model) as bot:
         await bot.orchestrator.receive(message())
         await platform.settled("m1")

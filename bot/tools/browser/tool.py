@@ -33,7 +33,7 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, Place, Returned, Tool
+from bot.ports.tool import Arguments, ItemError, Tool, ToolContext, ToolOutput
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
@@ -113,7 +113,7 @@ class Browser:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = BrowserArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, BrowserArguments)
         url = str(self.egress.check(arguments.url))
         now = anyio.current_time()
@@ -159,7 +159,7 @@ class Browser:
                 self.switches.ended("pictures", taken if self.disable_screenshots else "given up")
         return seen
 
-    async def _without(self, url: str, place: Place, degraded: str, tell: str) -> Returned:
+    async def _without(self, url: str, place: ToolContext, degraded: str, tell: str) -> ToolOutput:
         """Read the page by `web_fetch`; raises `ToolError` if that does not work either."""
         if self.fetch is None:
             place.note(TELL_NOTHING)
@@ -177,11 +177,11 @@ class Browser:
                 partial=error.partial,
                 origin=error.origin,
             ) from error
-        read = read if isinstance(read, Returned) else Returned(read, origin=ORIGIN)
+        read = read if isinstance(read, ToolOutput) else ToolOutput(read, origin=ORIGIN)
         result = read.result if isinstance(read.result, dict) else {"text": read.result}
         return replace(read, result={**result, "degraded": degraded})
 
-    async def _shown(self, seen: Seen, place: Place) -> Returned:
+    async def _shown(self, seen: Seen, place: ToolContext) -> ToolOutput:
         """Keep the picture, and show it to a model that can see it."""
         if not seen.picture:
             log.warning("browser.no_picture: %s", seen.unpictured or "they are off")
@@ -204,7 +204,7 @@ class Browser:
 _GO_ON = "Go on without the page, and say that it could not be read."
 
 
-def _read(seen: Seen, **more: JsonValue) -> Returned:
+def _read(seen: Seen, **more: JsonValue) -> ToolOutput:
     """Return what was seen, as far as there is something to say, and *more*."""
     result: dict[str, JsonValue] = {
         "url": seen.url,
@@ -218,4 +218,4 @@ def _read(seen: Seen, **more: JsonValue) -> Returned:
         result["cut"] = "The page is longer."
     result |= {"unready": seen.unready, **more}
     errors = tuple(ItemError(host, "permission", why) for host, why in seen.refused[:MAX_REFUSED])
-    return Returned({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)
+    return ToolOutput({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)

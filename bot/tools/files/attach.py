@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 
 from bot.guards.redaction import Masker
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from threads.errors import PostFailed, TransportRejected
 from threads.store.attachments import safe_name
 from threads.store.disk import Offload
@@ -51,7 +51,7 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(self.secrets(arguments.name or arguments.path))
         with ExitStack() as opened:

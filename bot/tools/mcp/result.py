@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from bot.guards.redaction import beginning
 from bot.ports.errors import ToolError
-from bot.ports.tool import ItemError, Returned
+from bot.ports.tool import ItemError, ToolOutput
 from bot.tools.mcp.tool_list import cut
 from threads.model import Image
 from threads.store.image_header import HEAD, MAX_BYTES, look
@@ -47,7 +47,7 @@ class _Room:
 
 def returned(
     result: CallToolResult, origin: str, shown: Mapping[int, Image], mask: Callable[[str], str]
-) -> Returned:
+) -> ToolOutput:
     """Return what the model should read; *shown* are the pictures that it can see, by their place in the result.
 
     Raises `ToolError` with the server's own words when it says it failed.
@@ -70,7 +70,7 @@ def returned(
     if structured is not None and whole < MAX_TEXT and not any(_repeats(v, structured) for v in values):
         text = json.dumps(structured, ensure_ascii=False)
         values.append(structured if len(text) <= room.left else room.take(text))
-    return Returned(values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(shown.values()))
+    return ToolOutput(values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(shown.values()))
 
 
 def picture_in(block: ContentBlock) -> tuple[bytes, str] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bot.ports.errors import ToolError
-from bot.ports.tool import Arguments, Place, Returned
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
 from bot.tools.mcp.schema import arguments_of
 from bot.tools.mcp.server import Server
@@ -38,11 +38,11 @@ class McpTool:
     save: Save | None = None
     risk: ClassVar[Literal["net"]] = "net"
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
         return returned(result, self.server.origin, await self._shown(result, place), self.server.mask)
 
-    async def _shown(self, result: CallToolResult, place: Place) -> dict[int, Image]:
+    async def _shown(self, result: CallToolResult, place: ToolContext) -> dict[int, Image]:
         """Keep the pictures of a result in the workspace; return them by their place in it."""
         shown: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):

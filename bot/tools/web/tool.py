@@ -24,7 +24,7 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, Place, Returned
+from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
 
@@ -124,19 +124,19 @@ class WebFetch:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = FetchArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, FetchArguments)
         url = parsed(arguments.url)
         page = self.pages.find(place.thread, url) if arguments.offset else None
         if page is None:
             found = await self._fetched(url, place)
             if isinstance(found, str):
-                return Returned({"url": str(url), "moved_to": found, "next": "Fetch that."}, origin=ORIGIN)
+                return ToolOutput({"url": str(url), "moved_to": found, "next": "Fetch that."}, origin=ORIGIN)
             page = found
             self.pages.keep(place.thread, url, page)
         return _part(page, arguments.offset)
 
-    async def _fetched(self, url: Url, place: Place) -> Page | str:
+    async def _fetched(self, url: Url, place: ToolContext) -> Page | str:
         """Return the page, or where it moved to."""
         deadline = min(place.deadline, anyio.current_time() + LONGEST_S)
         with anyio.CancelScope(deadline=deadline):
@@ -177,7 +177,7 @@ class WebFetch:
         return Page(address, read.title, read.text[:MAX_TEXT], tuple(errors))
 
 
-def _part(page: Page, offset: int) -> Returned:
+def _part(page: Page, offset: int) -> ToolOutput:
     if offset and offset >= len(page.text):
         raise ToolInvalidInput(
             f"The page has {len(page.text)} characters.", suggestion="Give a smaller offset, or none."
@@ -186,7 +186,7 @@ def _part(page: Page, offset: int) -> Returned:
     result: dict[str, JsonValue] = {"url": page.url, "title": page.title, "text": page.text[offset:end]}
     if end < len(page.text):
         result |= {"next_offset": end, "length": len(page.text)}
-    return Returned(result, page.errors, origin=ORIGIN)
+    return ToolOutput(result, page.errors, origin=ORIGIN)
 
 
 def _check(answer: Answer) -> None:

@@ -19,7 +19,7 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Place, Returned
+from bot.ports.tool import ToolContext, ToolOutput
 from bot.tools.web import get, guarded_network
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import Http
@@ -69,10 +69,10 @@ def tool(site, documents):
     return tool_for(site, documents)
 
 
-async def fetch(tool, url, offset=0, *, thread=THREAD, within_s=20.0) -> Returned:
-    place = Place(Path("/nowhere"), thread, deadline=anyio.current_time() + within_s)
+async def fetch(tool, url, offset=0, *, thread=THREAD, within_s=20.0) -> ToolOutput:
+    place = ToolContext(Path("/nowhere"), thread, deadline=anyio.current_time() + within_s)
     returned = await tool(FetchArguments(url=url, offset=offset), place)
-    assert isinstance(returned, Returned)
+    assert isinstance(returned, ToolOutput)
     assert returned.origin == "web page"
     return returned
 

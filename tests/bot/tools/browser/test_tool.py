@@ -14,7 +14,7 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, Place, Returned
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from bot.tools.browser import tool as tools
 from bot.tools.browser.cooldown import COOLDOWN_S, Switch
 from bot.tools.browser.protocol import BrowserBroken, PageStuck, Seen
@@ -54,7 +54,7 @@ class Fetch:
     name, description, risk, arguments = "web_fetch", "", "net", FetchArguments
 
     def __init__(self, answer=None) -> None:
-        self.answer = answer or Returned({"url": "u", "text": "fetched"}, origin="web page")
+        self.answer = answer or ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
         self.places = []
 
     async def __call__(self, arguments, place):
@@ -67,7 +67,9 @@ class Fetch:
 class World:
     def __init__(self, tmp_path) -> None:
         self.told: list[str] = []
-        self.place = Place(tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x")
+        self.place = ToolContext(
+            tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x"
+        )
         self.place.workspace.parent.mkdir()
         self.fetch = Fetch()
         self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from bot.config.settings import McpServer
-from bot.ports.tool import Place, Returned
+from bot.ports.tool import ToolContext, ToolOutput
 from bot.tools.mcp.server import Times
 from bot.tools.mcp.servers import Servers, open_servers
 from threads.store.disk import PosixDisk
@@ -62,9 +62,9 @@ def opened(
     )
 
 
-async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> Returned:
+async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> ToolOutput:
     tool = next(tool for tool in servers.tools if tool.name == name)
-    place = Place(Path("/nowhere"), deadline=anyio.current_time() + within_s)
+    place = ToolContext(Path("/nowhere"), deadline=anyio.current_time() + within_s)
     return await tool(tool.arguments.model_validate(arguments), place)
 
 

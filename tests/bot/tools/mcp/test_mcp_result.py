@@ -14,7 +14,7 @@ from mcp_types import (
 )
 
 from bot.ports.errors import ToolError, ToolInvalidInput
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.mcp.result import MAX_TEXT, returned
 from bot.tools.mcp.tool import tool_of
 from bot.tools.mcp.tool_list import ListedTool
@@ -111,7 +111,7 @@ def called(given, save):
 
     server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
     tool = tool_of(server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save)
-    place = Place(Path("/nowhere"), call_id="call/1")
+    place = ToolContext(Path("/nowhere"), call_id="call/1")
     return anyio.run(tool, tool.arguments.model_validate({}), place)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
 from bot.tools.mcp.secrets_lookup import digest_of
 from bot.tools.mcp.tool import McpTool
@@ -236,7 +236,7 @@ async def test_through_the_gate(tmp_path):
         ]
         told = []
         for asked in calls:
-            told += await box.run([asked], Place(tmp_path / "workspace"), unheard)
+            told += await box.run([asked], ToolContext(tmp_path / "workspace"), unheard)
     good, dead, unknown = (json.loads(result.content) for result in told)
     assert told[0].outside
     assert 'from="MCP server p"' in good["result"]
