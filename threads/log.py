@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from .errors import NewerSchema
-from .journal.records import Owed, Settled
+from .journal.records import PendingMessage, Settled
 from .store.checksummed_lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
 from .store.disk import Disk, Offload, read_or_empty, write_all
 from .store.group_commit import GroupWriter
@@ -131,9 +131,9 @@ class Log:
         return {entry.message_id for entry in found if entry.kind == "settled"}
 
 
-def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
+def told(pending: PendingMessage, end: Settled, at: str) -> list[Entry]:
     """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
-    received, intent, message_id = owed.received, owed.intent, owed.received.message_id
+    received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
     asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
     ended = Entry(
@@ -143,11 +143,11 @@ def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
         outcome=end.outcome,
         by=end.by,
         code=intent.code if intent else "",
-        correlation_id=owed.reference,
+        correlation_id=pending.reference,
     )
     if intent is None:
         return [asked, ended]
-    posted = owed.platform_id
+    posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
     said = Entry(at=at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
     return [asked, said, ended]

@@ -59,7 +59,7 @@ from threads.actor.turn import Shared
 from threads.delivery import Delivery, Outlet
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal.journal import Journal
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.log import Log
 from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId, Turn
 from threads.store.attachments import Shelf
@@ -142,15 +142,15 @@ async def open_core(
     max_age_s: float = 600,
     resume: bool = True,
     observing: Observing | None = None,
-    on_stop: Callable[[Owed, int, int], None] = lambda *_: None,
-    explain: Callable[[Exception, Owed, str], str] = lambda error, _, reference: wording.explain(
+    on_stop: Callable[[PendingMessage, int, int], None] = lambda *_: None,
+    explain: Callable[[Exception, PendingMessage, str], str] = lambda error, _, reference: wording.explain(
         error, reference
     ),
     escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
     is_admin: Callable[[str], bool] = lambda _: False,
     came: Restored | None = None,
 ) -> Core:
-    """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
+    """Read what is pending, start what serves it in *tasks*, and return the bot, ready to receive.
 
     What the process that went on after the backup which the folder *came* from has posted, its journal does not know.
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
@@ -226,7 +226,7 @@ async def open_core(
         max_age_s=max_age_s,
         resume=resume,
         turn_s=limits.turn_timeout_s,
-        asked=lambda owed: asks(owed.incoming.thread, owed.incoming.id),
+        asked=lambda pending: asks(pending.incoming.thread, pending.incoming.id),
         served=outboxes.__contains__,
     )
     orchestrator.recover(left)
@@ -502,9 +502,9 @@ async def _spill(
     return f"tool-output/{name}"
 
 
-def _explained(settings: Settings, error: Exception, owed: Owed, reference: str) -> str:
+def _explained(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
     """Return what the thread reads about a failure: more for an admin, who can do something about it."""
-    if is_admin(settings.access, owed.incoming.author.id):
+    if is_admin(settings.access, pending.incoming.author.id):
         return explain_to_operator(error, reference, settings)
     return wording.explain(error, reference)
 
@@ -513,10 +513,10 @@ def _record(
     now: Callable[[], datetime],
     escalate: Callable[[Exception, ThreadId, str], None],
     error: Exception,
-    owed: Owed,
+    pending: PendingMessage,
     reference: str,
 ) -> None:
-    received = owed.received
+    received = pending.received
     ids = {"thread_id": received.thread_id, "message_id": received.message_id}
     described = report(error, reference, now(), **ids)
     log.error(
@@ -525,4 +525,4 @@ def _record(
         exc_info=error,
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},
     )
-    escalate(error, owed.incoming.thread, reference)
+    escalate(error, pending.incoming.thread, reference)

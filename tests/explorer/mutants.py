@@ -222,7 +222,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
         lambda: _patch(Journal, "_durable", _deaf_to_errors),
     ),
     "checksums not verified": ("journal, rot", lambda: _patch(checksummed_lines, "intact", _no_crc)),
-    "compaction drops what is owed": (
+    "compaction drops what is pending": (
         "journal, growing, ordered",
         lambda: _patch(records.Ledger, "records", _forgets_owed),
     ),

@@ -23,7 +23,7 @@ from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
 from threads.errors import StoreUnavailable
 from threads.journal.journal import Journal
-from threads.journal.records import Intent, Ledger, Owed, Received, Record, record_adapter
+from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
 from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, File, temporary_of, write_all
@@ -82,7 +82,7 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
 
     apply = Ledger.apply
 
-    def forgetful(self: Ledger, record: Record) -> Owed | None:
+    def forgetful(self: Ledger, record: Record) -> PendingMessage | None:
         if isinstance(record, Received):
             self.settled.pop(_key_of(record), None)
         return apply(self, record)
@@ -93,12 +93,12 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
 def no_outbox() -> AbstractContextManager[None]:
     """Nothing is written before the post: after a crash the answer is made again and posted blindly."""
 
-    async def blind(self: Delivery, owed: Owed, ending: Ending) -> None:
+    async def blind(self: Delivery, pending: PendingMessage, ending: Ending) -> None:
         if ending.by:
-            await self.cover([owed], ending.outcome, ending.by)
+            await self.cover([pending], ending.outcome, ending.by)
             return
-        received = owed.received
-        owed.intent = Intent(
+        received = pending.received
+        pending.intent = Intent(
             thread_id=received.thread_id,
             message_id=received.message_id,
             text=scrub(ending.text),
@@ -106,7 +106,7 @@ def no_outbox() -> AbstractContextManager[None]:
             outcome=ending.outcome,
             code=ending.code,
         )
-        await self._finish(owed, self._post)
+        await self._finish(pending, self._post)
 
     return _instead(Delivery, settle=blind)
 
@@ -126,8 +126,8 @@ def torn_tail_kept() -> AbstractContextManager[None]:
             return 0
         for line in found.good:
             self.ledger.apply(record_adapter().validate_json(line))
-        for owed in self.ledger.owed.values():
-            owed.recovered = True
+        for pending in self.ledger.pending.values():
+            pending.recovered = True
         self._file = self._disk.append(self._path)
         return 0
 

@@ -18,7 +18,7 @@ from threads import wording
 from threads.delivery import Delivery, patiently
 from threads.errors import StoreUnavailable, retry_fields
 from threads.journal.journal import Journal
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import (
     Answer,
     Choice,
@@ -74,8 +74,8 @@ class Shared:
     run: Run
     context: Callable[[ThreadId], ContextStore]
     beside: Beside
-    on_error: Callable[[Exception, Owed, str], None]
-    explain: Callable[[Exception, Owed, str], str]
+    on_error: Callable[[Exception, PendingMessage, str], None]
+    explain: Callable[[Exception, PendingMessage, str], str]
     now: Callable[[], datetime]
     questions: Questions = field(default_factory=Questions)
 
@@ -84,11 +84,16 @@ class ActorTurn:
     """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline."""
 
     def __init__(
-        self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
+        self,
+        pending: PendingMessage,
+        messages: list[Message],
+        context: ContextStore,
+        mailbox: Mailbox,
+        shared: Shared,
     ) -> None:
-        self.incoming = owed.incoming
+        self.incoming = pending.incoming
         self.notes, self.saved = list[str](), True
-        self._owed, self._messages = owed, messages
+        self._pending, self._messages = pending, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown = False, ""
@@ -132,7 +137,7 @@ class ActorTurn:
             for o in question.options
         )
         with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
-            if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
+            if not await self._shared.delivery.ask(self._pending, question_id, question.text, choices):
                 return None
             with self._clock_stopped():
                 if self._open == 1:
@@ -196,12 +201,12 @@ class ActorTurn:
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         if self._shared.limits.busy == "steer":
-            await self._merge(lambda owed: not owed.incoming.first, render)
+            await self._merge(lambda pending: not pending.incoming.first, render)
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash: they are in the conversation already."""
         sources = self._sources("user")
-        await self._merge(lambda owed: owed.received.message_id in sources)
+        await self._merge(lambda pending: pending.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
         match event:
@@ -213,7 +218,7 @@ class ActorTurn:
                 self.release()
             case Resumed():
                 self._retake()
-        self._shared.delivery.show(self._owed, event)
+        self._shared.delivery.show(self._pending, event)
 
     async def acquire(self) -> None:
         if not self._holds_slot:
@@ -236,7 +241,9 @@ class ActorTurn:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
     async def _merge(
-        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Awaitable[Message]] | None = None
+        self,
+        which: Callable[[PendingMessage], bool],
+        render: Callable[[Incoming], Awaitable[Message]] | None = None,
     ) -> None:
         """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
         done = self._sources("assistant")
@@ -252,7 +259,7 @@ class ActorTurn:
             self._mailbox.put_back(joined)
             raise
 
-    async def _settle_merged(self, joined: list[Owed]) -> None:
+    async def _settle_merged(self, joined: list[PendingMessage]) -> None:
         with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
             await self._shared.delivery.cover(joined, "merged", self.incoming.id)
 

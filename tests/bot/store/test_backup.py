@@ -82,11 +82,11 @@ async def talk(seat, sent, upto):
 
 
 async def catch_up(seat, sent, data):
-    """Hand over all that was ever said, as a platform does, and wait until everything owed has its outcome."""
+    """Hand over all that was ever said, as a platform does, and wait until everything pending has its outcome."""
     for incoming in sent:
         await seat.sink(incoming)
 
-    while promises_of(data).owed:
+    while promises_of(data).pending:
         await anyio.sleep(0.02)
 
 
@@ -99,7 +99,7 @@ def promises_of(data):
 
 def answered_in(data):
     """Return the messages whose turns the journal shows as answered."""
-    return {owed.received.message_id for _, owed in promises_of(data).recent if owed.started}
+    return {pending.received.message_id for _, pending in promises_of(data).recent if pending.started}
 
 
 def remembered_in(data):
