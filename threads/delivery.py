@@ -22,7 +22,7 @@ from . import wording
 from .errors import PostFailed, StoreUnavailable, retry_fields
 from .journal.journal import Journal
 from .journal.records import Intent, Ledger, PendingMessage, Settled
-from .log import Log, told
+from .log import Log, log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
 from .store.checksummed_lines import scrub
 
@@ -122,7 +122,7 @@ class Delivery:
         self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
     ) -> None:
         """Settle, however long the disk refuses; for endings that no actor looks after."""
-        await patiently(lambda: self.settle(pending, ending, also))
+        await retry_until_stored(lambda: self.settle(pending, ending, also))
 
     async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
         """Settle messages that the post for message *by* speaks for."""
@@ -204,7 +204,7 @@ class Delivery:
             if outlet.lands_late:
                 await anyio.sleep_until(self._look_from)
             return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
-        for tried, pause in zip(range(1, FIND_TRIES + 1), patience(), strict=False):
+        for tried, pause in zip(range(1, FIND_TRIES + 1), retry_pauses(), strict=False):
             try:
                 found = await self._look(outlet, pending.incoming.thread, pending.incoming.key)
             except PostFailed as error:
@@ -220,7 +220,7 @@ class Delivery:
             await anyio.sleep_until(self._look_from)
         return await outlet.find(thread, key)
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
         ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[PendingMessage, Settled]]]()
         for seq, (pending, end) in ledger.unlogged.items():
@@ -229,14 +229,14 @@ class Delivery:
             thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
             self._outlet(thread.transport).show(thread, end.message_id, again)
         for folder, ends in missing.items():
-            lines = {end.message_id: told(pending, end, end.at) for pending, end in ends.values()}
-            if await self._history.mend(folder, lines):
+            lines = {end.message_id: log_entries(pending, end, end.at) for pending, end in ends.values()}
+            if await self._history.repair(folder, lines):
                 ledger.log_holds(*ends)
 
     async def _conclude(self, pending: PendingMessage, end: Settled) -> None:
         log.info("turn.settled: %s", end.outcome, extra=_ids(pending))
         at = self._now().isoformat(timespec="milliseconds")
-        if await self._history.append(self._folder(pending.incoming.thread), told(pending, end, at)):
+        if await self._history.append(self._folder(pending.incoming.thread), log_entries(pending, end, at)):
             self._journal.ledger.log_holds(end.seq)
         self.show(pending, TurnSettled(end.outcome, again=pending.recovered, interrupted=pending.interrupted))
 
@@ -266,18 +266,18 @@ def _last(ledger: Ledger) -> list[Settled]:
     return [*shown.values(), *(end for end in reversed(left) if end.seq not in shown)]
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
     """Do the work, again and again while the disk refuses it."""
-    for tried, pause in enumerate(patience(), 1):
+    for tried, pause in enumerate(retry_pauses(), 1):
         try:
             return await work()
         except StoreUnavailable as error:
             log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
             await anyio.sleep(pause)
-    raise AssertionError  # patience has no end
+    raise AssertionError  # retry_pauses has no end
 
 
-def patience() -> Iterator[float]:
+def retry_pauses() -> Iterator[float]:
     """Return the waits, in seconds, while something refuses: 2, 4, 6, then 30 for as long as it takes."""
     yield from (2.0, 4.0, 6.0)
     while True:

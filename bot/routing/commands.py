@@ -71,7 +71,7 @@ class Command:
         return self.name in {"compact", "retry"}
 
 
-class Brain(Protocol):
+class ModelCommands(Protocol):
     """What commands may ask about models and money; each returns a sentence for the person."""
 
     def describe_model(self, thread: ThreadId) -> str: ...
@@ -90,7 +90,7 @@ class Brain(Protocol):
     def describe_usage(self, thread: ThreadId, user: str) -> str: ...
 
 
-class Notes(Protocol):
+class MemoryCommands(Protocol):
     """What is remembered; see `bot.agent.prompt.memory.Memory`."""
 
     async def describe(self, thread: ThreadId) -> str: ...
@@ -100,7 +100,7 @@ class Notes(Protocol):
         ...
 
 
-class Timetable(Protocol):
+class ScheduleCommands(Protocol):
     """What is scheduled; see `bot.schedules.store.Schedules`."""
 
     async def command(self, thread: ThreadId, words: str) -> str:
@@ -126,10 +126,10 @@ class Controls:
 
     registry: Registry
     questions: Questions
-    brain: Brain
+    brain: ModelCommands
     troubles: Callable[[], str] = str
-    notes: Notes | None = None
-    timetable: Timetable | None = None
+    notes: MemoryCommands | None = None
+    timetable: ScheduleCommands | None = None
     permissions: Permissions | None = None
     on_stop: Callable[[PendingMessage, int, int], None] = lambda *_: None
     is_admin: Callable[[str], bool] = lambda _: False

@@ -17,11 +17,11 @@ from anyio.abc import TaskGroup
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, command_of, obey, parse, retried
-from bot.routing.rate_limit import Rates
+from bot.routing.rate_limit import RateLimiter
 from threads import wording
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
-from threads.delivery import Delivery, Ending, patiently
+from threads.delivery import Delivery, Ending, retry_until_stored
 from threads.errors import MailboxFull
 from threads.journal.journal import Journal
 from threads.journal.records import PendingMessage, Received
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 RETRIED = ("failed", "dead_letter")
 """Outcomes that /retry takes up again."""
 
-Shared = Callable[[int], Ending]
+SharedEnding = Callable[[int], Ending]
 """Makes the ending that so many messages of a thread share."""
 
 
@@ -63,14 +63,14 @@ class Orchestrator:
         registry: Registry,
         delivery: Delivery,
         admission: Admission,
-        rates: Rates,
+        rates: RateLimiter,
         controls: Controls,
         on_feedback: Callable[[Feedback], Awaitable[None]],
     ) -> None:
         self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
         self._admission, self._rates = admission, rates
         self._controls, self._on_feedback = controls, on_feedback
-        self._sharing: dict[tuple[ThreadId, Shared], list[PendingMessage]] = {}
+        self._sharing: dict[tuple[ThreadId, SharedEnding], list[PendingMessage]] = {}
 
     async def receive(self, event: Inbound) -> None:
         """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
@@ -135,7 +135,7 @@ class Orchestrator:
         text, code = "", ""
         if pending.intent is None:
             try:
-                text = await patiently(lambda: obey(command, pending, self._controls))
+                text = await retry_until_stored(lambda: obey(command, pending, self._controls))
             except CapabilityMissing as error:
                 text, code = error.friendly, error.code
         await self._delivery.insist(pending, Ending("answered", text, "notice", code))
@@ -198,7 +198,7 @@ class Orchestrator:
             for other in (*under_way, *ended)
         )
 
-    def _share(self, pending: PendingMessage, ending: Shared) -> None:
+    def _share(self, pending: PendingMessage, ending: SharedEnding) -> None:
         """End a message unserved; those that come while such a note is being posted share the next one."""
         note = pending.incoming.thread, ending
         if note in self._sharing:
@@ -207,7 +207,7 @@ class Orchestrator:
             self._sharing[note] = [pending]
             self._tasks.start_soon(self._end_all, note)
 
-    async def _end_all(self, note: tuple[ThreadId, Shared]) -> None:
+    async def _end_all(self, note: tuple[ThreadId, SharedEnding]) -> None:
         while pending := self._sharing[note]:
             self._sharing[note] = []
             await self._delivery.insist(pending[-1], note[1](len(pending)), pending[:-1])

@@ -31,7 +31,7 @@ from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, ThreadId, Turn
 from threads.store.disk import Disk, Offload
 
 
-def watched_run(run: Run, journal: Journal, observing: Observing) -> Run:
+def observe_run(run: Run, journal: Journal, observing: Observing) -> Run:
     """Return *run*, watched, and with its ids on every line that is logged in it."""
 
     async def watched(turn: Turn) -> str:
@@ -88,7 +88,7 @@ def _took(pending: PendingMessage, end: Settled) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedModel:
+class ObservedModel:
     """A `Model`, each call of which is told with what its account was charged."""
 
     model: Model
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(Around):
+class ObservedTurnModel(Around):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing
@@ -149,7 +149,7 @@ class WatchedTurnModel(Around):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTool:
+class ObservedTool:
     """A `Tool` whose calls are told."""
 
     tool: Tool
@@ -185,7 +185,7 @@ class WatchedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedPermits:
+class ObservedPermits:
     """`Permits` whose refusals are told: a call that was denied never gets to its tool."""
 
     permits: Permits

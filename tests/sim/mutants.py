@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import threads.journal.journal
-from bot.budget.accounts import Account, Opened
+from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, OverLimit, Reserve
 from bot.llm.policies.gate import Gate
 from bot.ports.model import Usage
@@ -175,13 +175,13 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
 def reservation_not_awaited() -> AbstractContextManager[None]:
     """A call goes out while its reservation is still on its way to the disk."""
 
-    async def hasty(self: Account, model: str, most: int) -> Opened:
+    async def hasty(self: Account, model: str, most: int) -> ReservedCall:
         call = Call(*self._ids, model, self._ledger.today)
         if shortages := self._ledger.budgets.shortages(call, most, self.policy):
             raise OverLimit(shortages, most)
         record = Reserve(call=call, micros=most)
         self._ledger.put(record)
-        return Opened(call, record.seq)
+        return ReservedCall(call, record.seq)
 
     return _instead(Account, reserve=hasty)
 
@@ -201,7 +201,7 @@ def failures_cost_nothing() -> AbstractContextManager[None]:
     """A call that fails gives its reservation back, whatever the provider had counted by then."""
     commit = Account.commit
 
-    def generous(self: Account, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+    def generous(self: Account, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         commit(self, opened, usage, cost if outcome == "ok" else 0, outcome)
 
     return _instead(Account, commit=generous)

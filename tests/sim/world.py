@@ -34,7 +34,7 @@ from .model import ModelBug, Peek, SimModel
 from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .record import Record
-from .stack import ADMIN, STRANGER, SimLineup, Stack, draw_stack
+from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
 
 DATA = Path("/srv/bot")
 STACKED = 0.4
@@ -202,10 +202,10 @@ class World:
         await anyio.sleep(2 * self.plan.limits.idle_timeout_s + 60)
         if len(core.registry):
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
-        if isinstance(self.model, SimLineup):
+        if isinstance(self.model, SimModelChain):
             self.record.violations += self.model.left_over()
 
-    async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimLineup:
+    async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimModelChain:
         """Return the bare model, or open all that stands before the real stack's."""
         if self.stack is None:
             return SimModel(self.plan, self.fate, self.record)
@@ -215,7 +215,7 @@ class World:
         await offload(ledger.open)
         await offload(chosen.open)
         tasks.start_soon(ledger.run, name="ledger")
-        return SimLineup(
+        return SimModelChain(
             self.stack,
             self.plan,
             self.fate,

@@ -12,14 +12,14 @@ import logging
 import anyio
 
 from threads import wording
-from threads.delivery import Ending, patiently
+from threads.delivery import Ending, retry_until_stored
 from threads.errors import StoreUnavailable, TurnTimeout
 from threads.journal.records import PendingMessage
 from threads.model import Message, ThreadId, TurnStarted
 from threads.scheduled_messages import headings
 
 from .mailbox import Mailbox
-from .turn import ActorTurn, Shared, correlation_id
+from .turn import ActorParts, ActorTurn, correlation_id
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ STOP_WITHIN_S = 2.0
 
 
 class Actor:
-    def __init__(self, thread: ThreadId, shared: Shared) -> None:
+    def __init__(self, thread: ThreadId, shared: ActorParts) -> None:
         self.mailbox = Mailbox(shared.limits.mailbox)
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
@@ -73,7 +73,9 @@ class Actor:
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn_over.wait()
         dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < by.received.seq)
-        await patiently(lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id))
+        await retry_until_stored(
+            lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
+        )
         return int(running), len(dropped)
 
     async def forget(self) -> None:

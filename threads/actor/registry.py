@@ -12,20 +12,20 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.delivery import patience
+from threads.delivery import retry_pauses
 from threads.errors import NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
 from threads.model import Deleted, Message, Taken, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS, code_of
 
 from .actor import Actor
-from .turn import Shared
+from .turn import ActorParts
 
 log = logging.getLogger(__name__)
 
 
 class Registry:
-    def __init__(self, tasks: TaskGroup, shared: Shared) -> None:
+    def __init__(self, tasks: TaskGroup, shared: ActorParts) -> None:
         self._tasks, self._shared = tasks, shared
         self._actors: dict[ThreadId, Actor] = {}
         self._withdrawing = anyio.Lock()
@@ -123,7 +123,7 @@ class Registry:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
-        pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+        pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
         try:
             while actor.current is not None or len(actor.mailbox):
                 try:
@@ -132,7 +132,7 @@ class Registry:
                 except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
                     failed = error
                 if actor.current is not at_hand:
-                    pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+                    pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
                 crashes += not isinstance(failed, StoreUnavailable)
                 actor.crashed(crashes)
                 await self._pause(thread, actor, failed, *next(pauses))

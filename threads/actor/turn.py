@@ -15,7 +15,7 @@ from typing import Literal
 import anyio
 
 from threads import wording
-from threads.delivery import Delivery, patiently
+from threads.delivery import Delivery, retry_until_stored
 from threads.errors import StoreUnavailable, retry_fields
 from threads.journal.journal import Journal
 from threads.journal.records import PendingMessage
@@ -40,7 +40,7 @@ from threads.model import (
     Waiting,
 )
 from threads.store.context import ContextStore
-from threads.store.thread_files import Beside
+from threads.store.thread_files import ThreadFiles
 
 from .mailbox import Mailbox
 from .questions import Questions
@@ -61,7 +61,7 @@ def correlation_id(key: str, attempt: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ActorParts:
     """What all actors share. ``on_error`` records an exception with the message it met and its reference.
 
     ``explain`` says what the thread may read about it.
@@ -73,7 +73,7 @@ class Shared:
     limits: Limits
     run: Run
     context: Callable[[ThreadId], ContextStore]
-    beside: Beside
+    files: ThreadFiles
     on_error: Callable[[Exception, PendingMessage, str], None]
     explain: Callable[[Exception, PendingMessage, str], str]
     now: Callable[[], datetime]
@@ -89,7 +89,7 @@ class ActorTurn:
         messages: list[Message],
         context: ContextStore,
         mailbox: Mailbox,
-        shared: Shared,
+        shared: ActorParts,
     ) -> None:
         self.incoming = pending.incoming
         self.notes, self.saved = list[str](), True
@@ -108,7 +108,7 @@ class ActorTurn:
         self._messages.extend(replace(message, at=at) for message in messages)
         self.saved, self._shown = False, ""
 
-    def mend(self, messages: list[Message]) -> None:
+    def replace_messages(self, messages: list[Message]) -> None:
         self._messages[:] = messages
         self.saved = False
 
@@ -116,7 +116,7 @@ class ActorTurn:
         if not self.saved:
             await self._context.save(self._messages)  # or what only memory holds would be lost
         await self._context.keep_aside()
-        self.mend(messages)
+        self.replace_messages(messages)
         await self.checkpoint()
 
     def note(self, text: str) -> None:
@@ -183,20 +183,20 @@ class ActorTurn:
         await self.tell(Resumed())
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
-        files = await self._shared.beside.files(incoming)
+        files = await self._shared.files.files(incoming)
         for file in files:
             if file.problem:
                 self.note(wording.unread(file.name, file.problem))
         return files
 
     async def earlier(self) -> Sequence[Spoken]:
-        return await self._shared.beside.earlier(self.incoming, self.note)
+        return await self._shared.files.earlier(self.incoming, self.note)
 
     async def picture(self, image: Image) -> Image:
-        return await self._shared.beside.picture(self.incoming.thread, image)
+        return await self._shared.files.picture(self.incoming.thread, image)
 
     async def attach(self, call_id: str, file: Path, name: str) -> None:
-        source = self._shared.beside.source(self.incoming.thread.transport)
+        source = self._shared.files.source(self.incoming.thread.transport)
         await source.attach(self.incoming.thread, f"{self.incoming.key}+{call_id}", file, name)
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
@@ -254,7 +254,7 @@ class ActorTurn:
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
                 self.add(*[await render(incoming) for incoming in new])
                 await self.checkpoint()
-            await patiently(lambda: self._settle_merged(joined))
+            await retry_until_stored(lambda: self._settle_merged(joined))
         except BaseException:
             self._mailbox.put_back(joined)
             raise
