@@ -26,7 +26,7 @@ from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import Audit
@@ -364,7 +364,7 @@ async def _means(
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
     means = Means(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return means, partial(Veiled, mask=means.mask, suspicious=suspicion(secrets))
+    return means, partial(StreamMasker, mask=means.mask, suspicious=boundary_finder(secrets))
 
 
 def _agent(

@@ -40,7 +40,7 @@ from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.skills import LoadSkill
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import WatchedPermits, WatchedTool
 from threads.errors import StoreUnavailable
@@ -218,18 +218,18 @@ async def _schedule(bench: Workbench, settings: Settings, means: Means) -> None:
 async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGroup) -> None:
     enabled, degradation = set(settings.tools.enabled), settings.degradation
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(Http(egress, means.hands, agent=settings.name), bench.documents)
+    fetch = WebFetch(HttpClient(egress, means.hands, agent=settings.name), bench.documents)
     if "web_fetch" in enabled:
         bench.tools.append(fetch)
     if "browser" not in enabled:
         return
     from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - an extra
     from bot.tools.browser.launch import Chromium  # noqa: PLC0415
-    from bot.tools.browser.session import OneBrowser  # noqa: PLC0415
+    from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
     missing = await means.offload(unavailable)
-    pages = OneBrowser(egress, Chromium(means.hands))
+    pages = SharedBrowser(egress, Chromium(means.hands))
     tasks.start_soon(pages.run)
     bench.tools.append(
         Browser(

@@ -14,7 +14,7 @@ from bot.agent.prompt.memory import Memory
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import Policy
-from bot.guards.urls import parsed
+from bot.guards.urls import parse_url
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments, Place
 from bot.schedules.store import Schedule, Schedules
@@ -23,7 +23,7 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL, Toolbox
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import Page, WebFetch
 from tests.one_model import OneModel
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
@@ -169,8 +169,8 @@ async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
 
 
 async def test_a_page_that_one_thread_reads_is_fetched_anew_by_another():
-    fetch = WebFetch(Http(Egress(), inline, agent="x"), Documents(inline))
-    url = parsed("https://example.com/")
+    fetch = WebFetch(HttpClient(Egress(), inline, agent="x"), Documents(inline))
+    url = parse_url("https://example.com/")
     fetch.pages.keep(T1, url, Page(str(url), "", "private to T1"))
     assert fetch.pages.find(T1, url)
     assert fetch.pages.find(T2, url) is None

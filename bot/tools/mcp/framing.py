@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bot.guards.redaction import beginning
-from bot.tools.mcp.tool_list import clean, cut
+from bot.guards.redaction import safe_prefix
+from bot.tools.mcp.tool_list import clean, truncate
 
 MAX_MESSAGE = 20_000_000
 """Bytes of one message; many servers say a result twice in it, as text and as data."""
@@ -19,20 +19,20 @@ MAX_LAST = 2000
 """Bytes of a server's last words that are kept."""
 
 
-class Gone(Exception):
+class ConnectionLost(Exception):
     """A server does not speak to us any more; ``str(error)`` says why, in words of ours."""
 
 
-class Lines:
+class LineSplitter:
     """Splits standard output into lines that may be messages; a debug print among them is passed over."""
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self._limit = limit
         self._begun: list[bytes] = []
-        self._size = self._strange = 0
+        self._size = self._invalid = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that *data* ends. Raises `Gone` for a message over the limit."""
+        """Return the lines that *data* ends. Raises `ConnectionLost` for a message over the limit."""
         *ended, begun = data.split(b"\n")
         if ended:
             ended[0] = b"".join([*self._begun, ended[0]])
@@ -40,17 +40,17 @@ class Lines:
         self._begun.append(begun)
         self._size += len(begun)
         if max(self._size, *map(len, ended[:1]), 0) > self._limit:
-            raise Gone(f"it sent a message of more than {self._limit:,} bytes")
+            raise ConnectionLost(f"it sent a message of more than {self._limit:,} bytes")
         return [line for line in ended if line.startswith(b"{")]
 
-    def strange(self) -> None:
-        """Count a line that looked like a message and is none. Raises `Gone` when there were too many."""
-        self._strange += 1
-        if self._strange > MAX_STRANGE:
-            raise Gone("what it writes on its standard output is not MCP")
+    def count_invalid(self) -> None:
+        """Count a line that looked like a message and is none. Raises `ConnectionLost` when there were too many."""
+        self._invalid += 1
+        if self._invalid > MAX_STRANGE:
+            raise ConnectionLost("what it writes on its standard output is not MCP")
 
 
-class Remarks:
+class StderrLog:
     """Hears standard error: *say* gets its first lines, masked; its last words are kept."""
 
     def __init__(self, say: Callable[[str], None], mask: Callable[[str], str]) -> None:
@@ -59,7 +59,7 @@ class Remarks:
         self._begun = b""
         self._last = b""
 
-    def hear(self, data: bytes) -> bool:
+    def feed(self, data: bytes) -> bool:
         """Take what was written; returns whether more of it will be said."""
         self._last = (self._last + data[-MAX_LAST:])[-MAX_LAST:]
         if self._left <= 0:
@@ -84,4 +84,4 @@ class Remarks:
 
     def _plain(self, line: bytes) -> str:
         text = clean(line[: 4 * MAX_REMARK].decode("utf-8", "replace"))
-        return cut(self.mask(beginning(text, 2 * MAX_REMARK, self.mask)), MAX_REMARK, self.mask)
+        return truncate(self.mask(safe_prefix(text, 2 * MAX_REMARK, self.mask)), MAX_REMARK, self.mask)

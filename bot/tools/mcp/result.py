@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.guards.redaction import beginning
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolError
 from bot.ports.tool import ItemError, Returned
-from bot.tools.mcp.tool_list import cut
+from bot.tools.mcp.tool_list import truncate
 from threads.model import Image
 from threads.store.image_header import HEAD, MAX_BYTES, look
 
@@ -37,15 +37,15 @@ class _Room:
     mask: Callable[[str], str]
 
     def take(self, text: str) -> str:
-        taken = beginning(text, self.left, self.mask)
+        taken = safe_prefix(text, self.left, self.mask)
         self.left -= len(taken)
         return taken
 
-    def cut(self, text: str, limit: int) -> str:
-        return cut(text, limit, self.mask)
+    def truncate(self, text: str, limit: int) -> str:
+        return truncate(text, limit, self.mask)
 
 
-def returned(
+def convert_result(
     result: CallToolResult, origin: str, shown: Mapping[int, Image], mask: Callable[[str], str]
 ) -> Returned:
     """Return what the model should read; *shown* are the pictures that it can see, by their place in the result.
@@ -73,7 +73,7 @@ def returned(
     return Returned(values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(shown.values()))
 
 
-def picture_in(block: ContentBlock) -> tuple[bytes, str] | None:
+def decode_image(block: ContentBlock) -> tuple[bytes, str] | None:
     """Return a block's picture and its media type, if models can be shown it; its bytes count, not its word."""
     if block.type != "image" or len(block.data) > 4 * MAX_BYTES // 3:
         return None
@@ -90,11 +90,11 @@ def _part(block: ContentBlock, room: _Room) -> JsonValue | ItemError:
         case "text":
             return room.take(block.text)
         case "resource_link":
-            return {"resource": room.cut(str(block.uri), 2000), "name": room.cut(block.name, 200)}
+            return {"resource": room.truncate(str(block.uri), 2000), "name": room.truncate(block.name, 200)}
         case "resource":
             resource = block.resource
             text = getattr(resource, "text", None)
-            address = room.cut(str(resource.uri), 2000)
+            address = room.truncate(str(resource.uri), 2000)
             if isinstance(text, str):
                 return {"resource": address, "text": room.take(text)}
             return _unread(address, resource.mime_type, room)
@@ -103,7 +103,7 @@ def _part(block: ContentBlock, room: _Room) -> JsonValue | ItemError:
 
 
 def _unread(item: str, media_type: str | None, room: _Room) -> ItemError:
-    kind = room.cut(media_type or "binary data", 80)
+    kind = room.truncate(media_type or "binary data", 80)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
 
 

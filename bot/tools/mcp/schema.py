@@ -69,29 +69,29 @@ class McpArguments(Arguments):
     @model_validator(mode="before")
     @classmethod
     def _check(cls, given: Any) -> Any:
-        if found := faults(cls.parameters, given):
+        if found := argument_errors(cls.parameters, given):
             raise PydanticCustomError("schema", "{faults}", {"faults": "; ".join(found)})
         return given
 
     @classmethod
     def model_json_schema(cls, *_args: Any, **_named: Any) -> dict[str, Any]:
-        return shown(cls.parameters)
+        return provider_schema(cls.parameters)
 
 
 def arguments_of(name: str, parameters: dict[str, JsonValue]) -> type[McpArguments]:
-    """Return the model of the arguments of the tool *name*; *parameters* must not be `refused`."""
+    """Return the model of the arguments of the tool *name*; *parameters* must have no `schema_problem`."""
     model = create_model(f"{name}_arguments", __base__=McpArguments)
     model.parameters = parameters
     return model
 
 
-def shown(parameters: dict[str, JsonValue]) -> dict[str, Any]:
+def provider_schema(parameters: dict[str, JsonValue]) -> dict[str, Any]:
     """Return the schema as providers take it: of an object, with no combinator at its top."""
     plain = {key: value for key, value in parameters.items() if key not in {*_COMBINATORS, "enum", "const"}}
     return {**plain, "type": "object", "properties": plain.get("properties", {})}
 
 
-def refused(parameters: dict[str, JsonValue]) -> str:
+def schema_problem(parameters: dict[str, JsonValue]) -> str:
     """Return why a tool with such arguments cannot be offered, or nothing."""
     if _too_deep(parameters):
         return f"its schema has more than {MAX_DEPTH} levels"
@@ -112,7 +112,7 @@ def _odd(parameters: dict[str, JsonValue], key: str, value: JsonValue) -> str:
     return ""
 
 
-def faults(parameters: dict[str, JsonValue], given: JsonValue) -> list[str]:
+def argument_errors(parameters: dict[str, JsonValue], given: JsonValue) -> list[str]:
     """Return what is wrong with the arguments *given*, the first few; nothing if they cannot be checked."""
     token = _left.set([MAX_STEPS])
     try:

@@ -17,7 +17,9 @@ RULES = 1
 """Counts up when `bot.tools.mcp.tool_list` judges otherwise: what was kept before is listed anew then."""
 
 
-def looked_up(settings: McpServer, environ: Mapping[str, str]) -> tuple[Program | Address, frozenset[str]]:
+def resolve_target(
+    settings: McpServer, environ: Mapping[str, str]
+) -> tuple[Program | Address, frozenset[str]]:
     """Return where to connect to, and the secrets in it. Blocking. Raises `ConfigInvalid`."""
     given = settings.headers if settings.url else settings.env
     values = {name: _value(value, environ) for name, value in given.items()}
@@ -34,6 +36,6 @@ def _value(value: str, environ: Mapping[str, str]) -> str:
     return resolve_secret(value, environ) if REFERENCE.fullmatch(value) else value
 
 
-def digest_of(settings: McpServer) -> str:
+def settings_digest(settings: McpServer) -> str:
     """Return what stands for these settings; secrets are in it by reference alone."""
     return hashlib.sha256(f"{RULES}{settings.model_dump_json()}".encode()).hexdigest()[:16]

@@ -39,9 +39,9 @@ from pydantic import JsonValue
 from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
-from bot.tools.mcp.framing import Gone, Remarks
-from bot.tools.mcp.secrets_lookup import digest_of, looked_up
-from bot.tools.mcp.tool_list import Listing, RawTool, judged
+from bot.tools.mcp.framing import ConnectionLost, StderrLog
+from bot.tools.mcp.secrets_lookup import resolve_target, settings_digest
+from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -63,7 +63,7 @@ OPEN_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class Timeouts:
     """How long things may take, in seconds. A program may have to be fetched before it starts the first time."""
 
     program: float = 30.0
@@ -78,7 +78,7 @@ class Times:
         return float(min(self.first_pause * 2.0 ** min(failures - 1, 10), self.longest_pause))
 
 
-USUAL = Times()
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 @dataclass(eq=False, slots=True)
@@ -110,15 +110,15 @@ class Server:
         offload: Offload,
         mask: Callable[[str], str] = str,
         on_listed: Callable[[str, Listing], Awaitable[None]],
-        times: Times = USUAL,
+        times: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
         self.reason = ""
         """Why the last connection failed or ended, in words of ours."""
-        self.words = ""
+        self.last_output = ""
         """What the server itself said last of that, masked, for operators."""
-        self.tried = anyio.Event()
+        self.attempted = anyio.Event()
         """Set when the first attempt to connect has an outcome."""
         self.listing: Listing | None = None
         """What it listed at the last connect."""
@@ -142,7 +142,7 @@ class Server:
             raise ToolBusy(f"Too many calls wait for the {self.origin}.", suggestion="Try again later.")
         call = _Call(tool, arguments, anyio.CancelScope(deadline=deadline))
         self._queue.append(call)
-        self.want()
+        self.request_connection()
         try:
             with anyio.CancelScope(deadline=deadline):
                 await call.settled.wait()
@@ -156,7 +156,7 @@ class Server:
             raise ToolTimeout(f"The {self.origin} did not answer in time.", suggestion="Try a smaller step.")
         return call.result
 
-    def want(self) -> None:
+    def request_connection(self) -> None:
         """Have the server connected, if it is not."""
         self._used_at = anyio.current_time()
         self._news.set()
@@ -169,7 +169,7 @@ class Server:
                 await self._new()
             self.state = "connecting"
             failed = await self._connection()
-            self.tried.set()
+            self.attempted.set()
             if failed:
                 await self._pause()
             else:
@@ -185,7 +185,7 @@ class Server:
             self.name,
             self.reason,
             pause,
-            f" (it said: {self.words})" if self.words else "",
+            f" (it said: {self.last_output})" if self.last_output else "",
             extra=retry_fields("mcp_unavailable", self._failures + 1, pause, server=self.name),
         )
         while self._queue and not was_up:
@@ -194,52 +194,52 @@ class Server:
 
     async def _connection(self) -> bool:
         """Connect, serve until nobody calls any more, leave; returns whether it failed, for the ``reason``."""
-        remarks = Remarks(self._remark, self.mask)
+        stderr_log = StderrLog(self._remark, self.mask)
         limit_s = self._times.program if self._settings.command else self._times.address
         await self._offload(_warm)
         from bot.tools.mcp import session as sdk  # noqa: PLC0415
 
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
-                to, secrets = await self._offload(looked_up, self._settings, self._environ)
+                to, secrets = await self._offload(resolve_target, self._settings, self._environ)
                 self.mask = partial(_masked, Masker(secrets), self._mask)
-                remarks = Remarks(self._remark, self.mask)
-                async with sdk.open_session(to, remarks, self.origin) as session:
+                stderr_log = StderrLog(self._remark, self.mask)
+                async with sdk.open_session(to, stderr_log, self.origin) as session:
                     await self._served(session, limit)
             except anyio.get_cancelled_exc_class():
                 if anyio.current_effective_deadline() == -math.inf:
                     raise  # our own word; any other is the SDK's, and ends the connection only
-                self.reason, self.words = "the connection broke", remarks.last
+                self.reason, self.last_output = "the connection broke", stderr_log.last
             except ConfigInvalid as error:
-                self.reason, self.words = "its settings cannot be used", str(error)
+                self.reason, self.last_output = "its settings cannot be used", str(error)
             except Exception as error:  # a connection's boundary: what the SDK raises ends nothing else
-                said = self.mask(sdk.said(error, self.mask))
-                self.reason, self.words = sdk.why(error), said or remarks.last
+                said = self.mask(sdk.server_message(error, self.mask))
+                self.reason, self.last_output = sdk.failure_reason(error), said or stderr_log.last
                 log.debug("mcp.trouble: %s", self.name, exc_info=True)
             else:
                 return False
         if limit.cancel_called and self.state == "connecting":
-            self.reason, self.words = f"it did not answer within {limit_s:g} s", remarks.last
+            self.reason, self.last_output = f"it did not answer within {limit_s:g} s", stderr_log.last
         return True
 
     async def _served(self, session: Session, limit: anyio.CancelScope) -> None:
         """Learn its tools and serve; *limit* is on while connecting and while leaving."""
         raw = await session.list()
         if self.listing is None or raw != self._raw:
-            listing = await self._offload(judged, raw, digest_of(self._settings), self.mask)
+            listing = await self._offload(check_tools, raw, settings_digest(self._settings), self.mask)
             self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
             self._raw = raw
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf
         self.state, self._silent = "connected", 0
-        self.tried.set()
+        self.attempted.set()
         try:
             await self._serve(session)
         finally:
             limit.deadline = anyio.current_time() + self._times.leave
 
     async def _serve(self, session: Session) -> None:
-        """Serve the calls until there were none for a while. Raises `Gone` and whatever the SDK does."""
+        """Serve the calls until there were none for a while. Raises `ConnectionLost` and whatever the SDK does."""
         self._up = True
         async with anyio.create_task_group() as tasks:
             while True:
@@ -266,7 +266,7 @@ class Server:
             self._up = False  # nothing more is given to a connection that is ending
             foreign = anyio.current_effective_deadline() > -math.inf
             if isinstance(error, anyio.get_cancelled_exc_class()) and foreign:
-                raise Gone("the connection broke") from error
+                raise ConnectionLost("the connection broke") from error
             raise
         finally:
             self._running -= 1
@@ -280,7 +280,7 @@ class Server:
             self._silent += 1
         if self._silent >= OPEN_AFTER:
             self._up = False
-            raise Gone("it stopped answering")
+            raise ConnectionLost("it stopped answering")
 
     def _unavailable(self, what: str) -> McpUnavailable:
         return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")

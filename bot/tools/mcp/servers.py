@@ -19,10 +19,10 @@ from pydantic import Field
 
 from bot.config.settings import McpServer
 from bot.ports.tool import Tool
-from bot.tools.mcp.secrets_lookup import digest_of
-from bot.tools.mcp.server import USUAL, Server, Times
+from bot.tools.mcp.secrets_lookup import settings_digest
+from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.tools.mcp.tool import Save, tool_of
-from bot.tools.mcp.tool_list import MAX_ALL, Listing, clean, counted, named
+from bot.tools.mcp.tool_list import MAX_ALL, Listing, assign_names, clean, count_tools
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFile, JsonState
@@ -33,7 +33,7 @@ LEARN_S = 5.0
 """How long a start waits for servers whose tools are not known yet."""
 
 
-class KeptListings(JsonState):
+class StoredListings(JsonState):
     """What each server listed last."""
 
     servers: dict[str, Listing] = Field(default_factory=dict)
@@ -50,7 +50,7 @@ class Servers:
     def describe(self) -> str:
         """Return a line per server, for a status."""
         return "\n".join(
-            f"{server.name}: {counted(self.offered.get(server.name, 0))}, {_state(server)}"
+            f"{server.name}: {count_tools(self.offered.get(server.name, 0))}, {_state(server)}"
             for server in self.servers
         )
 
@@ -71,7 +71,7 @@ async def open_servers(
     mask: Callable[[str], str] = str,
     save: Save | None = None,
     learn_s: float = LEARN_S,
-    times: Times = USUAL,
+    times: Timeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncIterator[Servers]:
     """Yield the servers; leaving ends them all. Without *save*, pictures that tools return are left out.
 
@@ -80,7 +80,7 @@ async def open_servers(
     if not configured:
         yield Servers()
         return
-    book = _Book(configured, JsonFile(disk, data / "mcp.json", offload, KeptListings()))
+    book = _Book(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
     await offload(book.open)
     servers = {
         name: Server(name, settings, environ, offload=offload, mask=mask, on_listed=book.keep, times=times)
@@ -92,7 +92,8 @@ async def open_servers(
         await _learn([server for name, server in servers.items() if name not in book.known], learn_s)
         listings = book.offer()
         tools = [
-            tool_of(servers[name], ours, tool, save) for ours, name, tool in named(list(listings.items()))
+            tool_of(servers[name], ours, tool, save)
+            for ours, name, tool in assign_names(list(listings.items()))
         ]
         if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
             log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
@@ -103,10 +104,10 @@ async def open_servers(
 async def _learn(unknown: Sequence[Server], within_s: float) -> None:
     """Start the servers whose tools are not known, and wait a little for each to list them."""
     for server in unknown:
-        server.want()
+        server.request_connection()
     with anyio.move_on_after(within_s):
         for server in unknown:
-            await server.tried.wait()
+            await server.attempted.wait()
     for server in unknown:
         if server.listing is None:
             log.warning(
@@ -117,8 +118,8 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
 class _Book:
     """What the configured servers list, and what is offered of it until the bot ends."""
 
-    def __init__(self, configured: Mapping[str, McpServer], kept: JsonFile[KeptListings]) -> None:
-        self._digests = {name: digest_of(settings) for name, settings in sorted(configured.items())}
+    def __init__(self, configured: Mapping[str, McpServer], kept: JsonFile[StoredListings]) -> None:
+        self._digests = {name: settings_digest(settings) for name, settings in sorted(configured.items())}
         self._kept = kept
         self._offered: dict[str, Listing] | None = None
         self.known: dict[str, Listing] = {}
@@ -145,13 +146,13 @@ class _Book:
         self._tell(name, listing)
         async with self._kept.changing:
             try:
-                await self._kept.replace(KeptListings(servers=dict(self.known)))
+                await self._kept.replace(StoredListings(servers=dict(self.known)))
             except StoreUnavailable as error:
                 log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
 
     def _tell(self, name: str, listing: Listing) -> None:
         if self._offered is None:
-            log.info("mcp.listed: %s lists %s", name, counted(len(listing.tools)))
+            log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
         else:
             log.warning(
                 "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",

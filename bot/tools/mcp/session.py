@@ -17,11 +17,11 @@ from mcp import Client, MCPError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
-from bot.tools.mcp.framing import Gone, Remarks
+from bot.tools.mcp.framing import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.target import Address, Program
-from bot.tools.mcp.tool_list import RawTool, clean, cut
+from bot.tools.mcp.tool_list import RawTool, clean, truncate
 from bot.tools.mcp.tool_list_filter import Reader, leniently
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Session:
         return [*tools[:MAX_LISTED], *self._reader.left_out[:MAX_LISTED]]
 
     async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
-        """Call a tool. Raises `Gone` when the connection is of no more use, `ToolError` for anything else."""
+        """Call a tool. Raises `ConnectionLost` when the connection is lost, else `ToolError`."""
         asked = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
         try:
             result = await self._session.send_request(asked, _Result)
@@ -85,21 +85,21 @@ class Session:
     def _failed(self, error: MCPError) -> Exception:
         """Translate; that an HTTP session ended, the SDK tells by these words alone."""
         if error.code == types.CONNECTION_CLOSED:
-            return Gone("it ended")
+            return ConnectionLost("it ended")
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
-            return Gone("it has forgotten the session")
+            return ConnectionLost("it has forgotten the session")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
-        said = cut(clean(error.message[:20_000]), MAX_SAID, self._mask)
-        return kind(f"The server refused the call: {said}", origin=self._origin)
+        message = truncate(clean(error.message[:20_000]), MAX_SAID, self._mask)
+        return kind(f"The server refused the call: {message}", origin=self._origin)
 
 
 @asynccontextmanager
-async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> AsyncIterator[Session]:
-    """Connect, and yield the session. Raises whatever the SDK does: see `why`."""
+async def open_session(to: Program | Address, stderr_log: StderrLog, origin: str) -> AsyncIterator[Session]:
+    """Connect, and yield the session. Raises whatever the SDK does: see `failure_reason`."""
     wire: AbstractAsyncContextManager[TransportStreams]
     match to:
         case Program(command, args, env):
-            wire = stdio(command, args, env, remarks)
+            wire = stdio(command, args, env, stderr_log)
         case Address(url, headers):
             wire = http(url, headers)
     us = types.Implementation(name="threadfast", version="1")
@@ -107,13 +107,13 @@ async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> 
     async with Client(leniently(wire, readers), client_info=us, cache=None) as client:
         reader = readers[0]
         reader.version = client.protocol_version
-        yield Session(client, reader, origin, remarks.mask)
+        yield Session(client, reader, origin, stderr_log.mask)
 
 
-def why(error: BaseException) -> str:
-    """Return in words of ours why a connection failed or ended."""
+def failure_reason(error: BaseException) -> str:
+    """Return in our words why a connection failed or ended."""
     for leaf in _leaves(error):
-        if isinstance(leaf, Gone):
+        if isinstance(leaf, ConnectionLost):
             return str(leaf)
         for kinds, words in _WORDS:
             if isinstance(leaf, kinds):
@@ -121,10 +121,10 @@ def why(error: BaseException) -> str:
     return "the connection failed"
 
 
-def said(error: BaseException, mask: Callable[[str], str]) -> str:
+def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about it, for operators; nothing if there were none."""
     words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return cut(clean(next(words, "")[:20_000]), MAX_SAID, mask)
+    return truncate(clean(next(words, "")[:20_000]), MAX_SAID, mask)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

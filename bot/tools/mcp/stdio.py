@@ -28,7 +28,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from bot.tools.mcp.framing import Gone, Lines, Remarks
+from bot.tools.mcp.framing import ConnectionLost, LineSplitter, StderrLog
 
 CHUNK = 65_536
 END_S = 1.0
@@ -52,15 +52,15 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @asynccontextmanager
 async def stdio(
-    command: str, args: Sequence[str], env: Mapping[str, str], remarks: Remarks
+    command: str, args: Sequence[str], env: Mapping[str, str], stderr_log: StderrLog
 ) -> AsyncIterator[Streams]:
-    """Start the server and yield its streams; *remarks* hears its standard error.
+    """Start the server and yield its streams; *stderr_log* hears its standard error.
 
-    Raises `Gone` when it cannot be started or ends, maybe within an exception group.
+    Raises `ConnectionLost` when it cannot be started or ends, maybe within an exception group.
     """
     program = shutil.which(command, path=env.get("PATH"))
     if program is None:
-        raise Gone("its program was not found")
+        raise ConnectionLost("its program was not found")
     with ExitStack() as ours:
         child = await _start(program, args, env, ours)
         to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -69,14 +69,14 @@ async def stdio(
             async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
                 tasks.start_soon(_hear, child.stdout, to_us)
                 tasks.start_soon(_tell, child.to_stdin, from_us)
-                tasks.start_soon(_overhear, child.stderr, remarks)
+                tasks.start_soon(_overhear, child.stderr, stderr_log)
                 yield read, write
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(child)
                 with suppress(OSError):  # nothing more to read
-                    remarks.hear(os.read(child.stderr, CHUNK))
+                    stderr_log.feed(os.read(child.stderr, CHUNK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Child:
 
 
 async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours: ExitStack) -> _Child:
-    """Start the group; our ends of its pipes are closed with *ours*. Raises `Gone`."""
+    """Start the group; our ends of its pipes are closed with *ours*. Raises `ConnectionLost`."""
     stdin, lifeline = (ours.enter_context(ExitStack()) for _ in range(2))
     with ExitStack() as theirs:
         try:
@@ -113,7 +113,7 @@ async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours
                     pass_fds=(its_life,),
                 )
         except (OSError, ValueError) as error:
-            raise Gone("it could not be started") from error
+            raise ConnectionLost("it could not be started") from error
     return _Child(process, stdin, to_stdin, stdout, stderr, lifeline)
 
 
@@ -143,16 +143,16 @@ async def _end(child: _Child) -> None:
 
 
 async def _hear(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    lines = Lines()
+    lines = LineSplitter()
     while data := await _read(fd):
         for line in lines.feed(data):
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                lines.strange()
+                lines.count_invalid()
                 continue
             await to_us.send(SessionMessage(message))
-    raise Gone("it ended")
+    raise ConnectionLost("it ended")
 
 
 async def _tell(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -165,12 +165,12 @@ async def _tell(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> 
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise Gone("it ended") from error
+                raise ConnectionLost("it ended") from error
 
 
-async def _overhear(fd: int, remarks: Remarks) -> None:
+async def _overhear(fd: int, stderr_log: StderrLog) -> None:
     while data := await _read(fd):
-        if not remarks.hear(data):
+        if not stderr_log.feed(data):
             await anyio.sleep(SLOWED_S)
 
 

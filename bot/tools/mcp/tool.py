@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, Place, Returned
-from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
+from bot.tools.mcp.result import MAX_PARTS, convert_result, decode_image
 from bot.tools.mcp.schema import arguments_of
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import ListedTool
@@ -40,13 +40,13 @@ class McpTool:
 
     async def __call__(self, arguments: Arguments, place: Place) -> Returned:
         result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
-        return returned(result, self.server.origin, await self._shown(result, place), self.server.mask)
+        return convert_result(result, self.server.origin, await self._shown(result, place), self.server.mask)
 
     async def _shown(self, result: CallToolResult, place: Place) -> dict[int, Image]:
         """Keep the pictures of a result in the workspace; return them by their place in it."""
         shown: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):
-            picture = picture_in(block) if self.save and len(shown) < MAX_PICTURES else None
+            picture = decode_image(block) if self.save and len(shown) < MAX_PICTURES else None
             if picture is None or self.save is None:
                 continue
             data, media_type = picture

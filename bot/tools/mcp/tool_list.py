@@ -6,7 +6,7 @@ provider refuses fails every request. So a tool is taken as it should be or left
 | what                                                         | then                     |
 |--------------------------------------------------------------|--------------------------|
 | characters that are not seen, tags that play a role          | taken out of every text  |
-| a description over 1,000 characters                          | cut                      |
+| a description over 1,000 characters                          | cut                           |
 | what is not in the form of the protocol                      | the tool is left out     |
 | a schema that is none, not of an object, too long, too deep, | the tool is left out     |
 | that leads elsewhere, with keys or values a prompt cannot have |                        |
@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bot.guards.redaction import beginning
-from bot.tools.mcp.schema import MAX_SCHEMA, refused
+from bot.guards.redaction import safe_prefix
+from bot.tools.mcp.schema import MAX_SCHEMA, schema_problem
 from threads.invisible_text import prose
 from threads.store.checksummed_lines import scrub
 
@@ -87,7 +87,7 @@ class RawTool:
     fault: str = ""
 
 
-def judged(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], str] = str) -> Listing:
+def check_tools(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], str] = str) -> Listing:
     """Return the tools that can be offered, by name. Takes some 3 ms a tool: not for the event loop.
 
     No text is cut inside a secret that *mask* knows.
@@ -100,7 +100,7 @@ def judged(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], str] 
         told = tool.fault or _no_room(tool.name, tools, size, min(room, work)) or _told(tool, mask)
         work -= min(size, MAX_SCHEMA)
         if isinstance(told, str):
-            left_out.append(f"{cut(clean(tool.name[:LOOKED_AT]), 80, mask)}: {told}")
+            left_out.append(f"{truncate(clean(tool.name[:LOOKED_AT]), 80, mask)}: {told}")
         else:
             tools[tool.name] = told
             room -= size
@@ -124,11 +124,11 @@ def _told(tool: RawTool, mask: Callable[[str], str]) -> ListedTool | str:
     """Return the tool as a prompt may have it, or why none may."""
     if not tool.name or len(tool.name) > 200:
         return "its name is empty or too long"
-    if why := refused(tool.parameters):
+    if why := schema_problem(tool.parameters):
         return why
     if any(_plays(text) for text in _values(tool.parameters)):
         return "its schema holds characters that are not seen, or tags that play a role"
-    description = cut(clean(tool.description[:LOOKED_AT]), MAX_DESCRIPTION, mask)
+    description = truncate(clean(tool.description[:LOOKED_AT]), MAX_DESCRIPTION, mask)
     shown = {name: value for name, value in tool.parameters.items() if name != "$schema"}
     return ListedTool(name=tool.name, description=description, parameters=_cleaned(shown))
 
@@ -138,7 +138,7 @@ def _shortened(left_out: list[str]) -> tuple[str, ...]:
     return (*left_out[:MAX_TOLD], *([f"and {more} more"] if more > 0 else []))
 
 
-def named(listings: Sequence[tuple[str, Listing]]) -> Iterator[tuple[str, str, ListedTool]]:
+def assign_names(listings: Sequence[tuple[str, Listing]]) -> Iterator[tuple[str, str, ListedTool]]:
     """Give every tool a name of its own: (our name, its server, the tool), sorted, at most `MAX_ALL`.
 
     A name stays what it is whatever other servers list, unless two of them are the same to the letter.
@@ -171,12 +171,12 @@ def _seen(text: str) -> str:
     return prose(text, lambda _: "", kept=_BLANK)
 
 
-def cut(text: str, limit: int, mask: Callable[[str], str]) -> str:
+def truncate(text: str, limit: int, mask: Callable[[str], str]) -> str:
     """Shorten *text* to *limit* characters, but not inside a secret that *mask* knows."""
-    return text if len(text) <= limit else f"{beginning(text, limit - 1, mask)}…"
+    return text if len(text) <= limit else f"{safe_prefix(text, limit - 1, mask)}…"
 
 
-def counted(tools: int) -> str:
+def count_tools(tools: int) -> str:
     return f"{tools} tool{'' if tools == 1 else 's'}"
 
 

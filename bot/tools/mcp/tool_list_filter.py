@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import methods
 from pydantic import JsonValue, ValidationError
 
-from bot.tools.mcp.tool_list import RawTool, cut
+from bot.tools.mcp.tool_list import RawTool, truncate
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
@@ -92,7 +92,9 @@ def fault_of(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
-        return cut(f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
+        return truncate(
+            f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT, str
+        )
     except (KeyError, ValueError):  # a version that has no form for it: the SDK will say so
         return ""
     return ""

@@ -24,12 +24,12 @@ import anyio.lowlevel
 import httpcore2
 
 from bot.guards.egress import Egress
-from bot.guards.urls import DEFAULT_PORTS, Url, joined
+from bot.guards.urls import DEFAULT_PORTS, Url, join_url
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import ErrorType, ItemError
 
-from .guarded_network import CLOSE_S, MAX_WIRE, Guarded
-from .response import Answer
+from .guarded_network import CLOSE_S, MAX_WIRE, GuardedBackend
+from .response import Response
 
 MAX_BYTES = 5_000_000
 MAX_PIECES = 50_000
@@ -48,7 +48,7 @@ _ACCEPT = (
 _TIMEOUTS = {"timeout": {"connect": READ_S, "read": READ_S, "write": READ_S}}
 
 
-async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Answer:
+async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
     """Fetch a page; *deadline* is on anyio's clock.
 
     Raises `ToolDenied` for what may not be reached, `ToolNotFound` for a host that is not there, `ToolTimeout`, and
@@ -58,7 +58,7 @@ async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadlin
         answer = await _hop(egress, tls, agent, url, deadline)
         if answer.status not in REDIRECTS or not answer.location:
             return answer
-        target = egress.check(str(joined(url, answer.location)))
+        target = egress.check(str(join_url(url, answer.location)))
         if url.scheme == "https" and target.scheme == "http":
             raise ToolDenied(
                 f"{url.host} redirects to an address without encryption.", suggestion="Try another source."
@@ -76,8 +76,8 @@ def _one_site(old: Url, new: Url) -> bool:
     return old.host.removeprefix("www.") == new.host.removeprefix("www.") and (usual or old.port == new.port)
 
 
-async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Answer:
-    answer = Answer(url)
+async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
+    answer = Response(url)
     try:
         with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
             await _exchange(egress, tls, agent, answer)
@@ -92,7 +92,7 @@ async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadli
     return answer
 
 
-def _keep(answer: Answer, missing: str, error: ToolError) -> None:
+def _keep(answer: Response, missing: str, error: ToolError) -> None:
     """Keep the beginning if it can be read; raises *error* otherwise."""
     if not answer.data or not answer.is_text:
         raise error from None
@@ -100,12 +100,12 @@ def _keep(answer: Answer, missing: str, error: ToolError) -> None:
     answer.missing = ItemError(str(answer.url), kind, missing)
 
 
-async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, answer: Answer) -> None:
+async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, answer: Response) -> None:
     url = answer.url
     connection = httpcore2.AsyncHTTPConnection(
         httpcore2.Origin(url.scheme.encode(), url.host.encode(), url.port),
         ssl_context=tls,
-        network_backend=Guarded(egress),
+        network_backend=GuardedBackend(egress),
     )
     address = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
     headers = [
@@ -126,7 +126,7 @@ async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, answer: Ans
             await connection.aclose()
 
 
-def _head(answer: Answer, response: httpcore2.Response) -> None:
+def _head(answer: Response, response: httpcore2.Response) -> None:
     found = {name.lower(): value for name, value in reversed(response.headers)}  # the first of each counts
     answer.status = response.status
     answer.media_type = found.get(b"content-type", b"")[:200].decode("ascii", "replace")
@@ -136,7 +136,7 @@ def _head(answer: Answer, response: httpcore2.Response) -> None:
     answer.length = int(length) if length.isdigit() and len(length) < 19 else None
 
 
-async def _body(answer: Answer, response: httpcore2.Response) -> None:
+async def _body(answer: Response, response: httpcore2.Response) -> None:
     """Read the page into *answer*, piece by piece, so that a part of it is there whenever this ends."""
     if answer.length and answer.length > MAX_BYTES and not answer.is_text:
         raise _too_large(answer)
@@ -159,7 +159,7 @@ async def _body(answer: Answer, response: httpcore2.Response) -> None:
         raise httpcore2.RemoteProtocolError("compressed data without an end")
 
 
-def _too_large(answer: Answer) -> ToolError:
+def _too_large(answer: Response) -> ToolError:
     size = f"{answer.length} bytes" if answer.length else f"more than {MAX_BYTES} bytes"
     return ToolError(
         f"{answer.url.host} has a file of {size} there; the most is {MAX_BYTES}.",

@@ -26,7 +26,7 @@ PIECE = 8_192
 CLOSE_S = 1.0
 
 
-class Guarded(httpcore2.AsyncNetworkBackend):
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
     """The network as the guard allows it."""
 
     def __init__(self, egress: Egress) -> None:
@@ -42,10 +42,10 @@ class Guarded(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         del local_address, socket_options
         with anyio.fail_after(timeout):
-            return Stream(await self._egress.open_connection(host, port))
+            return BoundedStream(await self._egress.open_connection(host, port))
 
 
-class Stream(httpcore2.AsyncNetworkStream):
+class BoundedStream(httpcore2.AsyncNetworkStream):
     """A connection in the library's terms, which ends when ``left`` bytes were read."""
 
     def __init__(self, stream: ByteStream) -> None:
@@ -97,7 +97,7 @@ class Stream(httpcore2.AsyncNetworkStream):
         except BaseException:
             await self.aclose()
             raise
-        return Stream(wrapped)
+        return BoundedStream(wrapped)
 
     async def aclose(self) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):

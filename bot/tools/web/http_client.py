@@ -11,13 +11,13 @@ from bot.guards.egress import Egress
 from bot.guards.urls import Url
 from threads.store.disk import Offload
 
-from .response import Answer
+from .response import Response
 
 if TYPE_CHECKING:
     import ssl
 
 
-class Http:
+class HttpClient:
     """Fetches pages. What it needs is imported, and the certificates are read, at the first one."""
 
     def __init__(
@@ -30,16 +30,16 @@ class Http:
     ) -> None:
         self._egress, self._offload, self._tls = egress, offload, tls
         self._agent = f"{re.sub('[^A-Za-z0-9._-]+', '-', agent)[:40] or 'bot'} (chat bot; web_fetch)"
-        self._get: Callable[[Url, float], Awaitable[Answer]] | None = None
+        self._get: Callable[[Url, float], Awaitable[Response]] | None = None
 
-    async def get(self, url: str, deadline: float) -> Answer:
+    async def get(self, url: str, deadline: float) -> Response:
         """See `bot.tools.web.get.get`."""
         checked = self._egress.check(url)
         if self._get is None:
             self._get = await self._offload(self._open)
         return await self._get(checked, deadline)
 
-    def _open(self) -> Callable[[Url, float], Awaitable[Answer]]:
+    def _open(self) -> Callable[[Url, float], Awaitable[Response]]:
         import httpcore2  # noqa: PLC0415
 
         from . import get as pages  # noqa: PLC0415

@@ -9,7 +9,7 @@ from bot.ports.tool import ItemError
 
 
 @dataclass(slots=True)
-class Answer:
+class Response:
     """``data`` is decompressed; ``missing`` tells why it is only the beginning, if it is.
 
     ``moved`` is where the page is if that is another site: fetching it is a call of its own, for which rules and

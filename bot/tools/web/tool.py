@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Protocol
 import anyio
 from pydantic import Field, JsonValue
 
-from bot.guards.urls import MAX_URL, Url, parsed
+from bot.guards.urls import MAX_URL, Url, parse_url
 from bot.ports.errors import (
     ToolBusy,
     ToolDenied,
@@ -28,8 +28,8 @@ from bot.ports.tool import Arguments, ItemError, Place, Returned
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
 
-from .http_client import Http
-from .response import Answer
+from .http_client import HttpClient
+from .response import Response
 
 PART = 20_000
 """Characters of a page that are returned at once."""
@@ -65,14 +65,14 @@ class PageArguments(Arguments):
     def subject(self) -> str:
         """Return the address as it will be asked for; one that will be refused as it is."""
         try:
-            return str(parsed(self.url))
+            return str(parse_url(self.url))
         except ToolDenied:
             return self.url
 
     def always(self) -> str:
         """Return that all of its site is meant."""
         try:
-            return f"{glob.escape(parsed(self.url).origin)}/*"
+            return f"{glob.escape(parse_url(self.url).origin)}/*"
         except ToolDenied:
             return glob.escape(self.url)
 
@@ -91,7 +91,7 @@ class Page:
     errors: tuple[ItemError, ...] = ()
 
 
-class Pages:
+class PageCache:
     """The last page of each thread, so that reading on in it asks nobody again. Bounded by `MAX_KEPT`."""
 
     def __init__(self) -> None:
@@ -112,9 +112,9 @@ class Pages:
 
 @dataclass(frozen=True)
 class WebFetch:
-    http: Http
+    http: HttpClient
     documents: Documents
-    pages: Pages = field(default_factory=Pages)
+    pages: PageCache = field(default_factory=PageCache)
     room: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
     name: ClassVar[str] = "web_fetch"
     description: ClassVar[str] = (
@@ -126,7 +126,7 @@ class WebFetch:
 
     async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
         assert isinstance(arguments, FetchArguments)
-        url = parsed(arguments.url)
+        url = parse_url(arguments.url)
         page = self.pages.find(place.thread, url) if arguments.offset else None
         if page is None:
             found = await self._fetched(url, place)
@@ -159,7 +159,7 @@ class WebFetch:
         finally:
             self.room.release()
 
-    async def _read(self, answer: Answer) -> Page:
+    async def _read(self, answer: Response) -> Page:
         _check(answer)
         name = answer.url.target.partition("?")[0].rsplit("/", 1)[1]
         data, answer.data = bytes(answer.data), b""
@@ -189,7 +189,7 @@ def _part(page: Page, offset: int) -> Returned:
     return Returned(result, page.errors, origin=ORIGIN)
 
 
-def _check(answer: Answer) -> None:
+def _check(answer: Response) -> None:
     """Raise the error that a page is which cannot be read, if it is one."""
     host, status = answer.url.host, answer.status
     match status:
@@ -208,7 +208,7 @@ def _check(answer: Answer) -> None:
         )
 
 
-def _wait(answer: Answer) -> str:
+def _wait(answer: Response) -> str:
     """Return what to do about a server's Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
     said = answer.retry_after.strip()
     if said.isdigit():

@@ -22,8 +22,8 @@ from bot.ports.errors import (
 from bot.ports.tool import Place, Returned
 from bot.tools.web import get, guarded_network
 from bot.tools.web import tool as web
-from bot.tools.web.http_client import Http
-from bot.tools.web.tool import FetchArguments, Page, Pages, WebFetch
+from bot.tools.web.http_client import HttpClient
+from bot.tools.web.tool import FetchArguments, Page, PageCache, WebFetch
 from tests.bot.tools.site import PUBLIC, certificates, page, redirect, serving
 from tests.world import inline
 from threads.model import ThreadId
@@ -61,7 +61,7 @@ async def site():
 
 
 def tool_for(site, documents, *allowed: str, tls=None) -> WebFetch:
-    return WebFetch(Http(site.egress(*allowed), inline, agent="Ann's bot", tls=tls), documents)
+    return WebFetch(HttpClient(site.egress(*allowed), inline, agent="Ann's bot", tls=tls), documents)
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ async def test_an_offset_past_the_end_is_told_with_the_length(site, tool):
 
 
 def test_the_pages_that_are_kept_are_bounded_in_all():
-    kept = Pages()
+    kept = PageCache()
     threads = [ThreadId("fake", "W", "C", str(number)) for number in range(10)]
     for thread in threads:
         kept.keep(thread, "u", Page("u", "", "x" * 1_000_000))
@@ -514,7 +514,7 @@ async def test_a_call_that_is_stopped_lets_go_of_its_connection(site, tool):
 
 
 async def test_no_more_than_a_few_pages_are_fetched_at_once(site, documents):
-    tool = WebFetch(Http(site.egress(), inline), documents, room=anyio.Semaphore(2))
+    tool = WebFetch(HttpClient(site.egress(), inline), documents, room=anyio.Semaphore(2))
     running = most = 0
 
     async def count(stream, _path):
@@ -533,7 +533,7 @@ async def test_no_more_than_a_few_pages_are_fetched_at_once(site, documents):
 
 
 async def test_a_call_that_finds_no_room_is_told_to_come_back(site, documents):
-    tool = WebFetch(Http(site.egress(), inline), documents, room=anyio.Semaphore(0))
+    tool = WebFetch(HttpClient(site.egress(), inline), documents, room=anyio.Semaphore(0))
     with pytest.raises(ToolBusy, match="Too many"):
         await fetch(tool, "http://site.example/", within_s=1.0)
 

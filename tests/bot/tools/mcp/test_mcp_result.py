@@ -15,7 +15,7 @@ from mcp_types import (
 
 from bot.ports.errors import ToolError, ToolInvalidInput
 from bot.ports.tool import Place
-from bot.tools.mcp.result import MAX_TEXT, returned
+from bot.tools.mcp.result import MAX_TEXT, convert_result
 from bot.tools.mcp.tool import tool_of
 from bot.tools.mcp.tool_list import ListedTool
 from threads.model import Image
@@ -38,7 +38,7 @@ def result(*content, data=None, failed=False):
 
 
 def read(*content, **more):
-    return returned(result(*content, **more), "MCP server s", {}, str)
+    return convert_result(result(*content, **more), "MCP server s", {}, str)
 
 
 def test_one_text_is_just_that():

@@ -4,7 +4,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from bot.tools.mcp.schema import arguments_of, faults, refused, shown
+from bot.tools.mcp.schema import argument_errors, arguments_of, provider_schema, schema_problem
 
 ISSUE = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -36,7 +36,7 @@ def laughs(levels):
 def test_arguments_are_checked_by_the_servers_schema_and_stay_as_they_are():
     model = arguments_of("github__create", ISSUE)
     given = {"title": "x", "labels": [{"name": "bug"}]}
-    assert refused(ISSUE) == ""
+    assert schema_problem(ISSUE) == ""
     arguments = model.model_validate(given)
     assert arguments.model_dump(mode="json") == given
     assert arguments.subject() == json.dumps(given, sort_keys=True)
@@ -84,7 +84,7 @@ def test_no_name_of_an_argument_is_mistaken_for_ours():
 
 
 def test_what_models_are_shown_is_always_an_object_without_combinators_at_its_top():
-    assert shown({"anyOf": [{"required": ["a"]}], "description": "x"}) == {
+    assert provider_schema({"anyOf": [{"required": ["a"]}], "description": "x"}) == {
         "description": "x",
         "type": "object",
         "properties": {},
@@ -92,10 +92,12 @@ def test_what_models_are_shown_is_always_an_object_without_combinators_at_its_to
 
 
 def test_a_fault_is_short_however_much_was_sent():
-    (fault,) = faults({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": "x" * 100_000})
+    (fault,) = argument_errors(
+        {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": "x" * 100_000}
+    )
     assert len(fault) <= 300
     many = {"type": "object", "additionalProperties": {"type": "integer"}}
-    assert len(faults(many, {f"a{n}": "x" for n in range(1000)})) == 5
+    assert len(argument_errors(many, {f"a{n}": "x" for n in range(1000)})) == 5
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_fault_is_short_however_much_was_sent():
     ],
 )
 def test_a_schema_that_cannot_stand_in_a_prompt_is_refused(schema, why):
-    assert why in refused(schema)
+    assert why in schema_problem(schema)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_a_schema_that_cannot_stand_in_a_prompt_is_refused(schema, why):
     ],
 )
 def test_ordinary_schemas_are_taken(schema):
-    assert refused(schema) == ""
+    assert schema_problem(schema) == ""
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ def test_ordinary_schemas_are_taken(schema):
 )
 def test_a_check_that_would_cost_too_much_is_not_made(schema, given):
     schema = {"type": "object", **schema}
-    assert refused(schema) == ""
-    faults(schema, {})
+    assert schema_problem(schema) == ""
+    argument_errors(schema, {})
     started = time.process_time()
-    assert faults(schema, given) == []
+    assert argument_errors(schema, given) == []
     assert time.process_time() - started < 3
 
 
@@ -171,4 +173,4 @@ def test_deep_arguments_are_no_crash():
     given: dict[str, object] = {}
     for _ in range(300):
         given = {"a": given}
-    assert faults(tree, given) == []
+    assert argument_errors(tree, given) == []
