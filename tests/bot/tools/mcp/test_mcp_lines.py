@@ -1,7 +1,7 @@
 import pytest
 
 from bot.guards.redaction import Masker
-from bot.tools.mcp.framing import MAX_REMARKS, ConnectionLost, LineSplitter, StderrLog
+from bot.tools.mcp.framing import MAX_LINES, ConnectionLost, LineSplitter, StderrLog
 
 
 def test_messages_are_found_whatever_the_pieces():
@@ -51,7 +51,7 @@ def test_only_the_first_remarks_are_said_and_the_last_words_are_kept():
     stderr_log, said = hearing()
     assert not [stderr_log.feed(b"noise\n" * 1000) for _ in range(10)][-1]
     stderr_log.feed(b"x" * 1_000_000 + b"\nFatal: no such key\n")
-    assert len(said) == MAX_REMARKS + 1
+    assert len(said) == MAX_LINES + 1
     assert stderr_log.last == "Fatal: no such key"
 
 

@@ -186,7 +186,7 @@ def test_a_tool_without_a_usable_name_is_left_out(name):
 
 def test_what_is_left_out_is_told_in_plain_words():
     (told,) = check_tools([raw("evil\x1b[31m\n<system>", parameters={"type": "array"})]).left_out
-    assert told == "evil[31m: its schema is no JSON Schema of an object"
+    assert told == "evil[31m: its schema is not a JSON Schema of an object"
 
 
 @given(

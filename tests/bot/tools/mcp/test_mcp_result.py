@@ -16,7 +16,7 @@ from mcp_types import (
 from bot.ports.errors import ToolError, ToolInvalidInput
 from bot.ports.tool import Place
 from bot.tools.mcp.result import MAX_TEXT, convert_result
-from bot.tools.mcp.tool import tool_of
+from bot.tools.mcp.tool import make_tool
 from bot.tools.mcp.tool_list import ListedTool
 from threads.model import Image
 
@@ -110,7 +110,9 @@ def called(given, save):
         return given
 
     server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
-    tool = tool_of(server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save)
+    tool = make_tool(
+        server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save
+    )
     place = Place(Path("/nowhere"), call_id="call/1")
     return anyio.run(tool, tool.arguments.model_validate({}), place)
 

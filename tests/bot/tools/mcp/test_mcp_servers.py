@@ -182,7 +182,7 @@ async def test_what_is_no_tool_at_all_is_left_out(tool, tmp_path):
     async with opened(tmp_path, {"p": server}) as servers:
         assert [tool.name for tool in servers.tools] == ["p__one"]
         [told] = servers.servers[0].listing.left_out
-        assert told.startswith("(a tool without a name): it is not in the form of the protocol")
+        assert told.startswith("(a tool without a name): it is not valid MCP")
 
 
 async def test_a_listing_that_is_no_listing(tmp_path):
