@@ -1,7 +1,7 @@
 """The wire to a server that is a program: its standard streams, its environment, and its end.
 
 The SDK's own wire has no bound for a line, passes on parts of our environment, and leaves behind what a server
-started. Here a shell leads the server's process group. It waits at a pipe, the lifeline, whose other end is ours only:
+started. Here a shell leads the server's process group. It waits at a pipe, the lifeline, whose other end is ours:
 when that closes, by our hand or because we were killed, the shell ends the group. A process that leaves its group
 escapes; only a sandbox would hold it.
 
