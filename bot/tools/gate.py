@@ -23,7 +23,7 @@ from typing import Protocol
 import anyio
 from pydantic import JsonValue
 
-from bot.guards.redaction import beginning
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
@@ -160,4 +160,4 @@ class Toolbox:
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
     """Return, masked, a short line on what the call is about, for a status."""
-    return mask(", ".join(beginning(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))
+    return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

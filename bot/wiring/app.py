@@ -26,7 +26,7 @@ from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import Audit
@@ -366,7 +366,7 @@ async def _resources(
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
     resources = Resources(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return resources, partial(Veiled, mask=resources.mask, suspicious=suspicion(secrets))
+    return resources, partial(StreamMasker, mask=resources.mask, suspicious=boundary_finder(secrets))
 
 
 def _agent(
