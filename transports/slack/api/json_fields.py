@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -57,11 +56,6 @@ def is_stamp(value: str) -> bool:
 def instant(ts: str) -> Decimal:
     """Return a Slack time in seconds since 1970, exactly."""
     return Decimal(ts)
-
-
-def digest(*words: str) -> str:
-    """Return a short name made of these words, the same each time."""
-    return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
 
 
 def is_direct(channel: str) -> bool:
