@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else wrote: what is missing or of another type reads as empty; pure."""
+"""Reading foreign JSON: a field that is missing or of another type reads as empty; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 from pydantic import JsonValue
 
 Shape = Mapping[str, JsonValue]
-"""A JSON object of which nothing is known yet."""
+"""An unchecked JSON object."""
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STAMP = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
@@ -37,7 +37,7 @@ def parts(shape: Shape, name: str) -> Sequence[Shape]:
 
 
 def identifier(shape: Shape, name: str) -> str:
-    """Return the id of a person, a channel or an event; one that is not made of plain letters reads as missing."""
+    """Return the id of a person, a channel or an event; one with odd characters reads as missing."""
     value = string(shape, name)
     return value if _ID.fullmatch(value) else ""
 
@@ -49,7 +49,7 @@ def stamp(shape: Shape, name: str) -> str:
 
 
 def is_stamp(value: str) -> bool:
-    """Say whether an id is that of a message; a press, a slash command and a stop have none in Slack."""
+    """Tell whether an id is a message's; a press, a slash command and a stop have ids of our own."""
     return _STAMP.fullmatch(value) is not None
 
 
@@ -59,10 +59,10 @@ def instant(ts: str) -> Decimal:
 
 
 def is_direct(channel: str) -> bool:
-    """Say whether a channel is a DM with the bot: Slack's ids of those begin with a D, and of no others."""
+    """Tell whether a channel is a DM with the bot: only their ids begin with a D."""
     return channel.startswith("D")
 
 
 def is_one_persons(message_id: str) -> bool:
-    """Return whether the answer to this message is for the person alone who pressed or typed it."""
+    """Tell whether the answer to this message is for the person alone who pressed or typed it."""
     return message_id.startswith(("press-", "slash-"))
