@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from threads.model import (
@@ -138,7 +139,7 @@ class Presence:
         self._closing: list[ThreadId] = []
         self._beats: OrderedDict[ThreadId, float] = OrderedDict()
         self._beat = anyio.Event()
-        self._renamed: OrderedDict[ThreadId, None] = OrderedDict()
+        self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
         self._jobs = Jobs(MOST_JOBS)
         self.soon = self._jobs.soon
 
@@ -189,8 +190,6 @@ class Presence:
     def renamed(self, thread: ThreadId) -> None:
         """Note that a person gave the session a title: it is theirs from now on."""
         self._renamed[thread] = None
-        if len(self._renamed) > MOST_RENAMED:
-            self._renamed.popitem(last=False)
 
     async def clear(self, threads: Sequence[ThreadId]) -> None:
         """Take away the status that a killed process may have left in these threads."""
