@@ -138,7 +138,7 @@ async def test_what_is_withdrawn_gets_no_sign_any_more():
 
 async def test_reactions_typing_and_drafts_can_be_switched_off():
     async with scene(reactions=False, typing=False, streaming="off") as there:
-        there.show(Taken(), TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", "ls"))
+        there.show(Taken(), TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", label="running ls"))
         await anyio.sleep(10)
         assert there.presence.draft_of(there.thread, there.question) is None
         there.show(TurnSettled("failed"))
@@ -148,7 +148,7 @@ async def test_reactions_typing_and_drafts_can_be_switched_off():
 
 async def test_progress_is_what_the_setting_says():
     async with scene(streaming="progress", typing=False) as there:
-        there.show(TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", "ls"))
+        there.show(TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", label="running ls"))
         await anyio.sleep(3)
         [post] = there.discord.posts(there.question)
         assert post.content == "-# running ls…"

@@ -182,7 +182,7 @@ async def test_the_words_say_what_goes_on_and_stay_as_long_as_it_does():
     async with beside(scene.presence.run):
         scene.show(TurnStarted("go"))
         await anyio.sleep(2)
-        scene.show(ToolStarted("read_file", "notes.md", "c1"))
+        scene.show(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
         await anyio.sleep(3)
         assert scene.status == "is reading notes.md…"
         scene.show(ToolFinished("read_file", True, "c1"), Waiting("rate limited", 20, 2, 6))
