@@ -20,7 +20,7 @@ import aiohttp
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -173,14 +173,19 @@ class Discord:
         if answers:
             room.presence.posted(*asked)
         if draft and draft.lost:
-            room.presence.soon(partial(self._sweep, room, outgoing.thread, outgoing.key))
+            where = outgoing.thread, outgoing.key
+            try:  # before the answer counts as posted, or a death now would leave the draft beside it
+                await room.posting.sweep(*where, live=room.presence.live_in(outgoing.thread))
+            except PostFailed:
+                room.presence.soon(partial(self._sweep, room, *where))
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         room = await self._enter()
         found = await room.posting.find(thread, key, live=room.presence.live_in(thread))
         message_id = key.rpartition(":")[2]
-        if found and key == message_key(thread, message_id):
+        question = "?" in message_id
+        if found and not question and key == message_key(thread, message_id):
             room.presence.posted(thread, message_id)
             if draft := room.presence.draft_of(thread, message_id):
                 await room.posting.clear(thread, key, await draft.hand_over())

@@ -47,6 +47,7 @@ from transports.slack.events.downloads import open_download
 from transports.slack.events.intake import Intake
 from transports.slack.events.parse_message import Me, spoken
 from transports.slack.events.timestamps import STAMPS
+from transports.slack.live.draft import Draft
 from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
 from transports.slack.post.post_tags import since_of
@@ -176,22 +177,32 @@ class Slack:
             posted = await room.posting.post(outgoing, links, live)
         if answers:
             room.presence.posted(*asked)
-        if draft and draft.lost and outgoing.thread.root and (since := since_of(outgoing.key)):
-            try:  # before it is known as posted, or a death now would leave the draft for ever
-                await room.posting.sweep(outgoing.thread, since)
-            except PostFailed:
-                self._leave(*asked, again=True)
+            await self._sweep_lost(room, draft, *asked)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         room = await self._enter()
         found = await room.posting.find(thread, key, live=room.presence.live_in(thread))
         message_id = key.rpartition(":")[2]
-        if found and key == message_key(thread, message_id):
+        question = "?" in message_id
+        if found and not question and key == message_key(thread, message_id):
             room.presence.posted(thread, message_id)
             if draft := room.presence.draft_of(thread, message_id):
                 await room.posting.clear(thread, key, await draft.hand_over())
+                await self._sweep_lost(room, draft, thread, message_id)
         return found
+
+    async def _sweep_lost(self, room: _Room, draft: Draft | None, thread: ThreadId, message_id: str) -> None:
+        """Delete the messages of a draft that Slack took without an answer.
+
+        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
+        """
+        since = since_of(message_key(thread, message_id))
+        if draft and draft.lost and thread.root and since:
+            try:
+                await room.posting.sweep(thread, since)
+            except PostFailed:
+                self._leave(thread, message_id, again=True)
 
     def link(self, thread: ThreadId) -> str:
         """Return the thread's permalink, in the form that ``chat.getPermalink`` gives, or its channel's."""
