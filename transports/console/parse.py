@@ -44,34 +44,34 @@ _NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(slots=True)
-class Seat:
+class Sender:
     """Who sits at the console. Their messages are numbered, so that an id is used once in a *session*."""
 
     session: str
     author: Author
-    said: int = 0
-    given: int = 0
+    messages: int = 0
+    files: int = 0
 
-    def says(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
-        self.said += 1
-        message_id = f"{self.session}.{self.said}"
+    def message(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
+        self.messages += 1
+        message_id = f"{self.session}.{self.messages}"
         return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
 
-    def gives(self) -> str:
+    def file_id(self) -> str:
         """Return an id for one more file."""
-        self.given += 1
-        return f"{self.session}-file-{self.given}"
+        self.files += 1
+        return f"{self.session}-file-{self.files}"
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SendMessage:
     """Words for the bot, its commands among them."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class GoTo:
+class SwitchThread:
     thread: str
 
 
@@ -93,18 +93,18 @@ class ShowHelp:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Quit:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Reject:
     """Nothing is done; ``why`` tells the person."""
 
     why: str
 
 
-Action = Say | GoTo | ListThreads | Attach | ShowHelp | Leave | Refuse
+Action = SendMessage | SwitchThread | ListThreads | Attach | ShowHelp | Quit | Reject
 
 
 def thread_id(name: str) -> ThreadId:
@@ -123,26 +123,26 @@ def action(line: str, commands: Mapping[str, str] = BOT_COMMANDS) -> Action | No
         case ["/help"]:
             return ShowHelp()
         case ["/quit"]:
-            return Leave()
+            return Quit()
         case words:
-            return _mistyped(words[0], commands) or Say(line)
+            return _mistyped(words[0], commands) or SendMessage(line)
 
 
-def _mistyped(typed: str, commands: Mapping[str, str]) -> Refuse | None:
+def _mistyped(typed: str, commands: Mapping[str, str]) -> Reject | None:
     """Refuse what comes closest to a command of the console's own; of its own the bot says so itself."""
     own = [command.split()[0] for command in OWN_COMMANDS]
     known = [*own, *(command.split()[0] for command in commands)]
     close = get_close_matches(typed, known, n=1) if typed.startswith("/") and typed not in known else []
     if not close or close[0] not in own:
         return None
-    return Refuse(f"I do not know {typed}. Did you mean {close[0]}? /help lists what I know.")
+    return Reject(f"I do not know {typed}. Did you mean {close[0]}? /help lists what I know.")
 
 
-def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
+def _thread(name: str = "") -> SwitchThread | ListThreads | Reject:
     name = name.strip()
     if not name:
         return ListThreads()
-    return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
+    return SwitchThread(name) if _NAME.fullmatch(name) else Reject(BAD_NAME)
 
 
 def help_text(

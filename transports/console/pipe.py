@@ -42,12 +42,12 @@ class Pipe:
 
     def __init__(
         self,
-        seat: parse.Seat,
+        sender: parse.Sender,
         streams: tuple[TextIO | None, TextIO | None, TextIO | None],
         commands: Mapping[str, str],
     ) -> None:
         self.exit_code = 0
-        self._seat, self._commands = seat, commands
+        self._sender, self._commands = sender, commands
         self._stdin, self._stdout, self._stderr = streams
         self._sent: _Sent | None = None
         self._thread = parse.FIRST_THREAD
@@ -101,9 +101,9 @@ class Pipe:
         match parse.action(line.decode(errors="replace").removesuffix("\r"), self._commands):
             case None:
                 pass
-            case parse.Say(text):
+            case parse.SendMessage(text):
                 await self._say(text, number, sink)
-            case parse.GoTo(name):
+            case parse.SwitchThread(name):
                 self._thread = name
             case parse.ListThreads():
                 await self._answer(f"This is thread {self._thread}.")
@@ -112,15 +112,15 @@ class Pipe:
                 await self._fault(f"line {number}: files can only be attached at a terminal")
             case parse.ShowHelp():
                 await self._answer(parse.help_text(self._commands))
-            case parse.Refuse(why):
+            case parse.Reject(why):
                 await self._fault(f"line {number}: {why}")
-            case parse.Leave():
+            case parse.Quit():
                 self._done = True
             case other:
                 assert_never(other)
 
     async def _say(self, text: str, number: int, sink: Sink) -> None:
-        incoming = self._seat.says(text, self._thread)
+        incoming = self._sender.message(text, self._thread)
         self._sent = sent = _Sent(incoming.id, number)
         try:
             await sink(incoming)

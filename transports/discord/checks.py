@@ -30,7 +30,7 @@ from yarl import URL
 
 from threads.errors import PostFailed
 from transports.discord.api.gateway_link import FATAL, GATEWAY
-from transports.discord.api.probe_api import Api, BadToken, Told
+from transports.discord.api.probe_api import Answer, Api, BadToken
 from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
 from transports.discord.events.gateway_session import NEEDED
@@ -87,7 +87,7 @@ async def check_discord(
             yield await _post(api, post_in)
 
 
-def _token(me: Told | PostFailed, token: str) -> Finding:
+def _token(me: Answer | PostFailed, token: str) -> Finding:
     name = "discord.token"
     match me:
         case BadToken():
@@ -105,7 +105,7 @@ def _token(me: Told | PostFailed, token: str) -> Finding:
     return Finding(name, "ok", who, names=names)
 
 
-def _intents(application: Told | PostFailed) -> Finding:
+def _intents(application: Answer | PostFailed) -> Finding:
     name = "discord.intents"
     if isinstance(application, PostFailed):
         return failed(name, application, "Whether it may read messages is not known.")
@@ -121,17 +121,17 @@ def _intents(application: Told | PostFailed) -> Finding:
     )
 
 
-def _limit(told: Told | PostFailed) -> Mapping[str, JsonValue]:
+def _limit(told: Answer | PostFailed) -> Mapping[str, JsonValue]:
     limit = None if isinstance(told, PostFailed) else told.fields.get("session_start_limit")
     return limit if isinstance(limit, dict) else {}
 
 
-def _sessions_left(told: Told | PostFailed) -> int:
+def _sessions_left(told: Answer | PostFailed) -> int:
     left = _limit(told).get("remaining")
     return left if isinstance(left, int) else 0
 
 
-def _gateway(told: Told | PostFailed) -> Finding:
+def _gateway(told: Answer | PostFailed) -> Finding:
     name = "discord.gateway"
     if isinstance(told, PostFailed):
         return failed(name, told, DEAF)
@@ -204,7 +204,7 @@ def _closed(name: str, code: int | None) -> Finding:
             return Finding(name, "fail", f"the session ended before it began ({code})", DEAF, REACH)
 
 
-def _servers(guilds: Told | PostFailed, application: Told | PostFailed, me: Told) -> list[Finding]:
+def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: Answer) -> list[Finding]:
     name = "discord.servers"
     if isinstance(guilds, PostFailed):
         return [failed(name, guilds, "Where it is, is not known.")]
@@ -260,7 +260,7 @@ def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
     return [name for name, needed in NEEDED if needed and not getattr(has, name)]
 
 
-def _invite(application: Told | PostFailed, me: Told) -> str:
+def _invite(application: Answer | PostFailed, me: Answer) -> str:
     told = me.fields.get("id") if isinstance(application, PostFailed) else application.fields.get("id")
     return discord.utils.oauth_url(str(told), permissions=NEEDED, scopes=("bot", "applications.commands"))
 

@@ -36,14 +36,14 @@ from threads.store.disk import Disk, Offload
 from transports.base.presses import UNDECIDED, decided
 from transports.base.transport import Capabilities, LinkState
 from transports.discord.api.channel_types import Channels
-from transports.discord.api.gateway_link import Link
+from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.rest import Rest, open_rest
 from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT, Me
-from transports.discord.events.command_registration import Published
+from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download, open_session
 from transports.discord.events.gateway_session import Session
-from transports.discord.events.intake import Hearing, Intake
+from transports.discord.events.intake import Intake, IntakeOptions
 from transports.discord.events.parse_message import spoken
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
@@ -96,7 +96,7 @@ class _Room:
 
     rest: Rest
     me: Me
-    link: Link
+    link: GatewayLink
     files: aiohttp.ClientSession
     places: Places
     answers: Answers
@@ -124,7 +124,7 @@ class Discord:
     ) -> None:
         self._options, self._offload, self._now, self._recent = options, offload, now, recent
         self._marks = Marks(disk, data / "discord-marks.json", offload, now, SNOWFLAKES)
-        self._published = Published(disk, data / "discord-commands.json", offload)
+        self._registration = CommandRegistration(disk, data / "discord-commands.json", offload)
         self._supervisor = Supervisor(self.name)
         self._room: _Room | None = None
         self._entered = anyio.Event()
@@ -300,12 +300,14 @@ class Discord:
             sink,
             places,
             answers,
-            Hearing(options.bots, options.roles, options.max_age_s),
+            IntakeOptions(options.bots, options.roles, options.max_age_s),
             asks=posting.asks,
             recent=self._recent,
             now=self._now,
         )
-        session = partial(Session, presence.soon, intake, channels, self._published, options.models, limits)
+        session = partial(
+            Session, presence.soon, intake, channels, self._registration, options.models, limits
+        )
         heard = self._supervisor.heard
-        link = Link(options.token, options.gateway_url, session, rest.standing, heard=heard)
+        link = GatewayLink(options.token, options.gateway_url, session, rest.invalid_requests, heard=heard)
         return _Room(rest, me, link, files, places, answers, intake, posting, presence)

@@ -39,8 +39,8 @@ from transports.shared.link.supervisor import Supervisor
 from transports.shared.live.background_calls import TIDY_AFTER_S, insist
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
-from transports.slack.api.socket_mode import Link
-from transports.slack.api.user_names import Names
+from transports.slack.api.socket_mode import SocketModeLink
+from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web, open_web
 from transports.slack.events.catch_up import OUTCOMES_FIRST_S
 from transports.slack.events.downloads import open_download
@@ -95,7 +95,7 @@ class _Room:
     intake: Intake
     posting: Posting
     presence: Presence
-    names: Names
+    names: UserNames
     url: str
     opened_at: float = field(default_factory=anyio.current_time)
 
@@ -316,7 +316,7 @@ class Slack:
             room.intake.missed()
 
         take, heard = room.intake.take, self._supervisor.heard
-        await Link(app_token=options.app_token, client=web.client, take=take, heard=heard).run(up)
+        await SocketModeLink(app_token=options.app_token, client=web.client, take=take, heard=heard).run(up)
 
     async def _furnished(self, web: Web, sink: Sink, tasks: TaskGroup) -> _Room:
         options, identity = self._options, await web.identity()
@@ -332,7 +332,7 @@ class Slack:
         )
         tasks.start_soon(presence.run)
         owing = any(isinstance(event, Taken) and event.again for *_, event in self._early)
-        posting, names = Posting(web, identity, feedback=options.feedback), Names(web)
+        posting, names = Posting(web, identity, feedback=options.feedback), UserNames(web)
         intake = Intake(
             tasks,
             web,

@@ -6,14 +6,14 @@ from transports.console.parse import (
     BAD_NAME,
     BOT_COMMANDS,
     KEYS,
-    GoTo,
-    Leave,
     Lines,
     ListThreads,
-    Refuse,
-    Say,
-    Seat,
+    Quit,
+    Reject,
+    Sender,
+    SendMessage,
     ShowHelp,
+    SwitchThread,
     action,
     help_text,
 )
@@ -50,26 +50,26 @@ def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(siz
     [
         ("", None),
         ("  \t ", None),
-        ("  hello  ", Say("  hello  ")),
+        ("  hello  ", SendMessage("  hello  ")),
         ("/thread", ListThreads()),
         ("/thread  ", ListThreads()),
-        ("/thread work", GoTo("work")),
-        (" /thread  a.b-c_D9 ", GoTo("a.b-c_D9")),
-        ("/thread " + "x" * 64, GoTo("x" * 64)),
-        ("/thread " + "x" * 65, Refuse(BAD_NAME)),
-        ("/thread a b", Refuse(BAD_NAME)),
-        ("/thread ..", Refuse(BAD_NAME)),
-        ("/thread a/b", Refuse(BAD_NAME)),
-        ("/thread Büro", Refuse(BAD_NAME)),
-        ("/threads", Refuse("I do not know /threads. Did you mean /thread? /help lists what I know.")),
-        ("/thead work", Refuse("I do not know /thead. Did you mean /thread? /help lists what I know.")),
-        ("/statsu", Say("/statsu")),
-        ("thead work", Say("thead work")),
+        ("/thread work", SwitchThread("work")),
+        (" /thread  a.b-c_D9 ", SwitchThread("a.b-c_D9")),
+        ("/thread " + "x" * 64, SwitchThread("x" * 64)),
+        ("/thread " + "x" * 65, Reject(BAD_NAME)),
+        ("/thread a b", Reject(BAD_NAME)),
+        ("/thread ..", Reject(BAD_NAME)),
+        ("/thread a/b", Reject(BAD_NAME)),
+        ("/thread Büro", Reject(BAD_NAME)),
+        ("/threads", Reject("I do not know /threads. Did you mean /thread? /help lists what I know.")),
+        ("/thead work", Reject("I do not know /thead. Did you mean /thread? /help lists what I know.")),
+        ("/statsu", SendMessage("/statsu")),
+        ("thead work", SendMessage("thead work")),
         ("/help", ShowHelp()),
-        ("/help me", Say("/help me")),
-        ("/quit", Leave()),
-        ("/stop", Say("/stop")),
-        ("quit", Say("quit")),
+        ("/help me", SendMessage("/help me")),
+        ("/quit", Quit()),
+        ("/stop", SendMessage("/stop")),
+        ("quit", SendMessage("quit")),
     ],
 )
 def test_a_line_is_one_action(line, expected):
@@ -77,8 +77,8 @@ def test_a_line_is_one_action(line, expected):
 
 
 def test_a_session_never_uses_an_id_twice():
-    seat = Seat("s7", Author("you", "Ada"))
-    first, second = seat.says("a", "main"), seat.says("b", "work")
+    sender = Sender("s7", Author("you", "Ada"))
+    first, second = sender.message("a", "main"), sender.message("b", "work")
     assert (first.id, second.id) == ("s7.1", "s7.2")
     assert first.thread == ThreadId("console", "local", "tty", "main")
     assert second.thread.root == "work"

@@ -23,8 +23,8 @@ from tests.fakes.discord import (
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
-from transports.discord.api.gateway_link import Link
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.gateway_link import GatewayLink
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.supervisor import LinkDown, Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,8 @@ class Bot:
     def __post_init__(self):
         options = {"look_s": 0.02, "guilds_s": 0.05} | self.options
         token = options.pop("token", self.discord.token)
-        standing = options.pop("standing", Standing())
-        self.link = Link(token, self.discord.gateway_url, lambda: self, standing, **options)
+        invalid_requests = options.pop("invalid_requests", InvalidRequests())
+        self.link = GatewayLink(token, self.discord.gateway_url, lambda: self, invalid_requests, **options)
 
     def note(self, what):
         self.story.append(what)
@@ -381,17 +381,17 @@ async def test_a_close_that_no_retry_mends_is_fatal(discord, code):
         assert str(bot.end) == gateway_link.FATAL[code]
 
 
-# good standing
+# good invalid_requests
 
 
 async def test_a_ban_holds_the_gateway_back_too(discord):
-    standing = Standing()
+    invalid_requests = InvalidRequests()
     discord.fail("GET /users/@me", RateLimited(1.0, via=False))
-    bot = await ended(discord, standing=standing)
+    bot = await ended(discord, invalid_requests=invalid_requests)
     assert isinstance(bot.end, TransportRateLimited)
     assert bot.end.retry_after == pytest.approx(600, abs=1)
     discord.calls.clear()
-    again = await ended(discord, standing=standing)
+    again = await ended(discord, invalid_requests=invalid_requests)
     assert isinstance(again.end, LinkDown)
     assert again.end.retry_after == pytest.approx(600, abs=5)
     assert not discord.calls

@@ -12,7 +12,7 @@ from tests.fakes.discord.sdk import Seen, connected
 from threads.model import Author, Choice, ThreadId
 from transports.discord.api.channel_types import place_of
 from transports.discord.events.interactions import acknowledge, tell
-from transports.discord.events.parse_press import EXPIRED, Pressed, parse_press
+from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
 from transports.discord.markdown.buttons import choice_buttons, stop_button
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ STOP = stop_button("abc")
 [AGAIN] = choice_buttons([Choice("Try again", "/retry 5")])
 
 
-class Hearing(Seen):
+class IntakeOptions(Seen):
     """Does with a press what the intake does, in short."""
 
     def __init__(self):
@@ -44,7 +44,7 @@ class Hearing(Seen):
 @asynccontextmanager
 async def hearing():
     async with FakeDiscord() as fake:
-        client = Hearing()
+        client = IntakeOptions()
         async with connected(client, fake):
             yield fake, client
 
@@ -56,7 +56,7 @@ def with_buttons(fake, channel, *buttons, flags=0) -> Message:
     return fake.put(Message(fake.snowflake(), channel, BOT, "text", flags=flags, components=[row]))
 
 
-async def press(fake, client, user, message, button) -> Pressed:
+async def press(fake, client, user, message, button) -> ButtonPress:
     before = len(client.pressed)
     await fake.press(user, message, button.custom_id)
     await fake.until(lambda: len(client.pressed) > before)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threads.model import Attachment, Author, Deleted, Edited, Feedback, Incoming, Spoken, ThreadId
-from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command
+from transports.slack.events.parse_action import ButtonPress, Judged, parse_action, parse_command
 from transports.slack.events.parse_event import (
     HomeOpened,
     Joined,
@@ -411,7 +411,7 @@ def press(action_id="choice:1", value="/retry 1700000100.000200", **more):
 
 def test_a_pressed_choice_is_its_command_said_in_the_thread():
     pressed = parse_action(press(), ME)
-    assert isinstance(pressed, Pressed)
+    assert isinstance(pressed, ButtonPress)
     assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == (
         "C1",
         TS,
@@ -553,7 +553,7 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     if isinstance(body, dict):
         spoken(body, ME, {})
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
-    found += [action.incoming] if isinstance(action, Pressed) else []
+    found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []
     for incoming in found:
         assert incoming.author.id not in ("", "UBOT")

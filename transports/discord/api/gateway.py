@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from discord.gateway import KeepAliveHandler
 from discord.http import HTTPClient
 
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.discord.api.sdk import Client, read_message
 from transports.shared.link.supervisor import LinkDown
 
@@ -74,14 +74,14 @@ class Gateway(Client):
     def __init__(
         self,
         url: str,
-        standing: Standing,
+        invalid_requests: InvalidRequests,
         hooks: Hooks,
         connected: Callable[[], None],
         begin: Callable[[], None],
         tasks: TaskGroup,
         **options: float,
     ) -> None:
-        super().__init__(url, standing, enable_debug_events=True, **options)
+        super().__init__(url, invalid_requests, enable_debug_events=True, **options)
         self._told, self._connected, self._begin, self._tasks = hooks, connected, begin, tasks
         self._answers: set[anyio.CancelScope] = set()
         self._idle = anyio.Event()

@@ -32,7 +32,7 @@ from yarl import URL
 from threads.errors import TransportFatal
 from transports.discord.api.api_errors import Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.gateway import Gateway, Hooks
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ FATAL = {
 """Close codes that stay until a person acts."""
 
 
-class Link:
-    """The gateway of one bot. ``standing`` is that of its `Rest`: a ban holds for both.
+class GatewayLink:
+    """The gateway of one bot. ``invalid_requests`` is that of its `Rest`: a ban holds for both.
 
     ``heard`` is told of each look that finds that something came.
     """
@@ -66,7 +66,7 @@ class Link:
         token: str,
         gateway_url: str | None,
         make_hooks: Callable[[], Hooks],
-        standing: Standing,
+        invalid_requests: InvalidRequests,
         *,
         heard: Callable[[], None] = lambda: None,
         silent_s: float = 120.0,
@@ -76,7 +76,7 @@ class Link:
         heartbeat_s: float = 60.0,
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
-        self._make_hooks, self._standing = make_hooks, standing
+        self._make_hooks, self._standing = make_hooks, invalid_requests
         self._heard = heard
         self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
         self._options = {"guild_ready_timeout": guilds_s, "heartbeat_timeout": heartbeat_s}

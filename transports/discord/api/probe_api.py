@@ -24,7 +24,7 @@ class BadToken(TransportRejected):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answer:
     """An answer of 2xx: its JSON, None for none, and the Date of it."""
 
     body: JsonValue
@@ -43,7 +43,7 @@ class Api:
 
     async def ask(
         self, path: str, method: Literal["GET", "POST", "DELETE"] = "GET", json: JsonValue = None
-    ) -> Told | PostFailed:
+    ) -> Answer | PostFailed:
         """Make one call. Every failure comes back; nothing is raised but a cancellation."""
         headers = {
             "Authorization": f"Bot {self._token}",
@@ -70,7 +70,7 @@ class Api:
         return _read(f"{method} {path}", answer, body)
 
 
-def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Told | PostFailed:
+def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Answer | PostFailed:
     try:
         told: JsonValue = json.loads(body) if body else None
     except ValueError:
@@ -78,7 +78,7 @@ def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Told | Post
     fields = told if isinstance(told, dict) else {}
     match answer.status:
         case 200 | 204 if told is not None or answer.status == 204:
-            return Told(told, answer.headers.get("Date"))
+            return Answer(told, answer.headers.get("Date"))
         case 429 if "Via" not in answer.headers or not fields:
             return TransportUnavailable(
                 f"{call}: Cloudflare has shut out this address for too many bad calls"

@@ -32,7 +32,7 @@ import anyio
 import discord
 from discord.http import HTTPClient, Route
 
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.proxy import proxy_for
 
 REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
@@ -51,7 +51,7 @@ on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=N
 class Client(discord.Client):
     """A client of the library; *url* is where it will go, by which its proxy is chosen."""
 
-    def __init__(self, url: str, standing: Standing, **options: Any) -> None:
+    def __init__(self, url: str, invalid_requests: InvalidRequests, **options: Any) -> None:
         be_quiet()
         intents = discord.Intents.default()
         intents.message_content = True
@@ -62,7 +62,7 @@ class Client(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             allowed_mentions=discord.AllowedMentions.none(),
             proxy=proxy_for(url),
-            http_trace=_trace(standing),
+            http_trace=_trace(invalid_requests),
             **options,
         )
         _bound(self.http)
@@ -102,7 +102,7 @@ def _bound(http: HTTPClient) -> None:
     http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
 
 
-def _trace(standing: Standing) -> aiohttp.TraceConfig:
+def _trace(invalid_requests: InvalidRequests) -> aiohttp.TraceConfig:
     async def sent(
         _session: aiohttp.ClientSession,
         _context: SimpleNamespace,
@@ -116,7 +116,7 @@ def _trace(standing: Standing) -> aiohttp.TraceConfig:
     ) -> None:
         response = params.response
         shared = response.headers.get("X-RateLimit-Scope") == "shared"
-        standing.answered(anyio.current_time(), response.status, shared=shared)
+        invalid_requests.answered(anyio.current_time(), response.status, shared=shared)
 
     trace = aiohttp.TraceConfig()
     trace.on_request_headers_sent.append(sent)

@@ -34,7 +34,7 @@ class _File(BaseModel):
     published: str = ""
 
 
-class Published:
+class CommandRegistration:
     """The commands of one application. Slash commands that could not be told cost nothing else: words work too."""
 
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:

@@ -9,9 +9,9 @@ from functools import partial
 import discord
 
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.command_registration import Published
+from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.intake import Intake
-from transports.discord.events.slash_commands import Slash
+from transports.discord.events.slash_commands import SlashCommands
 from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
@@ -35,16 +35,16 @@ class Session:
         soon: Soon,
         intake: Intake,
         channels: Channels,
-        published: Published,
+        registration: CommandRegistration,
         models: Sequence[str],
         upload_limits: dict[str, int],
     ) -> None:
-        self._soon, self._intake, self._channels, self._published = soon, intake, channels, published
+        self._soon, self._intake, self._channels, self._registration = soon, intake, channels, registration
         self._models, self._upload_limits = models, upload_limits
-        self._slash: Slash | None = None
+        self._slash: SlashCommands | None = None
 
     def prepare(self, client: discord.Client) -> None:
-        self._slash = Slash(client, self._channels, self._intake.command, self._models)
+        self._slash = SlashCommands(client, self._channels, self._intake.command, self._models)
 
     def on_session(self) -> None:
         self._intake.began()
@@ -52,7 +52,7 @@ class Session:
     def on_ready(self, client: discord.Client) -> None:
         self._intake.ready(client)
         if self._slash:
-            self._soon(partial(self._published.sync, self._slash))
+            self._soon(partial(self._registration.sync, self._slash))
         if not client.guilds and client.application_id:
             link = discord.utils.oauth_url(
                 client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")

@@ -62,7 +62,7 @@ Take = Callable[[Incoming, discord.Interaction, anyio.Event], Awaitable[str]]
 """Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
 
 
-class Slash(app_commands.CommandTree[discord.Client]):
+class SlashCommands(app_commands.CommandTree[discord.Client]):
     """The commands of one client of the gateway. ``models`` are the names that `/model` completes."""
 
     def __init__(self, client: discord.Client, channels: Channels, take: Take, models: Sequence[str]) -> None:

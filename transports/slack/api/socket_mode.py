@@ -1,12 +1,10 @@
 """Receiving from Slack: Socket Mode through Bolt, every envelope acknowledged when it is durable and not before.
 
-`Link.run` keeps one socket up. A socket that asks to be replaced stays open until its successor is: a refresh has no
-gap, where the SDK closes first. Two sockets at all times would cost a repeat of everything a dying one held, and win
-nothing more. A socket that broke ends the run: the supervisor tells, waits and runs it again.
+`SocketModeLink.run` keeps one socket up. A socket that asks to be replaced stays open until its successor is open, so
+a refresh has no gap; the SDK closes first. A socket that breaks ends the run, and the supervisor runs it again.
 
-Bolt reads and dispatches each request, and our middleware takes it before any other: nothing is left for an authorise
-or a listener to do, so no ``auth.test`` is made, no type of event can be forgotten, and an event costs a quarter of
-what Bolt's own chain does. Our own messages come too; who reads the events tells them by their bot id.
+Bolt reads and dispatches each request, and our middleware takes it before any other. So no ``auth.test`` is made, no
+type of event can be forgotten, and an event costs a quarter of what Bolt's own chain costs.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ DRAIN_S = 3.0
 HELLO_WITHIN_S = 5.0
 
 
-class Link:
+class SocketModeLink:
     """The stream of events of one app. ``silent_s``: replace a socket on which nothing happened for so long.
 
     ``heard`` is told of each look that finds that something came.

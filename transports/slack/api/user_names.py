@@ -13,7 +13,7 @@ MOST_AT_ONCE = 20
 MOST_KNOWN = 5_000
 
 
-class Names:
+class UserNames:
     """``known`` leads from a user's id to their name."""
 
     def __init__(self, web: Web) -> None:

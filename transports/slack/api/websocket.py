@@ -1,8 +1,8 @@
 """One web socket of Slack's Socket Mode, used once: the SDK's, without its own ways of going on.
 
-The SDK's client (slack_sdk 3.47) reconnects by itself, and badly: it asks for an address once and tries a dead one
-for ever, it keeps a link whose peer is gone, and it queues frames and starts tasks without a bound. Here a socket
-connects once, says in ``ended`` why it is no good any more, and never comes back: `Link` opens the next one.
+The SDK's client (slack_sdk 3.47) reconnects badly: it asks for an address once and retries a dead one for ever, it
+keeps a link whose peer is gone, and it queues frames and starts tasks without a bound. Here a socket connects once,
+and says in ``ended`` why it is of no use any more; `SocketModeLink` opens the next one.
 
 | what is seen                                      | ``ended`` with                                    |
 |---------------------------------------------------|---------------------------------------------------|

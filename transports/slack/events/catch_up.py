@@ -38,7 +38,7 @@ from transports.slack.api.json_fields import (
     parts,
     string,
 )
-from transports.slack.events.catch_up_round import Reading
+from transports.slack.events.catch_up_round import CatchUpRound
 from transports.slack.events.parse_message import Me, parse_message
 
 log = logging.getLogger(__name__)
@@ -128,47 +128,47 @@ class History:
     async def read(self, channel: str, gap: int) -> str:
         """Hand over what was missed in a channel, oldest first, in rounds of so many messages."""
         await anyio.sleep_until(self._not_before)
-        reading = await self._reading(channel, gap)
+        found = await self._new_round(channel, gap)
         while True:
             # Of what is said from here on, a thread that was quiet when it was looked at may hold more.
             began, upto = self._marks.clock(), NEVER
-            await self._fill(channel, reading)
-            for incoming in reading.ordered():
+            await self._fill(channel, found)
+            for incoming in found.ordered():
                 await self._sink(replace(incoming, stale=self._is_stale(incoming)))
                 upto = incoming.id
-            if not reading.cut:
+            if not found.cut:
                 return min(upto, began, key=instant)
             log.info("catch_up.long: more than %d messages were missed in %s: going on", self._most, channel)
-            reading = Reading(instant(upto), self._most, threads=reading.threads)
+            found = CatchUpRound(instant(upto), self._most, threads=found.threads)
 
     def _is_stale(self, incoming: Incoming) -> bool:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
 
-    async def _reading(self, channel: str, gap: int) -> Reading:
+    async def _new_round(self, channel: str, gap: int) -> CatchUpRound:
         async with self._asking:
             if self._active_of < gap:
                 self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
-        return Reading(instant(begin_of(self._marks, channel)), self._most, threads=threads)
+        return CatchUpRound(instant(begin_of(self._marks, channel)), self._most, threads=threads)
 
-    async def _fill(self, channel: str, reading: Reading) -> None:
+    async def _fill(self, channel: str, found: CatchUpRound) -> None:
         def take(page: Sequence[Shape]) -> bool:
-            reading.add(self._parsed(page, channel))
-            after = [reading.note(message) for message in page]
-            return all(after) or reading.goes_back()
+            found.add(self._parsed(page, channel))
+            after = [found.note(message) for message in page]
+            return all(after) or found.goes_back()
 
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.
         # And further back, if that takes fewer calls than to ask for each thread that is older still.
         await self._list("conversations.history", "messages", take, channel=channel)
-        for root in list(reading.threads):
-            await self._read_thread(channel, root, reading)
+        for root in list(found.threads):
+            await self._read_thread(channel, root, found)
 
-    async def _read_thread(self, channel: str, root: str, reading: Reading) -> None:
+    async def _read_thread(self, channel: str, root: str, found: CatchUpRound) -> None:
         def take(page: Sequence[Shape]) -> bool:
-            reading.add(self._parsed(page, channel))
+            found.add(self._parsed(page, channel))
             return True
 
-        oldest = f"{max(reading.since, Decimal(0)):.6f}"
+        oldest = f"{max(found.since, Decimal(0)):.6f}"
         try:
             await self._list(
                 "conversations.replies", "messages", take, channel=channel, ts=root, oldest=oldest

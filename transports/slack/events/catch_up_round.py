@@ -11,7 +11,7 @@ from transports.slack.api.json_fields import Shape, instant, stamp
 
 
 @dataclass(slots=True)
-class Reading:
+class CatchUpRound:
     """What one round found in a channel after ``since``: at most so many, the oldest; ``cut`` is where they end.
 
     ``threads`` are to be read; of those in ``unsure`` the pages so far do not show whether they moved.

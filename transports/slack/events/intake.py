@@ -22,10 +22,16 @@ from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Ca
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.slack.api.socket_mode import Kind
-from transports.slack.api.user_names import Names
+from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
 from transports.slack.events.catch_up import History
-from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command, reply_address
+from transports.slack.events.parse_action import (
+    ButtonPress,
+    Judged,
+    parse_action,
+    parse_command,
+    reply_address,
+)
 from transports.slack.events.parse_event import (
     HomeOpened,
     Joined,
@@ -36,7 +42,7 @@ from transports.slack.events.parse_event import (
     parse_event,
 )
 from transports.slack.events.parse_message import Me
-from transports.slack.events.pressed_buttons import Buttons
+from transports.slack.events.pressed_buttons import PressedButtons
 from transports.slack.live.presence import Presence
 
 log = logging.getLogger(__name__)
@@ -57,7 +63,7 @@ class Intake:
         marks: Marks,
         sink: Sink,
         presence: Presence,
-        names: Names,
+        names: UserNames,
         *,
         recent: Recent,
         now: Callable[[], datetime],
@@ -66,7 +72,7 @@ class Intake:
         on_address: Callable[[str, str], None] = lambda *_: None,
         read_from: float = 0.0,
     ) -> None:
-        self.buttons = Buttons(web, names)
+        self.buttons = PressedButtons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
         self._cap, self._on_address = BotLoopGuard(bots), on_address
@@ -123,7 +129,7 @@ class Intake:
 
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
-            case Pressed() as pressed:
+            case ButtonPress() as pressed:
                 self._on_address(pressed.incoming.id, reply_address(dict(body)))
                 self.buttons.pressed(pressed)
                 await self._hear(pressed.incoming)

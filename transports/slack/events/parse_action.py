@@ -26,7 +26,7 @@ _WORD = re.compile(r"[/!]?([A-Za-z][A-Za-z-]{0,20})(?=\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Pressed:
+class ButtonPress:
     """A choice that a person made: ``channel``, ``ts`` and ``blocks`` are the message with the button.
 
     ``blocks`` are as Slack shows them; there are none in a message that one person alone sees (``ephemeral``).
@@ -45,7 +45,7 @@ class Judged:
     feedback: Feedback
 
 
-def parse_action(payload: JsonValue, me: Me) -> Pressed | Judged | None:
+def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Judged | None:
     """Read an interactive payload. Never raises."""
     if not isinstance(payload, dict) or string(payload, "type") != "block_actions":
         return None
@@ -86,7 +86,7 @@ class _Place:
             case _:
                 return None
 
-    def pressed(self, message: Shape, container: Shape) -> Pressed | None:
+    def pressed(self, message: Shape, container: Shape) -> ButtonPress | None:
         command, at = string(self.action, "value"), stamp(self.action, "action_ts")
         if not _COMMAND.fullmatch(command):
             return None
@@ -99,7 +99,7 @@ class _Place:
             via="direct" if is_direct(self.thread.channel) else "mention",
         )
         blocks = message.get("blocks")
-        return Pressed(
+        return ButtonPress(
             incoming,
             self.thread.channel,
             self.ts,
