@@ -258,7 +258,7 @@ async def test_a_question_that_is_decided_loses_its_buttons_and_says_how_it_ende
     key = f"{person.key}?q1"
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
 
-    await person.posting.close_question(key, "Approved by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Approved by Ann")
 
     [message] = person.posts()
     assert (message.content, message.buttons) == ("May I?\n-# Approved by Ann", [])
@@ -274,7 +274,7 @@ async def test_a_question_is_asked_once_across_a_kill_and_closed_then(person):
 
     await person.find(key=key)
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
-    await person.posting.close_question(key, "Denied by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Denied by Ann")
 
     assert person.shown() == ["May I?\n-# Denied by Ann"]
 
@@ -299,8 +299,7 @@ async def test_a_question_that_cannot_be_changed_costs_nothing(person):
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
     person.discord.fail("PATCH /channels/{}/messages/{}", Refused(404, 10008))
 
-    await person.posting.close_question(key, "Approved by Ann")
-    await person.posting.close_question("never asked", "Approved by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Approved by Ann")
 
 
 async def test_a_choice_that_no_button_can_hold_is_written_out(person):

@@ -32,9 +32,9 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.discord.live import presence as presence_module
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Places
+from transports.shared.live.presence import MOST_LIVE
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +97,7 @@ async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
         assert there.reactions() == ["✅"]
         await anyio.sleep(50)
         assert len(there.discord.typings) == 1
-        assert not there.presence._lives
+        assert not there.presence._messages
         assert not there.discord.limited
 
 
@@ -266,7 +266,7 @@ async def test_a_storm_of_messages_is_marked_at_the_channels_pace_and_what_is_ke
         for _ in range(5_000):
             asked = there.asks()
             there.show(Taken(), id=asked, thread=there.thread_of(asked))
-        assert len(there.presence._lives) == presence_module.MOST_LIVE
+        assert len(there.presence._messages) == MOST_LIVE
         assert len(there.presence._reactions._marked) <= 2_000
         await anyio.sleep(60)
         times = there.times(REACT)

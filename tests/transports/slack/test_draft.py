@@ -58,7 +58,7 @@ class Scene:
         shown = {post.ts: _text(post) for post in self.posts}
         for message in self.draft.messages:
             if message.shown:
-                assert shown[message.ts] == message.shown
+                assert shown[message.id] == message.shown
 
 
 def _text(post):

@@ -39,18 +39,21 @@ from transports.discord.post.page_sender import Showing, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
+from transports.shared.delivery.open_questions import OpenQuestions
 
 log = logging.getLogger(__name__)
 
 MOST_SWEPT = 10
 REMEMBERED = 1_000
-"""Posts, open questions, and locked threads, that are known."""
+"""Posts, and locked threads, that are known."""
 
 LOCKED = "<#{root}> is locked, so I cannot answer there."
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
+    """A question that is out: the message with its buttons."""
+
     channel: str
     id: str
     content: str
@@ -71,7 +74,7 @@ class Posting:
         self._rest, self._places, self._answers = rest, places, answers
         self._upload_limit, self._now = upload_limit, now
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
-        self._questions: LRUCache[str, _Question] = LRUCache(REMEMBERED)
+        self.questions: OpenQuestions[Question] = OpenQuestions()
         self._locked: LRUCache[ThreadId, None] = LRUCache(REMEMBERED)
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage] = ()) -> str:
@@ -136,20 +139,15 @@ class Posting:
 
     def asks(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
-        return any(asked.id == message_id for asked in self._questions.values())
+        return any(question.id == message_id for question in self.questions.values())
 
-    def left_open(self, key: str) -> list[str]:
-        """Return the keys of the questions of the message *key* that are open."""
-        return [asked for asked in self._questions if asked.startswith(f"{key}?")]
-
-    async def close_question(self, key: str, decision: str) -> None:
-        """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
-        if asked := self._questions.pop(key, None):
-            try:
-                content = ended(asked.content, decision)
-                await self._rest.edit(asked.channel, asked.id, content, urgent=False)
-            except PostFailed as error:
-                log.info("question.not_closed: keeps its buttons: %s", error)
+    async def close_question(self, question: Question, decision: str) -> None:
+        """Take the buttons off a question, and say below it how it ended; may be dropped."""
+        try:
+            content = ended(question.content, decision)
+            await self._rest.edit(question.channel, question.id, content, urgent=False)
+        except PostFailed as error:
+            log.info("question.not_closed: keeps its buttons: %s", error)
 
     async def _spot(self, outgoing: Outgoing) -> Spot:
         """Return where a post goes; a refusal opens no thread."""
@@ -197,8 +195,7 @@ class Posting:
                 await way.show(page)
         self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.shown if page.buttons), None):
-            asked = _Question(way.spot.channel, sent.out[asking.part], asking.content)
-            self._questions[outgoing.key] = asked
+            self.questions[outgoing.key] = Question(way.spot.channel, sent.out[asking.part], asking.content)
 
     async def _as_file(self, way: Showing, said: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; False when it has to go out in messages."""

@@ -25,10 +25,10 @@ CONFLICT = "streaming_state_conflict"
 class DraftMessage:
     """A live message of ours that shows the answer so far: a native stream still open, or one that is edited.
 
-    ``shown`` is its text as far as it is certain; "" when it is not.
+    ``id`` is its ts, ``shown`` its text as far as that is certain.
     """
 
-    ts: str
+    id: str
     kind: Literal["stream", "post"]
     shown: str
 
@@ -36,7 +36,7 @@ class DraftMessage:
 async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
     """Make a live message the page; return False if it cannot be, and the page needs a message of its own."""
     return await rewrite.take_over(
-        partial(_take_over, web, channel, draft, page), partial(remove, web, channel, draft.ts)
+        partial(_take_over, web, channel, draft, page), partial(remove, web, channel, draft.id)
     )
 
 
@@ -47,7 +47,7 @@ async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) ->
     forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks]), (words[0], None)]
     for text, blocks in forms[: 2 if len(words) == 1 else 1]:
         try:
-            await _update(web, channel, draft.ts, text, blocks, page.tag.metadata())
+            await _update(web, channel, draft.id, text, blocks, page.tag.metadata())
         except SlackRefused as refused:
             if refused_for_good(refused):
                 raise
@@ -76,7 +76,7 @@ async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool
     last: dict[str, JsonValue] = {"metadata": page.tag.metadata(), "blocks": [*page.below] or None}
     try:
         how: dict[str, JsonValue] = {"session_status": "active", **(last if same else {})}
-        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.ts, **how)
+        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.id, **how)
     except SlackRefused as refused:
         if refused_for_good(refused):
             raise
