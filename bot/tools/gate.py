@@ -28,6 +28,7 @@ from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
 from bot.ports.tool_result import failed
+from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
@@ -95,7 +96,7 @@ class Toolbox:
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            await on_event(ToolStarted(name, about, call.id))
+            await on_event(ToolStarted(name, about, call.id, label(name, about)))
             results[index] = await self._call(call, places[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 

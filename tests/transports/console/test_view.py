@@ -57,8 +57,8 @@ def test_events_become_a_draft_and_a_status_line(events, text, line):
 def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
     view = after(
         TurnStarted(),
-        ToolStarted("shell", "sleep\n9", "1"),
-        ToolStarted("shell", "false", "2"),
+        ToolStarted("shell", "sleep\n9", "1", "running sleep\n9"),
+        ToolStarted("shell", "false", "2", "running false"),
         ToolFinished("shell", ok=False, call_id="2"),
         ToolFinished("shell", ok=True, call_id="1"),
         TurnSettled("stopped"),

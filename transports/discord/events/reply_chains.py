@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import discord
@@ -25,6 +26,7 @@ from transports.discord.api.rest import Rest
 from transports.discord.api.values import Me, Place
 from transports.discord.events.message_text import is_ours, replied_to
 from transports.discord.post.thread_opening import Places
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -89,16 +91,10 @@ class ReplyChains:
             return found
         if message.reference and isinstance(message.reference.resolved, discord.DeletedReferencedMessage):
             return None
-        for pause in (*PAUSES_S, None):
-            try:
-                return await self._rest.message(str(message.channel.id), previous)
-            except TransportRejected:
-                return None
-            except PostFailed:
-                if pause is None:
-                    raise
-                await anyio.sleep(pause)
-        raise AssertionError  # the last try returned or raised
+        try:
+            return await retry(partial(self._rest.message, str(message.channel.id), previous), PAUSES_S)
+        except TransportRejected:
+            return None
 
 
 def _previous(message: discord.Message) -> str:

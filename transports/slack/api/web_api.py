@@ -157,6 +157,10 @@ class Web:
         scopes = frozenset(filter(None, map(str.strip, names)))
         return Identity(team or "workspace", user, name, bot_id, scopes, string(answer, "url"))
 
+    async def ping(self) -> None:
+        """Ask for a sign of life. Raises `PostFailed`."""
+        await self.ask("api.test")
+
     async def until_refused(self) -> NoReturn:
         """Wait until Slack does not accept the bot token any more, then raise `TransportFatal`."""
         await self._token_refused.wait()

@@ -15,16 +15,18 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import PostFailed, TransportRejected
 from threads.model import Incoming
 from transports.shared.backfill.catch_up import Verdict, begin_of
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import NEVER
+from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import (
     Shape,
@@ -57,6 +59,10 @@ PAUSES_S = (1.0, 4.0)
 """Waits before retries: without them a channel with many threads would hardly ever be read whole."""
 
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
+
+
+def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
 
 
 class Caller(Protocol):
@@ -174,14 +180,7 @@ class History:
         return [incoming for incoming in found if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
-        for tried, pause in enumerate(PAUSES_S, 1):
-            try:
-                return await self._web.call(method, urgent=False, **arguments)
-            except (TransportUnavailable, TransportRateLimited) as error:
-                fields = retry_fields(error.code, tried + 1, pause)
-                log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
-                await anyio.sleep(pause)
-        return await self._web.call(method, urgent=False, **arguments)
+        return await retry(partial(self._web.call, method, urgent=False, **arguments), PAUSES_S, _log_retry)
 
     async def _pages(
         self, method: str, key: str, *, channel: str = "", **arguments: JsonValue
