@@ -217,7 +217,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 asks=approvals.asks,
             )
             if isinstance(transport, SocketTransport):
-                transport.owed = lambda: len(core.journal.ledger.owed)
+                transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
             parts = core.registry, core.slots, core.journal
             live = Live(args.data, model.name, [transport], *parts, list, list, "", list)
