@@ -1,23 +1,22 @@
-"""audit/<yyyy-mm-dd>.jsonl: who decided, judged or stopped what, and what went wrong without ending the bot.
+"""audit/<yyyy-mm-dd>.jsonl: decisions of people, and failures that did not end the bot.
 
-| kind             | what it is about                                         | durable                             |
-|------------------|----------------------------------------------------------|-------------------------------------|
-| feedback         | a person judged an answer                                | before it is answered               |
-| approval         | a call was allowed or denied, or an *always* taken back  | before it is answered               |
-| decision         | yes or no to another model, no to more money             | before it is answered               |
-| skill            | instructions of the admin's were loaded                  | before it is answered               |
-| grant            | a person raised a budget's limit (also in the ledger)    | within `WRITE_EVERY_S`              |
-| cancel           | a person stopped a thread                                | the same                            |
-| retry            | something is tried again: which try, when, and why       | the same                            |
-| failover         | a model was passed over, or another one asked, and why   | the same                            |
-| tool             | a tool call failed, and why                              | the same                            |
-| error            | a failure that a boundary caught, with its reason        | the same; at most so many of a kind |
-| start, stop      | the process                                              | the same, and the last one too      |
+| kind        | records                                                    | durable                          |
+|-------------|------------------------------------------------------------|----------------------------------|
+| feedback    | a person's feedback on an answer                           | before it is confirmed           |
+| approval    | a tool call allowed or denied, or an *always* revoked      | before it takes effect           |
+| decision    | yes or no to another model, no to more money               | before it takes effect           |
+| skill       | a skill of the admin was loaded                            | before it takes effect           |
+| grant       | a person raised a limit (also in the ledger)               | within `WRITE_EVERY_S`           |
+| cancel      | a person stopped a thread                                  | the same                         |
+| retry       | which attempt follows, when, and why                       | the same                         |
+| failover    | a model was skipped or replaced, and why                   | the same                         |
+| tool        | a tool call failed, and why                                | the same                         |
+| error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
+| start, stop | the process                                                | the same, also at the end        |
 
-Lines are checksummed as all others, and ``correlation_id`` is the ``(ref …)`` of their turn. A damaged end is put
-aside before the first append to a file. A disk that refuses holds nobody up: what was only told waits in memory, and
-what is too much is counted in the log. Every file is kept: a line has about 300 bytes, so that a thousand a day are
-100 MB a year; files of days that nobody needs any more may be deleted at any time.
+Lines have checksums, and ``correlation_id`` is the ``(ref …)`` of their turn. A damaged end of a file is set aside
+before the first append. If the disk refuses, lines wait in memory, and the log counts those that do not fit. A line
+has about 300 bytes, so a thousand a day are 100 MB a year. Nothing deletes old files; you may.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ AuditKind = Literal[
 ]
 
 WRITE_EVERY_S = 1.0
-"""How often what was told is written: the most that a kill can lose of it."""
+"""Seconds between writes: a kill loses at most these lines."""
 
 MOST_WAITING = 2_000
-"""Lines that wait in memory while the disk refuses."""
+"""Lines that wait in memory while the disk refuses to write."""
 
 LAST_WRITE_S = 3.0
-"""How long the end of the process waits for the last lines."""
+"""How long a stopping process waits for the last lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One line. ``author`` is the person's id; ``details`` depend on the kind."""
+    """One line. ``author`` is the id of the person; ``details`` depend on the kind."""
 
     at: str
     kind: str
@@ -92,7 +91,7 @@ def record_adapter() -> TypeAdapter[AuditRecord]:
 
 
 class Audit:
-    """The audit of one data folder; one writer. ``tell`` is written while `writing` is entered."""
+    """The audit of one data folder, with one writer. Lines of `tell` are written while `writing` is entered."""
 
     def __init__(self, disk: Disk, folder: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
         self._disk, self._folder, self._offload, self._now = disk, folder, offload, now
@@ -100,8 +99,8 @@ class Audit:
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
 
-    async def judged(self, feedback: Feedback) -> None:
-        """Note what a person thinks of a post. Raises `StoreUnavailable`."""
+    async def record_feedback(self, feedback: Feedback) -> None:
+        """Record a person's feedback on a post. Raises `StoreUnavailable`."""
         details = {"verdict": feedback.verdict, "id": feedback.id}
         await self.note("feedback", feedback.thread, feedback.post_id, feedback.author.id, details)
 
@@ -126,7 +125,7 @@ class Audit:
         author: str = "",
         correlation_id: str = "",
     ) -> None:
-        """Have a line written soon; never waits, never fails, and may be called in any thread."""
+        """Write a line soon. Never waits, never fails, and is safe in any thread."""
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
         else:
@@ -134,7 +133,7 @@ class Audit:
 
     @asynccontextmanager
     async def writing(self, facts: Mapping[str, str]) -> AsyncIterator[None]:
-        """Write what is told for as long as the block lasts: first that it began, with *facts*, last how it ended."""
+        """Write lines during this block: first one with the *facts*, last one that says how it ended."""
         self.tell("start", facts)
         end, how = anyio.CancelScope(shield=True), "ended"
         async with anyio.create_task_group() as tasks:
@@ -160,7 +159,7 @@ class Audit:
                 await anyio.sleep(WRITE_EVERY_S)
 
     async def _flush(self) -> None:
-        """Write what waits; what the disk refuses waits on."""
+        """Write the waiting lines; if the disk refuses, they keep waiting."""
         async with self._writing:
             waiting = list(self._waiting)
             if not waiting:
@@ -176,7 +175,7 @@ class Audit:
                 self._waiting.popleft()
             self._refused = False
             if self._lost:
-                log.error("audit.lost: %d lines were too many to keep while the disk refused", self._lost)
+                log.error("audit.lost: %d lines did not fit into memory while the disk refused", self._lost)
                 self._lost = 0
 
     def _record(

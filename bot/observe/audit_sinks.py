@@ -1,19 +1,17 @@
-"""What the audit is told of a running bot: what went wrong, what is tried again, what a person stopped or granted.
+"""Feeds the audit from the running bot: errors, retries, stopped threads and raised limits.
 
-An error that does not end the bot is caught at a boundary, and every boundary logs what it caught. That line is the
-audit's too if it is an error, or has a ``code``:
+Every failure boundary logs what it caught. A line that is an error, or that has a ``code``, also goes to the audit:
 
-| a line                                     | kind     | how many                              |
+| log line                                   | kind     | limit                                 |
 |--------------------------------------------|----------|---------------------------------------|
-| with the fields of `retry_fields`          | retry    | every one                             |
-| ``model.failover``, ``model.passed_over``  | failover | every one                             |
-| ``tool.failed``                            | tool     | every one                             |
+| with the fields of `retry_fields`          | retry    | none                                  |
+| ``model.failover``, ``model.passed_over``  | failover | none                                  |
+| ``tool.failed``                            | tool     | none                                  |
 | any other                                  | error    | `MOST_A_MINUTE` of each event         |
 
-A disk or a network that fails can log the same error a thousand times: the next one that is taken says how many there
-were in between. Retries need no such bound, since each of them waits or is one of a few. Signs of life (typing,
-reactions, an answer that grows) are not counted as retries: they are paced, and the next one takes the place of one
-that failed.
+A failing disk or network can log the same error a thousand times, so the next recorded line says how many were
+skipped. Retries need no limit, because each of them waits. Failed live signs (typing, reactions, drafts) are not
+retries: the next sign replaces the failed one.
 """
 
 from __future__ import annotations
@@ -41,22 +39,22 @@ KINDS: Mapping[str, AuditKind] = {
     "tool.failed": "tool",
 }
 DETAILS = ("code", "model", "from_model", "tool", "call", "server", "transport", "attempt", "wait_s")
-"""Fields of a line that the audit takes along."""
+"""Fields of a log line that the audit copies."""
 
 OURS = ("bot", "threads", "transports")
 OWN = ("bot.observe.audit", "bot.tools.approvals", "bot.wiring.tool_set")
-"""They log that the audit cannot be written: not a thing to write into it."""
+"""They log that the audit cannot be written, so their lines are left out."""
 
 
 @dataclass(slots=True)
 class _Minute:
     began: float
-    taken: int = 0
-    passed_over: int = 0
+    recorded: int = 0
+    skipped: int = 0
 
 
 class AuditLog(logging.Handler):
-    """Takes what is logged of suppressed errors into the audit."""
+    """Copies log lines about suppressed errors into the audit."""
 
     def __init__(self, audit: Audit, mask: Mask, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.INFO)
@@ -64,88 +62,90 @@ class AuditLog(logging.Handler):
         self._minutes: dict[str, _Minute] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether it is a suppressed error, a retry, or the like."""
+        """Return whether the line belongs into the audit."""
         return (record.levelno >= logging.ERROR or hasattr(record, "code")) and record.name not in OWN
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._tell(record)
+            self._record(record)
         except Exception:  # noqa: BLE001 - the boundary of logging: a log call never fails its caller
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the inherited one prints it unmasked
         """Leave it: the line itself is in the log."""
 
-    def _tell(self, record: logging.LogRecord) -> None:
-        said = vars(clean(record, self._mask))
-        kind = "retry" if "wait_s" in said else KINDS.get(said["event"], "error")
-        more = self._more(said["event"]) if kind == "error" else 0
-        if more is None:
+    def _record(self, record: logging.LogRecord) -> None:
+        fields = vars(clean(record, self._mask))
+        kind = "retry" if "wait_s" in fields else KINDS.get(fields["event"], "error")
+        skipped = self._skipped(fields["event"]) if kind == "error" else 0
+        if skipped is None:
             return
-        details = {"event": said["event"], "reason": said["text"][:LONGEST]}
+        details = {"event": fields["event"], "reason": fields["text"][:LONGEST]}
         if record.exc_info and (error := record.exc_info[1]):
             details["error"] = self._mask(f"{type(error).__name__}: {error}")[:LONGEST]
             if details["reason"] == details["error"]:
                 details["reason"] = ""
-        details |= {name: str(said[name]) for name in DETAILS if name in said}
-        if more:
-            details["more_before"] = str(more)
+        details |= {name: str(fields[name]) for name in DETAILS if name in fields}
+        if skipped:
+            details["more_before"] = str(skipped)
         ids = {
-            name: str(said[name]) for name in ("thread_id", "message_id", "correlation_id") if name in said
+            name: str(fields[name])
+            for name in ("thread_id", "message_id", "correlation_id")
+            if name in fields
         }
         self._audit.tell(kind, {name: value for name, value in details.items() if value}, **ids)
 
-    def _more(self, event: str) -> int | None:
+    def _skipped(self, event: str) -> int | None:
         """Return how many of the event were passed over before this one; None when this one is."""
         minute, now = self._minutes.get(event), self._clock()
         if minute is None or now - minute.began >= 60:
-            passed_over = minute.passed_over if minute else 0
+            skipped = minute.skipped if minute else 0
             self._minutes[event] = _Minute(now, 1)
-            return passed_over
-        if minute.taken >= MOST_A_MINUTE:
-            minute.passed_over += 1
+            return skipped
+        if minute.recorded >= MOST_A_MINUTE:
+            minute.skipped += 1
             return None
-        minute.taken += 1
+        minute.recorded += 1
         return 0
 
 
 @asynccontextmanager
-async def logged(audit: Audit, mask: Mask) -> AsyncIterator[None]:
-    """Take what our code logs in the block, in whatever thread, and however little of it goes into the log."""
-    taking, loggers = AuditLog(audit, mask), [logging.getLogger(name) for name in OURS]
+async def audit_logs(audit: Audit, mask: Mask) -> AsyncIterator[None]:
+    """Copy our log lines to the audit during this block, from every thread and whatever the log level."""
+    handler, loggers = AuditLog(audit, mask), [logging.getLogger(name) for name in OURS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.addHandler(taking)
-        logger.setLevel(min(taking.level, logger.getEffectiveLevel()))
+        logger.addHandler(handler)
+        logger.setLevel(min(handler.level, logger.getEffectiveLevel()))
     try:
         yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(taking)
+            logger.removeHandler(handler)
             logger.setLevel(level)
 
 
-def granted(audit: Audit, turn: Turn, key: Key, amount: int, by: str) -> None:
-    """Note that a person raised a limit."""
+def record_grant(audit: Audit, turn: Turn, key: Key, amount: int, by: str) -> None:
+    """Record that a person raised a limit."""
     scope, name = key
     details = {"scope": scope, "key": name, "usd": f"{dollars(amount):.6f}"}
     audit.tell("grant", details, thread_id=str(turn.incoming.thread), message_id=turn.incoming.id, author=by)
 
 
-async def decided(audit: Audit, turn: Turn, about: Mapping[str, str], answer: Answer) -> None:
-    """Note a person's yes or no about the model or the money of a turn, on disk if that takes it."""
+async def record_decision(audit: Audit, turn: Turn, about: Mapping[str, str], answer: Answer) -> None:
+    """Record a person's decision about the model or the budget of a turn, durably if the disk works."""
     details = {"verdict": "allowed" if answer.approved else "denied", **about}
     if not answer.by:
         details["why"] = "nobody answered in time"
     asked = turn.incoming
     try:
         await audit.note("decision", asked.thread, asked.id, answer.by, details)
-    except StoreUnavailable:  # It waits in memory for the disk.
+    except StoreUnavailable:  # it waits in memory for the disk
         audit.tell("decision", details, thread_id=str(asked.thread), message_id=asked.id, author=answer.by)
 
 
-def stopped(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
-    """Note that a person stopped a thread, or a channel."""
+def record_stop(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
+    """Record that a person stopped a thread or a channel."""
     asked = by.incoming
     details = {"running": str(running), "waiting": str(waiting)}
     audit.tell("cancel", details, thread_id=str(asked.thread), message_id=asked.id, author=asked.author.id)

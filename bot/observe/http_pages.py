@@ -1,15 +1,15 @@
-"""The pages that a running bot answers: over a socket in its data folder, and on a loopback port if one is set.
+"""The HTTP pages of the running bot, on a socket in its data folder and, if one is set, on a loopback port.
 
 | path       | answer                                                                                 |
 |------------|----------------------------------------------------------------------------------------|
-| `/healthz` | 200 while systemd's watchdog would be fed, else 503 and why; see `bot.observe.watchdog`  |
-| `/readyz`  | 200 when a transport is connected and nothing stops, else 503 and why                  |
-| `/status`  | all of `bot.ports.status.Status`, as JSON                                            |
-| `/metrics` | for Prometheus, where there are metrics                                                |
+| `/healthz` | 200 while systemd's watchdog is fed, else 503 and the reason; see `bot.observe.watchdog` |
+| `/readyz`  | 200 if a transport is connected and the bot is not stopping, else 503 and the reason    |
+| `/status`  | `bot.ports.status.Status` as JSON                                                       |
+| `/metrics` | metrics for Prometheus, if they are enabled                                             |
 
-Nothing can be changed here, and nothing is read but the first line and the ``Host``. A port is open to every page
-that a browser on this machine shows, so a request over it must call us by a loopback name. One request a connection,
-5 s for it, 16 at once: whoever asks oddly is hung up on, and the bot never notices.
+The pages are read-only, and only the request line and the ``Host`` header are read. Every web page in a browser on
+this machine can reach a port, so requests to the port must use a loopback host name. Each connection serves one
+request within 5 s, and at most 16 are served at once. Anything else is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import h11
 from anyio.abc import ByteStream
 from pydantic import TypeAdapter
 
-from bot.observe.watchdog import Vitals
+from bot.observe.watchdog import Watchdog
 from bot.ports.status import Status
 
 log = logging.getLogger(__name__)
@@ -48,44 +48,44 @@ Metrics = Callable[[Status], tuple[bytes, str]]
 """Returns what Prometheus reads, and its content type."""
 
 
-def pages(vitals: Vitals, metrics: Metrics | None) -> Pages:
+def pages(watchdog: Watchdog, metrics: Metrics | None) -> Pages:
     def verdict(trouble: str) -> Page:
         return Page(f"{trouble or 'ok'}\n".encode(), 503 if trouble else 200)
 
-    def told(metrics: Metrics) -> Page:
-        body, kind = metrics(vitals.status())
+    def scrape(metrics: Metrics) -> Page:
+        body, kind = metrics(watchdog.status())
         return Page(body, kind=kind)
 
     adapter = TypeAdapter(Status)
     own: Pages = {
-        "/healthz": lambda: verdict(vitals.ailment),
-        "/readyz": lambda: verdict(vitals.unready),
-        "/status": lambda: Page(adapter.dump_json(vitals.status()), kind="application/json"),
+        "/healthz": lambda: verdict(watchdog.fault),
+        "/readyz": lambda: verdict(watchdog.unready),
+        "/status": lambda: Page(adapter.dump_json(watchdog.status()), kind="application/json"),
     }
-    return own if metrics is None else {**own, "/metrics": lambda: told(metrics)}
+    return own if metrics is None else {**own, "/metrics": lambda: scrape(metrics)}
 
 
-class Answering:
-    """Answers one connection after the other, side by side; ``checks_host`` is for where a browser could ask."""
+class PageServer:
+    """Serves the pages. ``checks_host`` is for ports, which a browser can reach."""
 
-    def __init__(self, given: Pages, *, checks_host: bool) -> None:
-        self._pages, self._checks_host = given, checks_host
+    def __init__(self, pages: Pages, *, checks_host: bool) -> None:
+        self._pages, self._checks_host = pages, checks_host
         self._open = 0
 
-    async def answer(self, stream: ByteStream) -> None:
-        """Answer one request and hang up. Raises nothing."""
+    async def serve(self, stream: ByteStream) -> None:
+        """Serve one request and close the connection. Raises nothing."""
         self._open += 1
         try:
             async with stream:
                 if self._open <= AT_ONCE:
                     with anyio.move_on_after(WITHIN_S):
-                        await self._converse(stream)
+                        await self._respond(stream)
         except _GONE as error:
             log.debug("health.hung_up: %s", error)
         finally:
             self._open -= 1
 
-    async def _converse(self, stream: ByteStream) -> None:
+    async def _respond(self, stream: ByteStream) -> None:
         peer = h11.Connection(h11.SERVER, MAX_HEAD)
         while (event := peer.next_event()) is h11.NEED_DATA:
             peer.receive_data(await stream.receive(MAX_HEAD))
@@ -98,30 +98,28 @@ class Answering:
             "Cache-Control": "no-store",
             "Connection": "close",
         }
-        said = peer.send(h11.Response(status_code=page.status, headers=list(headers.items()))) or b""
+        response = peer.send(h11.Response(status_code=page.status, headers=list(headers.items()))) or b""
         if event.method != b"HEAD":
-            said += peer.send(h11.Data(data=page.body)) or b""
-        await stream.send(said)
+            response += peer.send(h11.Data(data=page.body)) or b""
+        await stream.send(response)
 
-    def _page(self, asked: h11.Request) -> Page:
-        if self._checks_host and _host(asked) not in LOOPBACK:
-            return Page(b"ask by a loopback name\n", 403)
-        if asked.method not in (b"GET", b"HEAD"):
-            return Page(b"nothing can be changed here\n", 405)
-        page = self._pages.get(asked.target.decode("ascii").partition("?")[0])
+    def _page(self, request: h11.Request) -> Page:
+        if self._checks_host and _host(request) not in LOOPBACK:
+            return Page(b"use a loopback host name\n", 403)
+        if request.method not in (b"GET", b"HEAD"):
+            return Page(b"this page is read-only\n", 405)
+        page = self._pages.get(request.target.decode("ascii").partition("?")[0])
         if page is None:
-            return Page(b"there is no such page\n", 404)
+            return Page(b"no such page\n", 404)
         try:
             return page()
-        except (
-            Exception
-        ):  # the boundary of a page: it looks into everything, and must not end what it looks at
+        except Exception:  # the boundary of a page: a failing page must not end the bot
             log.exception("health.page_failed")
-            return Page(b"this page has failed, see the log\n", 500)
+            return Page(b"this page failed; see the log\n", 500)
 
 
-def _host(asked: h11.Request) -> str:
-    """Return the name that we are called by, without the port."""
-    host = next((value.decode("latin-1") for name, value in asked.headers if name == b"host"), "")
+def _host(request: h11.Request) -> str:
+    """Return the host name of a request, without the port."""
+    host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
     name, _, port = host.rpartition(":")
     return (name if name and port.isdecimal() else host).lower()

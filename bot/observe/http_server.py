@@ -1,4 +1,4 @@
-"""Where the pages are answered: a Unix socket in the data folder, and a port on the loopback address."""
+"""Listens for the pages on a Unix socket in the data folder and on a loopback port."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import anyio
 from anyio.abc import Listener, SocketStream
 
-from bot.observe.http_pages import Answering, Pages
+from bot.observe.http_pages import Pages, PageServer
 from threads.wording import first_cause
 
 log = logging.getLogger(__name__)
 
 SOCKET = "status.sock"
 LONGEST = 100
-"""Bytes of a path that a socket can surely be bound to: Linux allows 107, others fewer."""
+"""Bytes of a path that a socket can be bound to: Linux allows 107, others fewer."""
 REFUSED_S = 1.0
 
 
 @contextmanager
-def reachable(data: Path) -> Iterator[str]:
-    """Give a path of the socket in *data* that is short enough, good until the block ends. Raises OSError."""
+def socket_path(data: Path) -> Iterator[str]:
+    """Yield a path of the socket in *data* that is short enough to bind. Raises OSError."""
     path = str(data / SOCKET)
     if len(os.fsencode(path)) <= LONGEST:
         yield path
@@ -37,39 +37,38 @@ def reachable(data: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def answered(given: Pages, data: Path, port: int | None) -> AsyncIterator[None]:
-    """Answer the pages while in this block. Where that cannot be done is logged, and done without.
+async def serve_pages(pages: Pages, data: Path, port: int | None) -> AsyncIterator[None]:
+    """Serve the pages during this block. If a listener cannot be opened, that is logged and the bot goes on.
 
-    Call as the owner of the data folder: a socket that is there is a dead process's, and is replaced.
+    The caller owns the data folder, so an existing socket belongs to a dead process and is replaced.
     """
     async with anyio.create_task_group() as tasks:
         with ExitStack() as stack:
             try:
-                path = stack.enter_context(reachable(data))
+                path = stack.enter_context(socket_path(data))
                 socket = await anyio.create_unix_listener(path, mode=0o600)
                 stack.callback(_remove, path)
-                tasks.start_soon(_serve, socket, Answering(given, checks_host=False))
+                tasks.start_soon(_serve, socket, PageServer(pages, checks_host=False))
             except OSError as error:
-                log.warning("health.no_socket: %s: %s; `threadfast status` cannot ask this bot", data, error)
+                log.warning(
+                    "health.no_socket: %s: %s; `threadfast status` cannot reach this bot", data, error
+                )
             try:
                 if port is not None:
                     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
-                    tasks.start_soon(_serve, listener, Answering(given, checks_host=True))
+                    tasks.start_soon(_serve, listener, PageServer(pages, checks_host=True))
             except OSError as error:
-                log.warning("health.no_port: 127.0.0.1:%d: %s; going on without", port, error)
+                log.warning("health.no_port: 127.0.0.1:%d: %s; continuing without it", port, error)
             yield
             tasks.cancel_scope.cancel()
 
 
-async def _serve(listener: Listener[SocketStream], answering: Answering) -> None:
+async def _serve(listener: Listener[SocketStream], server: PageServer) -> None:
     async with listener, anyio.create_task_group() as tasks:
         while True:
             try:
-                await listener.serve(answering.answer, tasks)
-            except* (
-                OSError,
-                anyio.BrokenResourceError,
-            ) as faults:  # no descriptors left, for one; a port's in a group
+                await listener.serve(server.serve, tasks)
+            except* (OSError, anyio.BrokenResourceError) as faults:  # for example, no descriptors left
                 log.warning("health.not_accepting: %s", first_cause(faults))
                 await anyio.sleep(REFUSED_S)
 

@@ -1,4 +1,4 @@
-"""The running bot's own parts, as far as they are asked how they are; nothing here changes them."""
+"""The parts of the running bot whose state is observed. Nothing here changes them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from threads.actor.slots import Slots
 from threads.journal.journal import Journal
 
 
-class Edge(Protocol):
-    """What is asked of a transport."""
+class TransportLink(Protocol):
+    """The observed state of a transport."""
 
     @property
     def name(self) -> str: ...
@@ -30,12 +30,12 @@ class Edge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """``troubles`` says what does not work now, a clause each; ``sandbox`` is the layer of the shell."""
+class LiveParts:
+    """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell."""
 
     data: Path
     model: str
-    edges: Sequence[Edge]
+    edges: Sequence[TransportLink]
     registry: Registry
     slots: Slots
     journal: Journal

@@ -87,7 +87,7 @@ def is_journal(stream: TextIO) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
-def form_for(stream: TextIO, asked: Literal["json", "text"] | None) -> Literal["json", "text"]:
+def log_format_for(stream: TextIO, asked: Literal["json", "text"] | None) -> Literal["json", "text"]:
     """Return what was asked for, else text for whoever watches it in a terminal; everything else parses."""
     return asked or ("text" if stream.isatty() else "json")
 

@@ -1,16 +1,16 @@
-"""Seeing what blocks the event loop, while it is blocked: from a thread beside it.
+"""Measures the lag of the event loop from a separate thread, and logs the stack of whatever blocks it.
 
-The thread asks the loop for a sign, again and again, and watches the clock meanwhile. A clock alone cries wolf when
-the machine slept or the whole process was stopped, so it is read in short slices:
+The thread asks the loop for a reply, again and again, and measures the wait. After a suspended machine or a stopped
+process the clock alone would report a stall, so the wait is cut into short slices:
 
-| a slice took               | meanwhile the process                   | for how long the loop was blocked      |
-|----------------------------|-----------------------------------------|----------------------------------------|
-| about as long as it should | (does not matter)                       | for all of it                          |
-| much longer                | worked: something held the interpreter  | for as long as the process worked      |
-| much longer                | did little: stopped, asleep, or starved | for a slice, as it should have been    |
+| the slice took        | the process meanwhile                   | counts as blocked                |
+|-----------------------|-----------------------------------------|----------------------------------|
+| about its normal time | (any)                                   | the whole slice                  |
+| much longer           | worked: something held the interpreter  | the CPU time of the process      |
+| much longer           | did little: stopped, asleep or starved  | one normal slice                 |
 
-Whatever blocks for longer than ``slow_s`` and the time between two questions is always seen, something shorter
-sometimes. A stall is logged once with the stack, when it is seen, and once more when it is over.
+A stall longer than ``slow_s`` plus the time between two requests is always found, a shorter one sometimes. Each stall
+is logged twice: with the stack when it is found, and when it ends.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from itertools import islice
 log = logging.getLogger(__name__)
 
 SLICES = 5
-"""How many slices make the time that is too long."""
+"""Slices in ``slow_s``."""
 LATE = 4.0
 LEAST_S = 0.05
-"""A sharper watch would cost more than what it finds."""
+"""The lowest ``slow_s``. Measuring more finely would cost more than it finds."""
 FRAMES = 25
-"""Of the stack, the innermost ones."""
+"""Logged frames of the stack, innermost first."""
 QUIET_S = 10.0
-"""At most one stack in this time; what comes between is counted."""
+"""At most one stack is logged in this time. The others are counted."""
 REMEMBERED_S = 60
 
 
 class Stall:
-    """How long something has been in the way, as far as it is the loop's fault. Times are seconds; no clock in here.
+    """How long the loop has been blocked, in seconds. Pure: the caller reads the clocks.
 
-    A wait of ``slice_s`` that took more than ``late`` times as long was not only a busy machine's.
+    A wait of ``slice_s`` that took more than ``late`` times as long is not explained by a busy machine.
     """
 
     def __init__(self, slice_s: float, now: float, cpu: float, late: float = LATE) -> None:
@@ -53,7 +53,7 @@ class Stall:
         self._now, self._cpu = now, cpu
 
     def look(self, now: float, cpu: float) -> float:
-        """Take in what the clocks say, and return how long the loop has been blocked."""
+        """Add the time since the last look, and return how long the loop has been blocked."""
         took, worked = now - self._now, cpu - self._cpu
         self._now, self._cpu = now, cpu
         self.lasted_s += took if took <= self._late_s else max(self._slice_s, min(worked, took))
@@ -61,7 +61,7 @@ class Stall:
 
 
 class LoopLag:
-    """Watches one loop's thread. ``now_s`` is how late its last sign was, `worst_s` the most in the last minute."""
+    """Watches one event loop. ``now_s`` is the lag of its last reply, `worst_s` the maximum of the last minute."""
 
     def __init__(self, slow_s: float) -> None:
         self.now_s = 0.0
@@ -69,7 +69,7 @@ class LoopLag:
         self._slice_s = self._slow_s / SLICES
         self._ended = threading.Event()
         self._seconds: deque[tuple[int, float]] = deque([(0, 0.0)], maxlen=REMEMBERED_S)
-        self._told_at, self._untold = -math.inf, 0
+        self._logged_at, self._skipped = -math.inf, 0
 
     def worst_s(self) -> float:
         oldest = time.monotonic() - REMEMBERED_S
@@ -78,41 +78,41 @@ class LoopLag:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch the loop that runs here, until the block ends."""
-        given = (asyncio.get_running_loop(), threading.get_ident())
-        thread = threading.Thread(target=self._watch, args=given, name="loop lag", daemon=True)
+        loop = asyncio.get_running_loop(), threading.get_ident()
+        thread = threading.Thread(target=self._watch, args=loop, name="loop lag", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._ended.set()  # the thread ends by itself within a slice, even if it is just writing a log line
+            self._ended.set()  # the thread ends within one slice
 
     def _watch(self, loop: asyncio.AbstractEventLoop, ident: int) -> None:
-        sign, pause_s = threading.Event(), self._slow_s / 2
+        reply, pause_s = threading.Event(), self._slow_s / 2
         while True:
             pause = Stall(pause_s, *_clocks(), late=1.0)
             if self._ended.wait(pause_s):
                 return
-            if (held_s := pause.look(*_clocks()) - pause_s) >= self._slow_s:  # we were not even let in
+            if (held_s := pause.look(*_clocks()) - pause_s) >= self._slow_s:  # this thread itself had to wait
                 self._note(held_s)
-                self._tell(held_s, ident)
-            sign.clear()
+                self._log_stack(held_s, ident)
+            reply.clear()
             try:
-                loop.call_soon_threadsafe(sign.set)
+                loop.call_soon_threadsafe(reply.set)
             except RuntimeError:  # the loop is closed: the process ends
                 return
-            self._await(sign, ident)
+            self._await(reply, ident)
 
-    def _await(self, sign: threading.Event, ident: int) -> None:
-        """Wait for the loop's sign, and say what is in its way if it does not come."""
-        stall, slow, told, answered = Stall(self._slice_s, *_clocks()), False, False, False
-        while not answered:
-            answered = sign.wait(self._slice_s)
+    def _await(self, reply: threading.Event, ident: int) -> None:
+        """Wait for the loop's reply, and log what blocks it if the reply is late."""
+        stall, slow, logged, replied = Stall(self._slice_s, *_clocks()), False, False, False
+        while not replied:
+            replied = reply.wait(self._slice_s)
             if self._ended.is_set():
                 return
             if stall.look(*_clocks()) >= self._slow_s and not slow:
-                slow, told = True, self._tell(stall.lasted_s, ident)
+                slow, logged = True, self._log_stack(stall.lasted_s, ident)
         self._note(stall.lasted_s)
-        if told:
+        if logged:
             log.warning("loop.freed: the event loop turns again", extra={"blocked_s": round(self.now_s, 3)})
 
     def _note(self, lag_s: float) -> None:
@@ -123,22 +123,25 @@ class LoopLag:
         else:
             self._seconds.append((now, lag_s))
 
-    def _tell(self, lasted_s: float, ident: int) -> bool:
-        """Log the stack, unless one was logged just now, or the loop only waits for its turn on a busy machine."""
+    def _log_stack(self, lasted_s: float, ident: int) -> bool:
+        """Log the stack, unless one was just logged or the loop only waits for a CPU.
+
+        Return whether it was logged.
+        """
         frame = sys._current_frames().get(ident)  # noqa: SLF001 - it has no other name
         if frame is None or frame.f_globals.get("__name__") == "selectors":
             return False
-        if time.monotonic() - self._told_at < QUIET_S:
-            self._untold += 1
+        if time.monotonic() - self._logged_at < QUIET_S:
+            self._skipped += 1
             return False
         stack = traceback.StackSummary.extract(islice(traceback.walk_stack(frame), FRAMES))
         where = [f"{at.filename}:{at.lineno} {at.name}: {at.line}" for at in stack]
-        given = {"blocked_s": round(lasted_s, 3), "stack": where, "untold": self._untold}
-        log.warning("loop.blocked: the event loop does not turn", extra=given)
-        self._told_at, self._untold = time.monotonic(), 0
+        fields = {"blocked_s": round(lasted_s, 3), "stack": where, "untold": self._skipped}
+        log.warning("loop.blocked: the event loop does not turn", extra=fields)
+        self._logged_at, self._skipped = time.monotonic(), 0
         return True
 
 
 def _clocks() -> tuple[float, float]:
-    """Return the time, and how long this process has worked."""
+    """Return the wall clock and the CPU time of this process, in seconds."""
     return time.monotonic(), time.process_time()

@@ -1,8 +1,8 @@
-"""Where spans go, if the settings say so: to a receiver of OTLP over HTTP, such as an OpenTelemetry collector.
+"""Sends spans to a receiver of OTLP over HTTP, such as an OpenTelemetry collector.
 
-Whatever it does, no turn waits for it: spans wait in a bounded queue, and the oldest go when it is full. That it does
-not take them is said once, and so is that it takes them again. Only what is installed with ``threadfast[otel]`` is
-used. Headers that it wants are taken from ``OTEL_EXPORTER_OTLP_HEADERS``, as everywhere.
+No turn waits for the receiver. Spans wait in a bounded queue that drops the oldest. A failing receiver is logged
+once, and once more when it works again. It needs the extra ``threadfast[otel]``. Headers come from
+``OTEL_EXPORTER_OTLP_HEADERS``.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SEND_WITHIN_S = 5.0
-"""One batch, retries included; the next one waits for it, and no turn does."""
+"""For one batch, retries included."""
 QUEUE = 4096
-"""Spans that wait at most: some thousand turns, and a few MB."""
+"""Waiting spans: about a thousand turns, a few MB."""
 BATCH = 512
 EVERY_MS = 5000
 LAST_S = 1.5
-"""How long the end of the process waits for what is left to be sent."""
+"""How long a stopping process waits for the last spans."""
 
 
 @asynccontextmanager
 async def open_spans(endpoint: str | None, agent: str) -> AsyncIterator[Spans | None]:
-    """Yield a sink that sends spans to *endpoint*; None when there is none, or nothing to send them with."""
+    """Yield a sink that sends spans to *endpoint*; None without an endpoint or without OpenTelemetry."""
     if endpoint is None:
         yield None
         return
     try:
-        spans = await anyio.to_thread.run_sync(_sending, _traces(endpoint), agent)  # imports take their time
+        spans = await anyio.to_thread.run_sync(
+            _start_export, _traces_url(endpoint), agent
+        )  # the imports are slow
     except ImportError as error:
         log.warning(
             "observe.otlp_missing: observe.otlp_endpoint is set, but OpenTelemetry is not installed (%s), "
@@ -58,20 +60,20 @@ async def open_spans(endpoint: str | None, agent: str) -> AsyncIterator[Spans | 
             await _close(spans)
 
 
-def _traces(endpoint: str) -> str:
-    """Return where traces go: to the usual path of a receiver that is named without one."""
+def _traces_url(endpoint: str) -> str:
+    """Return the address for traces; an endpoint without a path gets the usual one."""
     scheme, _, rest = endpoint.partition("://")
     host, _, path = rest.partition("/")
     return f"{scheme}://{host}/{path or 'v1/traces'}"
 
 
-def _sending(endpoint: str, agent: str) -> Spans:
+def _start_export(endpoint: str, agent: str) -> Spans:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-    # What it says of each failed batch, with the batch's fate, is said once by `_said_once`.
+    # `_warns_once` logs a failing receiver once; the library would log every batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    exporter = _said_once(
+    exporter = _warns_once(
         OTLPSpanExporter(endpoint, timeout=SEND_WITHIN_S, session=_headers_only()), endpoint
     )
     spans = Spans(agent)
@@ -84,23 +86,23 @@ def _sending(endpoint: str, agent: str) -> Spans:
 
 
 def _headers_only() -> requests.Session:
-    """Return a session that reads no body: of an answer only its status counts, and it may go on for ever."""
+    """Return a session that reads only headers: the status is enough, and a body may never end."""
     import requests  # noqa: PLC0415
 
     class HeadersOnly(requests.Session):
-        def request(self, *given: Any, **more: Any) -> requests.Response:
-            response = super().request(*given, **{**more, "stream": True})
+        def request(self, *args: Any, **kwargs: Any) -> requests.Response:
+            response = super().request(*args, **{**kwargs, "stream": True})
             response.close()
             return response
 
     return HeadersOnly()
 
 
-def _said_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
-    """Return the exporter, which says when it begins to fail and when it works again; its thread is its own."""
+def _warns_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
+    """Return an exporter that logs when it begins to fail and when it works again. It runs in the SDK's thread."""
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
 
-    class SaidOnce(SpanExporter):
+    class WarnsOnce(SpanExporter):
         failing = False
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -122,11 +124,11 @@ def _said_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
         def shutdown(self) -> None:
             exporter.shutdown()
 
-    return SaidOnce()
+    return WarnsOnce()
 
 
 async def _close(spans: Spans) -> None:
-    """Send what is left, within `LAST_S`; what a receiver that hangs has not taken by then is lost."""
+    """Send the last spans within `LAST_S`; the rest is lost."""
     end = threading.Thread(target=spans.provider.shutdown, name="last spans", daemon=True)
     end.start()
     await anyio.to_thread.run_sync(end.join, LAST_S)

@@ -1,16 +1,16 @@
-"""Ending a serving process on SIGTERM or Ctrl-C, so that people notice as little as can be.
+"""Graceful shutdown on SIGTERM or Ctrl-C.
 
-| state    | event                             | what is done                                             | to       |
-|----------|-----------------------------------|----------------------------------------------------------|----------|
-| starting | a signal                          | everything is cancelled: nothing was begun               | over     |
-| starting | the bot serves                    |                                                          | serving  |
-| serving  | a signal                          | no turn is begun any more; what comes is kept, not begun | draining |
-| draining | the last running turn is settled  | the links are closed, then all else is cancelled         | over     |
-| draining | ``drain_s`` have passed           | the same; what was cut is resumed by the next start      | over     |
-| draining | a second signal                   | the process dies of it, at once                          |          |
+| state    | event                        | action                                               | next     |
+|----------|------------------------------|------------------------------------------------------|----------|
+| starting | signal                       | cancel everything; nothing has begun                 | over     |
+| starting | the bot serves               |                                                      | serving  |
+| serving  | signal                       | begin no new turn; messages still go to disk         | draining |
+| draining | the last running turn ends   | close the links, cancel the rest                     | over     |
+| draining | ``drain_s`` seconds pass     | the same; the next start resumes what was cut off    | over     |
+| draining | second signal                | the process dies at once                             |          |
 
-A turn that waits, for a person or for a provider that is down, holds no slot, and is not waited for. No promise
-depends on any of this: whatever is not done is in the journal, and the next start does it.
+A turn that waits for a person or for a provider holds no slot, so the shutdown does not wait for it. No promise
+depends on a graceful shutdown: unfinished work is in the journal, and the next start does it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NoReturn
 import anyio
 from anyio.abc import TaskStatus
 
-from bot.observe.live_parts import Live
+from bot.observe.live_parts import LiveParts
 
 log = logging.getLogger(__name__)
 
@@ -34,25 +34,25 @@ LOOK_S = 0.05
 
 
 class Stop:
-    """The end of one process. ``asked`` is set with the first signal; ``drain_s`` is how long turns then have."""
+    """The shutdown of one process. ``asked`` is set by the first signal. Turns then have ``drain_s`` seconds."""
 
     def __init__(self, drain_s: float) -> None:
         self.asked = anyio.Event()
         self._drain_s = drain_s
         self._serving = False
 
-    async def over(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do *work*, which enters `draining` while it serves, to its end or until a signal comes."""
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run *work* until it ends or a signal arrives. *work* enters `draining` while it serves."""
         async with anyio.create_task_group() as tasks:
             await tasks.start(self._listen, tasks.cancel_scope)
             await work()
             tasks.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def draining(self, live: Live, on_stop: Callable[[float], object]) -> AsyncIterator[None]:
-        """Serve in this block: it is cancelled, without an error, when a stop was asked for and turns have ended.
+    async def draining(self, live: LiveParts, on_stop: Callable[[float], object]) -> AsyncIterator[None]:
+        """Serve in this block. After a signal, it is cancelled without an error once the turns have ended.
 
-        *on_stop* is told of the stop, and of how long turns have.
+        *on_stop* is called with the seconds that turns have.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._drain, live, on_stop, tasks.cancel_scope)
@@ -67,12 +67,14 @@ class Stop:
             task_status.started()
             async for number in signals:
                 if self.asked.is_set():
-                    _die_of(number)
+                    _die_by_signal(number)
                 self.asked.set()
                 if not self._serving:
                     everything.cancel()
 
-    async def _drain(self, live: Live, on_stop: Callable[[float], object], served: anyio.CancelScope) -> None:
+    async def _drain(
+        self, live: LiveParts, on_stop: Callable[[float], object], served: anyio.CancelScope
+    ) -> None:
         await self.asked.wait()
         on_stop(self._drain_s)
         live.slots.close()
@@ -86,7 +88,7 @@ class Stop:
         served.cancel()
 
 
-def _die_of(number: int) -> NoReturn:
+def _die_by_signal(number: int) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-    os._exit(128 + number)  # the first process of a container does not die of a signal
+    os._exit(128 + number)  # process 1 of a container ignores the signal

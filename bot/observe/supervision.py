@@ -1,4 +1,4 @@
-"""Everything that looks after the running bot, from when it serves until it stops."""
+"""Starts and stops everything that observes the running bot."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import anyio
 
 from bot.config.settings import Observe
 from bot.observe.http_pages import Metrics, pages
-from bot.observe.http_server import answered
-from bot.observe.live_parts import Live
+from bot.observe.http_server import serve_pages
+from bot.observe.live_parts import LiveParts
 from bot.observe.loop_lag import LoopLag
 from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
-from bot.observe.watchdog import Vitals
-from bot.observe.worker_threads import workers_over
+from bot.observe.watchdog import Watchdog
+from bot.observe.worker_threads import watch_workers
 
 LEAVE_S = 15.0
-"""How long closing the links and leaving may take after the turns have ended: Discord's 5.5 s, and room."""
+"""Time to close the links and exit after the last turn: Discord needs 5.5 s; the rest is margin."""
 
 
 @asynccontextmanager
-async def watching(
-    live: Live, *, observe: Observe, stop: Stop, notify: Notify, metrics: Metrics | None = None
+async def supervised(
+    live: LiveParts, *, observe: Observe, stop: Stop, notify: Notify, metrics: Metrics | None = None
 ) -> AsyncIterator[None]:
-    """Look after the bot while it serves in this block, which is cancelled when *stop* says so."""
-    lag, workers = LoopLag(observe.slow_loop_ms / 1000), workers_over(live.data)
-    vitals = Vitals(live, lag, workers, notify, stopping=stop.asked.is_set)
+    """Observe the bot while it serves in this block. A stop cancels the block."""
+    lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data)
+    watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
     with lag.watching():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
-            tasks.start_soon(vitals.run)
+            tasks.start_soon(watchdog.run)
             async with (
-                answered(pages(vitals, metrics), live.data, observe.metrics_port),
+                serve_pages(pages(watchdog, metrics), live.data, observe.metrics_port),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

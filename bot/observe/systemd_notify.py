@@ -1,6 +1,6 @@
-"""Telling systemd how we are: datagrams to the socket that a unit of ``Type=notify`` gives its main process.
+"""Reports the state of the process to systemd, for units of ``Type=notify``.
 
-Protocol: sd_notify(3) and sd_watchdog_enabled(3). Without such a unit nothing is sent and nothing is missed.
+Protocol: sd_notify(3) and sd_watchdog_enabled(3). Outside of such a unit nothing is sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST_STATUS = 400
 
 
 class Notify:
-    """The way to systemd. ``watchdog_s`` is how often it wants a sign of life at least, None for never."""
+    """The connection to systemd. ``watchdog_s`` is its watchdog timeout in seconds, None if it has none."""
 
     def __init__(self, address: str = "", watchdog_s: float | None = None) -> None:
         self.watchdog_s = watchdog_s
@@ -24,8 +24,8 @@ class Notify:
         self._failing = False
 
     @classmethod
-    def taken_from(cls, environ: MutableMapping[str, str]) -> Notify:
-        """Read what systemd said, and take it out of *environ*: no child may speak in our name."""
+    def from_environ(cls, environ: MutableMapping[str, str]) -> Notify:
+        """Read systemd's variables and remove them from *environ*, so that no child process can use them."""
         address = environ.pop("NOTIFY_SOCKET", "")
         micros, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
         ours = pid in ("", str(os.getpid()))
@@ -33,7 +33,7 @@ class Notify:
         return cls(address, watchdog_s)
 
     def send(self, **fields: object) -> bool:
-        """Send fields such as ``READY=1`` and return whether they are out; never waits, never raises."""
+        """Send fields such as ``READY=1`` and return whether that worked. Never waits, never raises."""
         if not self._address:
             return True
         text = "\n".join(f"{name}={str(value).replace(chr(10), ' ')}" for name, value in fields.items())
@@ -43,7 +43,7 @@ class Notify:
                 out.sendto(text.encode(), self._address)
         except OSError as error:
             if not self._failing:
-                log.warning("systemd.unreachable: it cannot be told how we are, trying on: %s", error)
+                log.warning("systemd.unreachable: the state cannot be reported, trying again: %s", error)
             self._failing = True
             return False
         self._failing = False
@@ -60,9 +60,9 @@ class Notify:
         self.send(WATCHDOG=1)
 
     def starting(self, seconds: float) -> None:
-        """Ask for so much more time from now: whatever we wait for, it is no reason to be killed."""
+        """Ask for so many more seconds before systemd gives up on the start."""
         self.send(EXTEND_TIMEOUT_USEC=int(seconds * 1e6))
 
     def stopping(self, seconds: float) -> None:
-        """Say that the end has begun, and how long it may take."""
+        """Report that the process stops, and how long that may take."""
         self.send(STOPPING=1, EXTEND_TIMEOUT_USEC=int(seconds * 1e6))

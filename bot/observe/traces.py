@@ -1,10 +1,10 @@
-"""Spans for OpenTelemetry, by its conventions for generative AI; where they go is `bot.observe.otlp_export`.
+"""OpenTelemetry spans by the conventions for generative AI. `bot.observe.otlp_export` sends them.
 
-A turn is ``invoke_agent``, a model call ``chat``, a tool ``execute_tool``; a step has no name there. No span holds
-anything that a person, a model or a tool said.
+A turn is ``invoke_agent``, a model call ``chat`` and a tool ``execute_tool``; the conventions have no name for a
+step. No span contains text of a person, a model or a tool.
 
-The id of a turn's trace begins with the reference that its thread is shown, ``(ref 1a2b3c4d)``. As ids are made of
-the message's own, a turn that goes on after a restart links to the one that was cut.
+The trace id of a turn begins with the reference that its thread sees, ``(ref 1a2b3c4d)``. Ids are derived from the
+message's id, so a turn that continues after a restart links to its interrupted attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Ids:
-    """The ids of a turn's trace and of its root: both are made of the message, its thread and the attempt."""
+    """The ids of a turn's trace and root span, derived from the thread, the message and the attempt."""
 
     trace: int
     span: int
@@ -38,7 +38,7 @@ class _Ids:
 
 
 class Spans:
-    """A sink of `bot.observe.turn_events`. What is done with spans is added to ``provider``: nothing yet."""
+    """A sink of `bot.observe.turn_events`. Add span processors to ``provider``."""
 
     def __init__(self, agent: str) -> None:
         from opentelemetry import trace  # noqa: PLC0415 - an extra
@@ -46,8 +46,8 @@ class Spans:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator  # noqa: PLC0415
 
-        class Given(RandomIdGenerator):
-            """Random ids, but for the next root, if it has its own."""
+        class TurnIdGenerator(RandomIdGenerator):
+            """Random ids, except for the next root span if ``ids`` is set."""
 
             ids: _Ids | None = None
 
@@ -57,33 +57,33 @@ class Spans:
             def generate_span_id(self) -> int:
                 return self.ids.span if self.ids else super().generate_span_id()
 
-        self._agent, self._trace, self._given = agent, trace, Given()
+        self._agent, self._trace, self._ids = agent, trace, TurnIdGenerator()
         own = version("threadfast")
         self.provider: TracerProvider = TracerProvider(
             resource=Resource.create({"service.name": agent, "service.version": own}),
-            id_generator=self._given,
-            shutdown_on_exit=False,  # it waits half a minute for a receiver that hangs
+            id_generator=self._ids,
+            shutdown_on_exit=False,  # it would wait 30 s for a receiver that hangs
         )
         self._tracer = self.provider.get_tracer("threadfast", own)
 
     def began(self, work: Work) -> None:
         trace = self._trace
-        parent = work.parent.kept if work.parent is not None else None
+        parent = work.parent.sink_state if work.parent is not None else None
         context = trace.set_span_in_context(parent if isinstance(parent, trace.Span) else trace.INVALID_SPAN)
         kind = trace.SpanKind.CLIENT if work.kind == "model_call" else trace.SpanKind.INTERNAL
         links = self._root(work) if work.kind == "turn" else []
         try:
-            work.kept = self._tracer.start_span(
-                self._name(work), context, kind, attributes=self._known(work), links=links
+            work.sink_state = self._tracer.start_span(
+                self._name(work), context, kind, attributes=self._start_attributes(work), links=links
             )
         finally:
-            self._given.ids = None
+            self._ids.ids = None
 
     def ended(self, work: Work) -> None:
-        span = work.kept
+        span = work.sink_state
         if not isinstance(span, self._trace.Span):
             return
-        span.set_attributes(_told(work))
+        span.set_attributes(_end_attributes(work))
         if work.outcome not in ("ok", "partial"):
             span.set_attribute("error.type", work.outcome)
             span.set_status(self._trace.StatusCode.ERROR, work.outcome)
@@ -91,15 +91,15 @@ class Spans:
         span.end()
 
     def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
-        """Nothing: the turn's span is over by then."""
+        """Do nothing: the turn's span has ended."""
 
     def _root(self, work: Work) -> list[Link]:
-        """Have the span of a turn begin its trace; return the link to the attempt that was cut before it."""
+        """Make the turn's span the root of its trace; return the link to the interrupted attempt before it."""
         thread_id, message_id = work.ids["thread_id"], work.ids["message_id"]
         reference = work.ids.get("correlation_id")
         if reference is None:
             return []
-        self._given.ids = _Ids.of(thread_id, message_id, reference, work.attempt)
+        self._ids.ids = _Ids.of(thread_id, message_id, reference, work.attempt)
         if work.attempt == 1:
             return []
         key, before = message_key(ThreadId.parse(thread_id), message_id), work.attempt - 1
@@ -117,8 +117,7 @@ class Spans:
             case "tool":
                 return f"execute_tool {work.name}"
 
-    def _known(self, work: Work) -> dict[str, AttributeValue]:
-        """Return what is known when it begins."""
+    def _start_attributes(self, work: Work) -> dict[str, AttributeValue]:
         provider, _, model = work.name.partition("/")
         match work.kind:
             case "turn":
@@ -149,24 +148,23 @@ class Spans:
                 }
 
 
-def _told(work: Work) -> dict[str, AttributeValue]:
-    """Return what is known when it is over."""
-    usage, told = work.usage, dict[str, "AttributeValue"]()
+def _end_attributes(work: Work) -> dict[str, AttributeValue]:
+    usage, attributes = work.usage, dict[str, "AttributeValue"]()
     if work.kind == "model_call":
-        told = {
+        attributes = {
             "gen_ai.usage.input_tokens": usage.prompt,
             "gen_ai.usage.output_tokens": usage.output,
             "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
             "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
         }
         if work.stop:
-            told["gen_ai.response.finish_reasons"] = (work.stop,)
+            attributes["gen_ai.response.finish_reasons"] = (work.stop,)
         if work.first_content_s is not None:
-            told["gen_ai.response.time_to_first_chunk"] = work.first_content_s
+            attributes["gen_ai.response.time_to_first_chunk"] = work.first_content_s
         if work.cost_usd is not None:
-            told["threadfast.cost_usd"] = work.cost_usd
+            attributes["threadfast.cost_usd"] = work.cost_usd
     if work.kind == "step":
-        told["threadfast.model"] = work.name
+        attributes["threadfast.model"] = work.name
         if work.switched_from:
-            told["threadfast.switched_from"] = work.switched_from
-    return told
+            attributes["threadfast.switched_from"] = work.switched_from
+    return attributes

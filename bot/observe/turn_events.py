@@ -1,11 +1,11 @@
-"""What a turn is made of, as it is watched: one seam that feeds logs, metrics and spans, so that they never disagree.
+"""The parts of a turn as events: one source for logs, metrics and spans, so that they always agree.
 
     turn > step > model call, model call, ...
                 > tool, tool, ...
 
-A step begins when the turn's model is asked, and ends when it is asked again, or with the turn: the tools that it
-called belong to it. What a piece of work is a part of is known from the task it runs in, so tools side by side,
-retries, and turns side by side need nothing handed on.
+A step begins when the turn's model is called. It ends at the next call or with the turn, so the tools that the model
+called belong to it. The current task's context knows the parent, so nothing has to be passed to parallel tools,
+retries and parallel turns.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["turn", "step", "model_call", "tool"]
 
-Given = TypeVarTuple("Given")
+Args = TypeVarTuple("Args")
 
 UNUSED = Usage()
 
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """One piece of work; times in seconds. ``name`` is its transport, model or tool.
+    """A turn, a step, a model call or a tool call. Times are in seconds. ``name`` is its transport, model or tool.
 
-    ``ids`` say which one it is: nothing to count by. ``outcome`` is "ok", "partial" or an error's code; a cancelled
-    one ended as ``cut`` says. ``attempt`` counts from 1: the turn's, or the calls of this model in its step.
-    ``switched_from`` is the model that was to answer a step before another did. ``kept`` is the sinks' own.
+    ``outcome`` is "ok", "partial" or an error code; ``cut`` is the code for a cancelled one. ``attempt`` counts from
+    1: attempts of a turn, or calls of this model in its step. ``switched_from`` is the model that was replaced in a
+    step. ``ids`` are for logs, never for labels of metrics. ``sink_state`` belongs to the sinks.
     """
 
     kind: Kind
@@ -55,13 +55,13 @@ class Work:
     first_content_s: float | None = None
     stop: str = ""
     switched_from: str = ""
-    asked: list[str] = field(default_factory=list)
+    models_called: list[str] = field(default_factory=list)
     steps: int = 0
     step: Work | None = None
-    kept: object = None
+    sink_state: object = None
 
     @property
-    def so_far(self) -> float:
+    def elapsed(self) -> float:
         """Return the seconds since it began."""
         return time.perf_counter() - self.began
 
@@ -70,53 +70,53 @@ class Work:
 
 
 class Sink(Protocol):
-    """Where it is told. Called on the event loop: nothing here may wait."""
+    """A receiver of these events. It is called on the event loop and must not wait."""
 
     def began(self, work: Work) -> None: ...
 
     def ended(self, work: Work) -> None: ...
 
     def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
-        """Take note of a message's outcome, *seconds* after it came if a turn was run for it."""
+        """Receive a message's outcome; *seconds* after its arrival if a turn ran for it."""
         ...
 
 
 _here: ContextVar[Work | None] = ContextVar("work", default=None)
-"""What the code of this task works for."""
+"""The work that the current task is part of."""
 
 
 def turn_ids() -> Mapping[str, str]:
-    """Return the ids of the turn that the caller works for; none outside of one."""
+    """Return the ids of the current turn; empty outside of a turn."""
     turn = _turn(_here.get())
     return turn.ids if turn is not None else {}
 
 
 def _turn(here: Work | None) -> Work | None:
-    """Return the turn of a piece of work, None when it is over: what it has started may go on beyond it."""
+    """Return the turn of a piece of work; None if it has ended, because tasks may outlive their turn."""
     while here is not None and here.parent is not None:
         here = here.parent
     return None if here is None or here.over else here
 
 
 class Observing:
-    """Tells all sinks of each piece of work. Without one it only knows whose turn it is."""
+    """Passes every event to all sinks. Without sinks it still knows the current turn."""
 
     def __init__(self, *sinks: Sink) -> None:
         self._sinks = sinks
 
     def add(self, sink: Sink) -> None:
-        """Tell this one too, from now on."""
+        """Add a sink."""
         self._sinks = (*self._sinks, sink)
 
     def work(
         self, kind: Kind, name: str, ids: Mapping[str, str] | None = None, attempt: int = 1
-    ) -> _Surrounding:
-        """Surround a piece of work; what it raises is its outcome, and goes on unchanged."""
+    ) -> _WorkContext:
+        """Return a context manager for a piece of work. An exception sets its outcome and propagates."""
         here = _here.get()
-        return _Surrounding(self, Work(kind, name, here if _turn(here) else None, ids or {}, attempt))
+        return _WorkContext(self, Work(kind, name, here if _turn(here) else None, ids or {}, attempt))
 
     def step(self, model: str) -> Work:
-        """Begin the next step of the turn at hand, and end the one before."""
+        """Begin the next step of the current turn and end the step before."""
         turn = _turn(_here.get())
         step = Work("step", model, turn)
         if turn is not None:
@@ -130,13 +130,13 @@ class Observing:
 
     def begin(self, work: Work) -> None:
         if work.kind == "model_call" and work.parent is not None:
-            work.parent.asked.append(work.name)
-            work.attempt = work.parent.asked.count(work.name)
+            work.parent.models_called.append(work.name)
+            work.attempt = work.parent.models_called.count(work.name)
         for sink in self._sinks:
             self._tell(sink, sink.began, work)
 
     def end(self, work: Work) -> None:
-        work.seconds, work.over = work.so_far, True
+        work.seconds, work.over = work.elapsed, True
         for sink in self._sinks:
             self._tell(sink, sink.ended, work)
 
@@ -144,16 +144,16 @@ class Observing:
         for sink in self._sinks:
             self._tell(sink, sink.settled, transport, outcome, seconds)
 
-    def _tell(self, sink: Sink, tell: Callable[[*Given], None], *given: *Given) -> None:
+    def _tell(self, sink: Sink, tell: Callable[[*Args], None], *args: *Args) -> None:
         try:
-            tell(*given)
-        except Exception:  # the boundary of those who only watch: they never fail a turn, nor each other
-            log.exception("observe.sink_failed: it is told nothing any more")
+            tell(*args)
+        except Exception:  # the boundary of the sinks: they never fail a turn or each other
+            log.exception("observe.sink_failed: it gets no more events")
             self._sinks = tuple(other for other in self._sinks if other is not sink)
 
 
-class _Surrounding:
-    """Begins and ends one piece of work. A class, for speed: a generator takes thrice as long."""
+class _WorkContext:
+    """Begins and ends one piece of work. A class, because a generator takes three times as long."""
 
     __slots__ = ("_observing", "_token", "_work")
 
@@ -174,7 +174,7 @@ class _Surrounding:
             work.fail(error)
         if work.step is not None:
             if error is not None and not isinstance(error, Exception):
-                work.step.outcome = work.outcome  # it was cut as well
+                work.step.outcome = work.outcome  # the step was cancelled too
             self._observing.end(work.step)
         _here.reset(self._token)
         self._observing.end(work)

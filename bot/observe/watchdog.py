@@ -1,20 +1,20 @@
-"""How the running bot is: one beat a second, which is also what keeps systemd's watchdog from ending the process.
+"""The state of the running bot, and the heartbeat that feeds systemd's watchdog once a second.
 
-The watchdog is fed only while a new process would do no better than this one:
+The watchdog is not fed when a restart would help:
 
-| what is seen                                            | would a restart help?                   | fed |
-|---------------------------------------------------------|------------------------------------------|-----|
-| the event loop does not turn                            | yes: it is our code that hangs           | no: no beat |
-| the worker threads do not answer, but the disk does     | yes: they are stuck over something of ours | no  |
-| neither the threads nor the disk answer                 | no: the next process would hang as well  | yes |
-| a link says "connected", and its own watch, which takes | yes: the watch is dead, nobody will ever | no  |
-| 20 s (Slack) or 120 s (Discord), saw nothing for 300    | connect again                            |     |
-| a link is down, or all are                              | no: it is tried again from here          | yes |
-| turns fail, a circuit is open, a limit is reached       | no: people are told                      | yes |
-| memory or files grow                                    | systemd's own limits judge that          | yes |
+| state                                                | would a restart help?                    | fed         |
+|------------------------------------------------------|------------------------------------------|-------------|
+| the event loop hangs                                 | yes: our code hangs                      | no: no beat |
+| the worker threads hang, but the disk does not       | yes: our code blocks them                | no          |
+| the worker threads and the disk hang                 | no: the next process would hang too      | yes         |
+| a link says "connected" but is silent for 300 s      | yes: its own timeout (Slack 20 s,        | no          |
+|                                                      | Discord 120 s) failed                    |             |
+| links are down                                       | no: this process reconnects              | yes         |
+| turns fail, a circuit is open, a limit is reached    | no: people are told                      | yes         |
+| memory or files grow                                 | systemd has its own limits               | yes         |
 
-Silence is counted in beats: when the machine slept or the process was stopped, nothing could be heard. Until the bot
-is ready (what the last process left is taken up, a transport is connected) the same beats ask systemd for more time.
+Silence is counted in beats, so a suspended machine does not count. Until the bot is ready (interrupted work is taken
+up and a transport is connected), the same beats ask systemd for more time.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from pathlib import Path
 
 import anyio
 
-from bot.observe.live_parts import Edge, Live
+from bot.observe.live_parts import LiveParts, TransportLink
 from bot.observe.loop_lag import LoopLag
 from bot.observe.systemd_notify import Notify
-from bot.observe.worker_threads import Workers
+from bot.observe.worker_threads import WorkerWatch
 from bot.ports.status import Status, TransportStatus
 
 log = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 EARLY_S = 0.2
-"""Between two beats until we are ready: whoever waits for that is waited for by people."""
-DEAF_S = 300.0
+"""Seconds between beats until the bot is ready."""
+SILENT_LINK_S = 300.0
 EXTEND_S = 60.0
-TOLD_EVERY = 5
-"""Beats between two looks at what the status line should say."""
+STATUS_EVERY = 5
+"""Beats between two updates of the status line."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(slots=True)
 class Silence:
-    """For how long a connected link has given no sign, in seconds of beats."""
+    """How long a connected link has received nothing, in seconds of beats."""
 
     lasted_s: float = 0.0
     _last: float | None = None
@@ -62,32 +62,38 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True)
-class Born:
-    """When and as what this process began. ``at`` is UTC, ISO 8601; ``clock`` is in seconds of `time.monotonic`."""
+class ProcessStart:
+    """The version and the start of this process: ``at`` in UTC, ISO 8601, ``clock`` by `time.monotonic`."""
 
     version: str
     at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     clock: float = field(default_factory=time.monotonic)
 
 
-class Vitals:
-    """The beat. `status` and `ailment` answer at once, and only on the loop's own thread."""
+class Watchdog:
+    """The heartbeat. Read `status` and `fault` only on the event loop's thread; they never wait."""
 
     def __init__(
-        self, live: Live, lag: LoopLag, workers: Workers, notify: Notify, *, stopping: Callable[[], bool]
+        self,
+        live: LiveParts,
+        lag: LoopLag,
+        workers: WorkerWatch,
+        notify: Notify,
+        *,
+        stopping: Callable[[], bool],
     ) -> None:
         self._live, self._lag, self._workers = live, lag, workers
         self._notify, self._stopping = notify, stopping
-        self._born = Born(version("threadfast"))
+        self._start = ProcessStart(version("threadfast"))
         self._silences = [(edge, Silence()) for edge in live.edges]
-        self._announced, self._said, self._ailing = False, "", ""
+        self._announced, self._status_line, self._fault = False, "", ""
 
     async def run(self) -> None:
         beats = 0
         while True:
             self._beat()
-            if beats % TOLD_EVERY == 0:
-                self._tell()
+            if beats % STATUS_EVERY == 0:
+                self._update_status_line()
             beats += 1
             await anyio.sleep(self._pause_s)
 
@@ -101,7 +107,7 @@ class Vitals:
 
     @property
     def unready(self) -> str:
-        """Return why the bot is not ready, for people; blank when it is."""
+        """Return why the bot is not ready, for people; blank if it is ready."""
         if self._stopping():
             return "it is stopping"
         if any(edge.state == "connected" for edge in self._live.edges):
@@ -110,21 +116,21 @@ class Vitals:
         return f"no transport is connected: {down}"
 
     @property
-    def ailment(self) -> str:
-        """Return why this process had better be replaced, for people; blank when it had not."""
+    def fault(self) -> str:
+        """Return why the process should be restarted, for people; blank if it should not."""
         if self._workers.state == "stuck":
-            return "the worker threads do not answer, though the disk does"
-        deaf = [edge.name for edge, silence in self._silences if silence.lasted_s > DEAF_S]
-        return f"connected, but deaf for {DEAF_S:.0f} s: {', '.join(deaf)}" if deaf else ""
+            return "the worker threads do not respond, but the disk does"
+        silent = [edge.name for edge, silence in self._silences if silence.lasted_s > SILENT_LINK_S]
+        return f"connected, but silent for {SILENT_LINK_S:.0f} s: {', '.join(silent)}" if silent else ""
 
     def status(self) -> Status:
         live, pending = self._live, self._live.journal.ledger.pending
         oldest = next(iter(pending.values())).received.at if pending else ""
         return Status(
             pid=os.getpid(),
-            version=self._born.version,
-            started_at=self._born.at,
-            uptime_s=round(time.monotonic() - self._born.clock, 1),
+            version=self._start.version,
+            started_at=self._start.at,
+            uptime_s=round(time.monotonic() - self._start.clock, 1),
             ready=self.ready,
             stopping=self._stopping(),
             data=str(live.data),
@@ -147,19 +153,19 @@ class Vitals:
         )
 
     def _troubles(self) -> tuple[str, ...]:
-        hangs = ["the disk does not answer"] if self._workers.state == "waiting" else []
-        return (*filter(None, [self.ailment]), *hangs, *self._live.troubles())
+        hangs = ["the disk does not respond"] if self._workers.state == "waiting" else []
+        return (*filter(None, [self.fault]), *hangs, *self._live.troubles())
 
     def _beat(self) -> None:
         for edge, silence in self._silences:
             silence.beat(edge.silent_s if edge.state == "connected" else None, self._pause_s)
-        if (ailment := self.ailment) != self._ailing:
-            self._ailing = ailment
-            if ailment:
-                log.error("vitals.ailing: %s", ailment)
+        if (fault := self.fault) != self._fault:
+            self._fault = fault
+            if fault:
+                log.error("vitals.ailing: %s", fault)
             else:
                 log.info("vitals.well")
-        if ailment:
+        if fault:
             return
         if self.ready and not self._announced and self._notify.ready():
             self._announced = True
@@ -169,21 +175,22 @@ class Vitals:
         elif not self._stopping():
             self._notify.starting(EXTEND_S)
 
-    def _tell(self) -> None:
-        said = line(self._live.edges, self._live.slots.running, self._live.registry.waiting, self._troubles())
-        if said != self._said:
-            self._said = said
-            self._notify.status(said)
+    def _update_status_line(self) -> None:
+        live = self._live
+        line = status_line(live.edges, live.slots.running, live.registry.waiting, self._troubles())
+        if line != self._status_line:
+            self._status_line = line
+            self._notify.status(line)
 
 
-def line(edges: Sequence[Edge], running: int, waiting: int, troubles: Sequence[str]) -> str:
-    """Return it all in one line for people."""
+def status_line(edges: Sequence[TransportLink], running: int, waiting: int, troubles: Sequence[str]) -> str:
+    """Return the state in one line, for ``systemctl status``."""
     links = ", ".join(f"{edge.name} {edge.state}" for edge in edges)
     turns = f"{running} {'turn runs' if running == 1 else 'turns run'}, {waiting} messages wait"
     return "; ".join([links, turns, *troubles])
 
 
-def _transport(edge: Edge) -> TransportStatus:
+def _transport(edge: TransportLink) -> TransportStatus:
     silent_s = edge.silent_s
     return TransportStatus(
         edge.name, edge.state, edge.trouble, None if silent_s is None else round(silent_s, 1)
@@ -195,12 +202,12 @@ def _since(at: str) -> float:
 
 
 def _resident() -> int:
-    """Return the memory that is held, in bytes; 0 where the system has no /proc."""
+    """Return the resident memory in bytes; 0 without /proc."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text("ascii").split()[1]) * PAGE if statm.exists() else 0
 
 
 def _open_files() -> int:
-    """Return how many file descriptors are open; 0 where the system has no /proc."""
+    """Return the number of open file descriptors; 0 without /proc."""
     fds = Path("/proc/self/fd")
     return sum(1 for _ in fds.iterdir()) - 1 if fds.is_dir() else 0

@@ -1,10 +1,10 @@
-"""Whether the worker threads answer: everything that touches a disk goes through them.
+"""Checks that the worker threads respond. All disk access goes through them.
 
-| the threads      | the disk, asked by a thread of its own | means                                   | `Workers`   |
-|------------------|----------------------------------------|-----------------------------------------|-------------|
-| answer           | (not asked)                            | all is well                             | ``free``    |
-| do not for 60 s  | does not either                        | the disk hangs: a new process would too | ``waiting`` |
-| do not for 60 s  | answers, be it with an error           | they are stuck over something of ours   | ``stuck``   |
+| worker threads   | disk, tested separately | meaning                              | ``state``   |
+|------------------|-------------------------|--------------------------------------|-------------|
+| respond          | (not tested)            | all is well                          | ``free``    |
+| hang for 60 s    | hangs                   | the disk; a restart would hang too   | ``waiting`` |
+| hang for 60 s    | responds, or fails      | our own code blocks the threads      | ``stuck``   |
 """
 
 from __future__ import annotations
@@ -19,41 +19,41 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-ASK_EVERY_S = 5.0
+PROBE_EVERY_S = 5.0
 PATIENCE_S = 60.0
 
-Ask = Callable[[], Awaitable[None]]
+Probe = Callable[[], Awaitable[None]]
 
 
-class Workers:
-    """Asks the threads for nothing, every few seconds, while `run` runs. ``disk`` asks the disk."""
+class WorkerWatch:
+    """Sends an empty job to the worker threads every few seconds. *probe_disk* writes to the disk."""
 
-    def __init__(self, threads: Ask, disk: Ask) -> None:
+    def __init__(self, probe_threads: Probe, probe_disk: Probe) -> None:
         self.state: Literal["free", "waiting", "stuck"] = "free"
-        self._threads, self._disk = threads, disk
+        self._probe_threads, self._probe_disk = probe_threads, probe_disk
 
     async def run(self) -> None:
         while True:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._suspect)
-                await self._threads()
+                await self._probe_threads()
                 tasks.cancel_scope.cancel()
             self.state = "free"
-            await anyio.sleep(ASK_EVERY_S)
+            await anyio.sleep(PROBE_EVERY_S)
 
     async def _suspect(self) -> None:
         await anyio.sleep(PATIENCE_S)
         self.state = "waiting"
-        await self._disk()
+        await self._probe_disk()
         self.state = "stuck"
 
 
-def workers_over(data: Path) -> Workers:
-    """Return what looks after the threads of this process, with its data on that disk."""
-    # Not waited for when the bot stops: a thread that hangs would hold up the end.
-    own = partial(anyio.to_thread.run_sync, abandon_on_cancel=True)
+def watch_workers(data: Path) -> WorkerWatch:
+    """Return a watch over this process's worker threads and the disk that holds *data*."""
+    # Abandoned on cancel: a hanging thread must not delay the shutdown.
+    run = partial(anyio.to_thread.run_sync, abandon_on_cancel=True)
     alone = anyio.CapacityLimiter(1)
-    return Workers(lambda: own(_nothing), lambda: own(_write, data, limiter=alone))
+    return WorkerWatch(lambda: run(_nothing), lambda: run(_write, data, limiter=alone))
 
 
 def _nothing() -> None:
@@ -67,4 +67,4 @@ def _write(data: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError:
-        pass  # an answer, too: that the disk is full or broken is told by whoever needs it
+        pass  # an error is a response too; whoever needs the disk reports that it is full or broken

@@ -30,8 +30,8 @@ from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import Audit
-from bot.observe.audit_sinks import decided, granted, logged, stopped
-from bot.observe.live_parts import Live
+from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
+from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ConfigInvalid, report
 from bot.ports.model import Models
@@ -103,7 +103,7 @@ class Instructed:
         return await replace(self.agent, system=await self.prompt()).run(turn)
 
 
-Watch = Callable[[Live], AbstractAsyncContextManager[None]]
+Watch = Callable[[LiveParts], AbstractAsyncContextManager[None]]
 """Looks after the running bot for as long as it is entered; see `bot.observe`."""
 
 
@@ -217,7 +217,7 @@ async def open_core(
             on_stop,
             is_admin,
         ),
-        on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).judged,
+        on_feedback=on_feedback or Audit(disk, data / "audit", offload=offload, now=now).record_feedback,
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
@@ -272,7 +272,7 @@ async def serve(
             aclosing(SharedHttp()) as http,
             open_tool_set(settings, environ, resources, attach=takes_files) as tool_set,
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
-            logged(tool_set.audit, resources.mask),
+            audit_logs(tool_set.audit, resources.mask),
             ledger.writing(),
             anyio.create_task_group() as tasks,
         ):
@@ -289,8 +289,8 @@ async def serve(
                 random=random.random,
                 now=utc_now,
                 observing=resources.observing,
-                on_grant=partial(granted, tool_set.audit),
-                decided=partial(decided, tool_set.audit),
+                on_grant=partial(record_grant, tool_set.audit),
+                decided=partial(record_decision, tool_set.audit),
             )
             instructions = Instructions(resources.disk, data, settings.name, tool_set.skills, offload)
             troubles = partial(
@@ -308,7 +308,7 @@ async def serve(
                 offload=offload,
                 now=utc_now,
                 allowed=partial(allowed, settings.access),
-                on_feedback=tool_set.audit.judged,
+                on_feedback=tool_set.audit.record_feedback,
                 mask=resources.mask,
                 reader=tool_set.documents,
                 spill=lambda workspace: partial(tool_set.spill, workspace),
@@ -323,7 +323,7 @@ async def serve(
                 max_age_s=settings.recovery.max_age_s,
                 resume=settings.recovery.resume,
                 observing=resources.observing,
-                on_stop=partial(stopped, tool_set.audit),
+                on_stop=partial(record_stop, tool_set.audit),
                 explain=partial(_explained, settings),
                 escalate=escalation.failed,
                 is_admin=partial(is_admin, settings.access),
@@ -331,7 +331,7 @@ async def serve(
             )
             if tool_set.schedules:
                 _fire(tasks, tool_set.schedules, core, accounts, settings, post, frozenset(outboxes))
-            live = Live(
+            live = LiveParts(
                 data,
                 model,
                 transports,

@@ -20,7 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bot.config.settings import Escalation as Settings
-from bot.observe.live_parts import Edge
+from bot.observe.live_parts import TransportLink
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
 from threads import wording
@@ -86,7 +86,7 @@ class Escalation:
         """Take up that only a person can have a transport work again."""
         self._outages.stopped(transport, fault)
 
-    async def watch(self, transports: Sequence[Edge]) -> None:
+    async def watch(self, transports: Sequence[TransportLink]) -> None:
         """Tell of transports that go and come back, until cancelled."""
         if self._thread is None:
             return

@@ -105,7 +105,7 @@ class ObservedModel:
 
             async def tell(event: TurnEvent) -> None:
                 if call.first_content_s is None and isinstance(event, TextDelta | ThinkingDelta):
-                    call.first_content_s = call.so_far
+                    call.first_content_s = call.elapsed
                 await on_event(event)
 
             try:

@@ -16,10 +16,10 @@ import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
 from bot.config.settings import Discord, Settings, Slack
-from bot.observe.logs import configure_logging, form_for
+from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
-from bot.observe.supervision import watching
+from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ConfigInvalid
@@ -51,8 +51,8 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
 
     Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does.
     """
-    stop, notify = Stop(settings.recovery.drain_s), Notify.taken_from(os.environ)
-    await stop.over(partial(_run, settings, environ, stop, notify))
+    stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
+    await stop.run(partial(_run, settings, environ, stop, notify))
 
 
 async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
@@ -62,7 +62,7 @@ async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notif
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
-    form = form_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
+    form = log_format_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
     configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
     transports = list(_transports(settings, environ, model))
     if not transports:
@@ -72,7 +72,7 @@ async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notif
         await verify_all(candidates(settings, model), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
-    watch = partial(watching, observe=given, stop=stop, notify=notify, metrics=told)
+    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
         observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
         await serve(settings, environ, model=model, transports=transports, watch=watch, observing=observing)

@@ -170,7 +170,7 @@ def die() -> None:
 async def run(args: argparse.Namespace, make: Make, model: Paced, base: Limits) -> None:
     stop = Stop(random.Random(f"{args.seed} drain").choice(DRAINS_S))
     work = partial(serve, args, make, model, base, stop)
-    await (stop.over(work) if args.stops else work())
+    await (stop.run(work) if args.stops else work())
 
 
 async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits, stop: Stop) -> None:

@@ -18,7 +18,7 @@ import anyio
 import h11
 from pydantic import TypeAdapter
 
-from bot.observe.http_server import reachable
+from bot.observe.http_server import socket_path
 from bot.ports.status import Status
 
 WITHIN_S = 3.0
@@ -59,7 +59,7 @@ async def who_runs(data: Path) -> Status | Silent:
 async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
     """Return what the bot over *data* says of itself, in that time. Raises OSError when it may not be asked."""
     try:
-        with anyio.fail_after(within_s), reachable(data) as path:
+        with anyio.fail_after(within_s), socket_path(data) as path:
             return TypeAdapter(Status).validate_json(await _get(path))
     except TimeoutError:
         return Silent("stuck", holder(data) or 0)

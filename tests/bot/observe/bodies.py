@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from bot.observe.live_parts import Live
+from bot.observe.live_parts import LiveParts
 from bot.observe.loop_lag import LoopLag
 from bot.observe.systemd_notify import Notify
-from bot.observe.watchdog import Vitals
+from bot.observe.watchdog import Watchdog
 from bot.ports.status import CircuitStatus, Spend
 
 
 @dataclass
-class Edge:
+class TransportLink:
     name: str = "slack"
     state: str = "connected"
     trouble: str = ""
@@ -31,7 +31,7 @@ class Registry:
 class Body:
     """What a test turns; ``told`` is what went to systemd."""
 
-    edges: list = field(default_factory=lambda: [Edge()])
+    edges: list = field(default_factory=lambda: [TransportLink()])
     troubles: list = field(default_factory=list)
     watchdog_s: float | None = 30.0
     stopping: bool = False
@@ -46,15 +46,15 @@ class Body:
         self.systemd.send = lambda **fields: self.told.append(fields) or True
 
     def live(self, data):
-        return Live(
+        return LiveParts(
             data, "offline/demo", self.edges, self.registry, self.slots, self.journal,
             lambda: [CircuitStatus("offline/demo", "closed")],
             lambda: [Spend("day", 1.5, 0.0, 5.0), Spend("month", 1.5, 0.25, None)],
             "bubblewrap", lambda: self.troubles,
         )  # fmt: skip
 
-    def vitals(self, data):
-        return Vitals(
+    def watchdog(self, data):
+        return Watchdog(
             self.live(data), LoopLag(0.25), self.workers, self.systemd, stopping=lambda: self.stopping
         )
 

@@ -14,9 +14,9 @@ import pytest
 from bot.admin.status.client import Silent, ask
 from bot.observe import http_pages
 from bot.observe.http_pages import AT_ONCE, Page, pages
-from bot.observe.http_server import SOCKET, answered
+from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import Status
-from tests.bot.observe.bodies import Body, Edge
+from tests.bot.observe.bodies import Body, TransportLink
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +29,9 @@ def free_port():
 @asynccontextmanager
 async def serving(body, data, *, port=None, metrics=None):
     data.mkdir(parents=True, exist_ok=True)
-    vitals = body.vitals(data)
-    async with answered(pages(vitals, metrics), data, port):
-        yield vitals
+    watchdog = body.watchdog(data)
+    async with serve_pages(pages(watchdog, metrics), data, port):
+        yield watchdog
 
 
 async def raw(connect, said):
@@ -70,7 +70,7 @@ async def test_health_and_readiness_say_why_not(tmp_path):
 
 
 async def test_status_is_json_of_everything_and_can_be_asked_for_as_a_value(tmp_path):
-    body = Body([Edge(silent_s=None), Edge("discord", silent_s=3.25)], ["x is down"])
+    body = Body([TransportLink(silent_s=None), TransportLink("discord", silent_s=3.25)], ["x is down"])
     async with serving(body, tmp_path):
         code, text = await get(tmp_path / SOCKET, "/status")
         told = json.loads(text)
@@ -176,7 +176,7 @@ async def test_a_page_that_fails_is_logged_and_ends_nothing(tmp_path, caplog):
     def broken() -> Page:
         raise KeyError("secret")
 
-    async with answered({"/status": broken, "/healthz": lambda: Page(b"ok")}, tmp_path, None):
+    async with serve_pages({"/status": broken, "/healthz": lambda: Page(b"ok")}, tmp_path, None):
         code, text = await get(tmp_path / SOCKET, "/status")
         assert (code, "secret" in text) == (500, False)
         assert (await get(tmp_path / SOCKET, "/healthz"))[0] == 200

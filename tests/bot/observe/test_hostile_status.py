@@ -15,9 +15,9 @@ import pytest
 from bot.admin.status.client import Silent, ask
 from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, Page
-from bot.observe.http_server import SOCKET, answered
+from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import Status
-from tests.bot.observe.bodies import Body, Edge
+from tests.bot.observe.bodies import Body, TransportLink
 from tests.bot.observe.test_health import free_port, get, raw, serving
 
 pytestmark = pytest.mark.anyio
@@ -76,7 +76,7 @@ async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_t
 async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_too(tmp_path, monkeypatch):
     monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
     big = {"/big": lambda: Page(b"x" * 30_000_000)}
-    async with answered(big, tmp_path, None):
+    async with serve_pages(big, tmp_path, None):
         slow = await anyio.connect_unix(tmp_path / SOCKET)
         never = await anyio.connect_unix(tmp_path / SOCKET)
         await never.send(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -161,7 +161,7 @@ async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_an
             code, text = await get(tmp_path / SOCKET, "/status")
         finally:
             body.registry.__class__.__len__ = lambda _: 2
-        assert (code, text) == (500, "this page has failed, see the log\n")
+        assert (code, text) == (500, "this page failed; see the log\n")
         for n in range(20):
-            body.edges[:] = [Edge(f"e{n}", "connected" if n % 2 else "reconnecting")] * (n % 3)
+            body.edges[:] = [TransportLink(f"e{n}", "connected" if n % 2 else "reconnecting")] * (n % 3)
             assert json.loads((await get(tmp_path / SOCKET, "/status"))[1])["pid"] == os.getpid()

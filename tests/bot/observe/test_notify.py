@@ -22,7 +22,7 @@ def systemd(request, tmp_path):
 
 def test_it_is_told_over_the_socket_of_the_unit(systemd):
     address, there = systemd
-    notify = Notify.taken_from({"NOTIFY_SOCKET": address})
+    notify = Notify.from_environ({"NOTIFY_SOCKET": address})
     notify.starting(60)
     assert notify.ready()
     notify.alive()
@@ -39,7 +39,7 @@ def test_it_is_told_over_the_socket_of_the_unit(systemd):
 
 def test_children_do_not_inherit_the_way_to_systemd():
     environ = {"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1", "PATH": "/bin"}
-    Notify.taken_from(environ)
+    Notify.from_environ(environ)
     assert environ == {"PATH": "/bin"}
 
 
@@ -55,11 +55,11 @@ def test_children_do_not_inherit_the_way_to_systemd():
     ],
 )
 def test_the_watchdog_is_heeded_if_it_is_meant_for_this_process(given, every_s):
-    assert Notify.taken_from(dict(given)).watchdog_s == every_s
+    assert Notify.from_environ(dict(given)).watchdog_s == every_s
 
 
 def test_without_systemd_nothing_is_sent_and_nothing_fails():
-    assert Notify.taken_from({}).ready()
+    assert Notify.from_environ({}).ready()
 
 
 def test_a_socket_that_is_gone_is_told_once_and_tried_on(tmp_path, caplog):

@@ -100,7 +100,7 @@ async def test_a_receiver_has_the_spans_of_a_bots_last_turn_when_it_ends(tmp_pat
     ],
 )
 def test_a_receiver_that_is_named_without_a_path_is_asked_at_the_usual_one(given, asked):
-    assert otlp_export._traces(given) == asked
+    assert otlp_export._traces_url(given) == asked
 
 
 async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(caplog, monkeypatch, free_port):
@@ -144,7 +144,7 @@ async def test_that_spans_are_taken_again_is_told_once(caplog):
             return results.pop(0)
 
     caplog.set_level("INFO")
-    exporter = otlp_export._said_once(Flaky(), "http://there")
+    exporter = otlp_export._warns_once(Flaky(), "http://there")
     for _ in range(4):
         exporter.export([])
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [

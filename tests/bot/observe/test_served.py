@@ -48,7 +48,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
         }
         settings = Settings.model_validate(given, strict=False)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run._run, settings, {}, Stop(1), Notify.taken_from({}))
+            tasks.start_soon(run._run, settings, {}, Stop(1), Notify.from_environ({}))
             with anyio.fail_after(20):
                 await seat.ready.wait()
                 await seat.say("list")

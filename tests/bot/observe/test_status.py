@@ -20,9 +20,9 @@ from bot.admin.status.client import Silent, ask, holder
 from bot.admin.status.command import code_of, state_of
 from bot.admin.status.screen import lines, on_terminal, silence, span, through_pipe
 from bot.observe.http_pages import pages
-from bot.observe.http_server import SOCKET, answered
+from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
-from tests.bot.observe.bodies import Body, Edge
+from tests.bot.observe.bodies import Body, TransportLink
 from threads.store.data_folder import lock_data_folder
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +130,7 @@ async def test_asking_who_holds_the_folder_never_holds_it(tmp_path):
 
 @asynccontextmanager
 async def serving(body, data):
-    async with answered(pages(body.vitals(data), None), data, None):
+    async with serve_pages(pages(body.watchdog(data), None), data, None):
         yield
 
 
@@ -140,7 +140,10 @@ async def status(*words):
 
 async def test_the_command_asks_the_bot_that_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    body, data = Body([Edge(), Edge("discord", "starting", silent_s=None)]), tmp_path / "data"
+    body, data = (
+        Body([TransportLink(), TransportLink("discord", "starting", silent_s=None)]),
+        tmp_path / "data",
+    )
     data.mkdir()
     async with serving(body, data):
         done = await status("--data", str(data), "--json")

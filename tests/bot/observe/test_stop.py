@@ -16,7 +16,7 @@ import pytest
 
 from bot.config.settings import Observe, Settings
 from bot.observe.shutdown import Stop
-from bot.observe.supervision import watching
+from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
 from bot.wiring.app import serve
 from tests.fakes.anthropic import FakeAnthropic, Text, answer
@@ -49,8 +49,8 @@ class Bot:
         self.settings = Settings.model_validate(given, strict=False)
 
     async def run(self):
-        watch = partial(watching, observe=Observe(), stop=self.stop, notify=Notify())
-        await self.stop.over(
+        watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify())
+        await self.stop.run(
             partial(serve, self.settings, KEYS, model=MODEL, transports=[self.seat], watch=watch)
         )
         self.over.set()

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from bot.observe.watchdog import DEAF_S
-from bot.observe.worker_threads import PATIENCE_S, Workers, workers_over
-from tests.bot.observe.bodies import Body, Edge
+from bot.observe.watchdog import SILENT_LINK_S
+from bot.observe.worker_threads import PATIENCE_S, WorkerWatch, watch_workers
+from tests.bot.observe.bodies import Body, TransportLink
 from tests.sim.loop import SimLoop
 
 pytestmark = pytest.mark.anyio
@@ -23,10 +23,10 @@ def anyio_backend():
 
 @asynccontextmanager
 async def beating(body, tmp_path):
-    vitals = body.vitals(tmp_path)
+    watchdog = body.watchdog(tmp_path)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(vitals.run)
-        yield vitals
+        tasks.start_soon(watchdog.run)
+        yield watchdog
         tasks.cancel_scope.cancel()
 
 
@@ -37,17 +37,22 @@ async def fed(body, seconds=10.0):
 
 
 async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_time_is_asked_for(tmp_path):
-    body = Body([Edge("slack", "starting", silent_s=None), Edge("discord", "reconnecting", silent_s=None)])
-    async with beating(body, tmp_path) as vitals:
+    body = Body(
+        [
+            TransportLink("slack", "starting", silent_s=None),
+            TransportLink("discord", "reconnecting", silent_s=None),
+        ]
+    )
+    async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(600)
         assert not body.count("READY")
         assert not body.count("WATCHDOG")
         assert body.count("EXTEND_TIMEOUT_USEC") >= 10
-        assert "slack is starting" in vitals.unready
+        assert "slack is starting" in watchdog.unready
         body.edges[1].state = "connected"
         await anyio.sleep(1)
         assert body.count("READY") == 1
-        assert vitals.unready == ""
+        assert watchdog.unready == ""
         body.edges[1].state = "reconnecting"
         await anyio.sleep(5)
         body.edges[1].state = "connected"
@@ -73,30 +78,30 @@ async def test_the_watchdog_is_fed_three_times_in_its_time_at_least(tmp_path, wa
 
 async def test_threads_that_are_stuck_starve_the_watchdog_and_a_disk_that_hangs_does_not(tmp_path):
     body = Body()
-    async with beating(body, tmp_path) as vitals:
+    async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(1)
         body.workers.state = "waiting"
         assert await fed(body)
-        assert "the disk does not answer" in vitals.status().troubles
-        assert vitals.ailment == ""
+        assert "the disk does not answer" in watchdog.status().troubles
+        assert watchdog.fault == ""
         body.workers.state = "stuck"
         assert not await fed(body)
-        assert "threads" in vitals.ailment
+        assert "threads" in watchdog.fault
         body.workers.state = "free"
         assert await fed(body)
 
 
 async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the_watchdog(tmp_path):
     body = Body()
-    async with beating(body, tmp_path) as vitals:
-        for _ in range(int(DEAF_S) - 5):
+    async with beating(body, tmp_path) as watchdog:
+        for _ in range(int(SILENT_LINK_S) - 5):
             body.edges[0].silent_s += 1.0
             await anyio.sleep(1)
         assert await fed(body, 2)
         for _ in range(10):
             body.edges[0].silent_s += 1.0
             await anyio.sleep(1)
-        assert "slack" in vitals.ailment
+        assert "slack" in watchdog.fault
         assert not await fed(body, 2)
         body.edges[0].silent_s = 0.5
         assert await fed(body, 3)
@@ -104,25 +109,25 @@ async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the
 
 async def test_a_process_that_was_stopped_for_an_hour_is_not_deaf(tmp_path):
     body = Body()
-    async with beating(body, tmp_path) as vitals:
+    async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(5)
         body.edges[0].silent_s = 3600.0
         await anyio.sleep(2)
-        assert vitals.ailment == ""
+        assert watchdog.fault == ""
 
 
 @pytest.mark.parametrize("state", ["reconnecting", "disconnected", "stopped"])
 async def test_a_platform_that_is_down_is_no_reason_for_a_restart(tmp_path, state):
     body = Body()
-    async with beating(body, tmp_path) as vitals:
+    async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(1)
         body.edges[0].state, body.edges[0].silent_s = state, None
         assert await fed(body, 4000) > 1000
-        assert not vitals.ready
+        assert not watchdog.ready
 
 
 async def test_systemds_line_says_how_it_goes(tmp_path):
-    body = Body([Edge(), Edge("discord", "reconnecting")], ["mcp x is down"])
+    body = Body([TransportLink(), TransportLink("discord", "reconnecting")], ["mcp x is down"])
     body.slots.running = 1
     async with beating(body, tmp_path):
         await anyio.sleep(20)
@@ -143,7 +148,7 @@ class Hanging:
 
 async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_again_when_they_do():
     threads, disk = Hanging(), Hanging(hangs=True)
-    workers = Workers(threads, disk)
+    workers = WorkerWatch(threads, disk)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(workers.run)
         await anyio.sleep(3 * PATIENCE_S)
@@ -164,8 +169,8 @@ async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_real_threads_and_the_real_disk_answer(tmp_path):
-    workers = workers_over(tmp_path)
-    await workers._threads()
-    await workers._disk()
-    await workers_over(tmp_path / "gone")._disk()
+    workers = watch_workers(tmp_path)
+    await workers._probe_threads()
+    await workers._probe_disk()
+    await watch_workers(tmp_path / "gone")._probe_disk()
     assert list(tmp_path.iterdir()) == []

@@ -161,5 +161,5 @@ async def test_a_sink_that_fails_costs_no_turn_and_the_others_nothing(tmp_path, 
         assert (await seat.say("hello")).text == "All right."
     assert len(seen.of("turn")) == 1
     assert [record.message for record in caplog.records if "sink" in record.message] == [
-        "observe.sink_failed: it is told nothing any more"
+        "observe.sink_failed: it gets no more events"
     ]
