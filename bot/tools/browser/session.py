@@ -60,7 +60,7 @@ Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
 
 
 class _Session:
-    """One run of the browser. Once ``ready`` it serves, or ``problem`` says why not, and ``by_page`` who is to blame."""
+    """One run of the browser. Once ``ready`` it serves, or ``problem`` says why not; ``by_page`` says whose fault."""
 
     def __init__(self) -> None:
         self.ready, self.changed, self.over = anyio.Event(), anyio.Event(), anyio.Event()
