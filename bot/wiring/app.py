@@ -364,7 +364,7 @@ async def _means(
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
     means = Means(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return means, partial(StreamMasker, mask=means.mask, suspicious=boundary_finder(secrets))
+    return means, partial(StreamMasker, mask=means.mask, find_boundary=boundary_finder(secrets))
 
 
 def _agent(
