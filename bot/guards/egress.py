@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from bot.guards.addresses import METADATA, Network, denial_reason
+from bot.guards.addresses import METADATA, Address, Network, denial_reason
 from bot.guards.urls import Url, normalize_host, parse_url
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 
@@ -135,7 +135,7 @@ class Egress:
 
     def _check_host(self, host: str, port: int) -> bool:
         """Return whether *host* is an address; raises `ToolDenied` for a forbidden host or port."""
-        literal = _is_address(host)
+        literal = _address(host) is not None
         named = host in self._hosts
         if literal:
             self._check_address(host, host)
@@ -197,9 +197,8 @@ def parse_allowed(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network
     return frozenset(hosts), tuple(networks)
 
 
-def _is_address(host: str) -> bool:
+def _address(text: str) -> Address | None:
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
