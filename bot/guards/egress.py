@@ -148,12 +148,10 @@ class Egress:
         return literal
 
     def _check_address(self, host: str, address: str) -> None:
-        try:
-            why = denial_reason(
-                ipaddress.ip_address(address), named=host in self._hosts, networks=self._networks
-            )
-        except ValueError:
-            why = "not an address"
+        parsed = _address(address)
+        why = "not an address"
+        if parsed:
+            why = denial_reason(parsed, named=host in self._hosts, networks=self._networks)
         if why:
             verb = "is" if host == address else "leads to"
             raise ToolDenied(f"{host[:200]} {verb} {why}.", suggestion=ELSEWHERE)

@@ -25,6 +25,7 @@ from bot.tools.browser.page_text import MAX_LINKS, MAX_TEXT
 from bot.tools.browser.processes import parent
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest
 from bot.tools.browser.session import SharedBrowser
+from tests.bot.tools.processes import gone
 from tests.bot.tools.site import PUBLIC, redirect
 
 from .site import page, serving, silence
@@ -395,7 +396,7 @@ async def test_a_browser_that_dies_or_hangs_in_the_middle_of_a_page_is_broken_an
         assert isinstance(await failure(one, wait_for="#never"), BrowserFailed)
         site.pages["/"] = page("fine")
         assert (await see(one)).text == "fine"
-        await gone(victims)
+        assert all([await gone(pid, 15) for pid in victims])
 
 
 async def test_a_stop_ends_a_page_within_two_seconds(one, site):
@@ -436,7 +437,7 @@ async def test_a_bot_that_is_killed_leaves_no_browser_behind(one):
             victims = json.loads(await bot.stdout.receive())
         assert all(Path(f"/proc/{pid}").exists() for pid in victims)
         bot.send_signal(signal.SIGKILL)
-    await gone(victims)
+    assert all([await gone(pid, 15) for pid in victims])
 
 
 def quiet():
@@ -449,17 +450,3 @@ def quiet():
             before(loop, context)
 
     loop.set_exception_handler(report)
-
-
-async def gone(pids, seconds=15):
-    """Wait until none of the processes runs."""
-    with anyio.fail_after(seconds):
-        while any(_runs(pid) for pid in pids):
-            await anyio.sleep(0.05)
-
-
-def _runs(pid) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False

@@ -11,7 +11,8 @@ from bot.ports.tool import Place
 from bot.tools.gate import Toolbox
 from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
-from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, gone, opened, plain, starts
+from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
+from tests.bot.tools.processes import gone
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 

@@ -10,7 +10,8 @@ import pytest
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.tools.mcp.result import MAX_TEXT
-from tests.bot.tools.mcp.opened import QUICK, call, gone, opened, plain, starts, workshop
+from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts, workshop
+from tests.bot.tools.processes import gone
 
 pytestmark = pytest.mark.anyio
 
