@@ -152,26 +152,18 @@ async def test_a_tunnel_moves_nothing_after_its_visit(site, out):
     assert site.heads == []
 
 
+# The guard refuses many more, see `tests.bot.guards.test_egress`: these show that nothing goes around it.
 HOSTILE = [
     "127.0.0.1:80",
-    "127.0.0.1:8080",
     "localhost:80",
     "[::1]:443",
-    "[::ffff:127.0.0.1]:80",
     "169.254.169.254:80",
     "metadata.google.internal:80",
-    "0.0.0.0:80",
-    "10.0.0.1:443",
     "2130706433:80",
-    "0x7f000001:80",
-    "0177.0.0.1:80",
-    "127.1:80",
     "inside.test:443",
     "looped.test:443",
     "halved.test:443",
     "site.test:22",
-    "site.test:25",
-    "site.test:6379",
     "site.test:0",
     "site.test:65536",
     "site.test:99999999999",
@@ -196,7 +188,7 @@ async def test_no_tunnel_leads_where_the_guard_does_not_let(site, out, target):
 @pytest.mark.parametrize(
     "target",
     [
-        *(f"http://{host}/" for host in HOSTILE[:16]),
+        *(f"http://{host}/" for host in HOSTILE[:9]),
         "ftp://site.test/",
         "file:///etc/passwd",
         "/",
