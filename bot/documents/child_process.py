@@ -1,4 +1,4 @@
-"""A Python program of our own beside the bot: it sees nothing of our environment, and dies when it is done with."""
+"""A Python child process of our own: it gets nothing of our environment, and is killed at the end of its block."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ import anyio
 from anyio.abc import Process
 
 END_S = 1.0
-"""How long a killed one is waited for."""
+"""Seconds that a killed child is waited for."""
 
-NEEDED = "LD_LIBRARY_PATH"
+LIBRARIES = "LD_LIBRARY_PATH"
 """Where some Pythons find their own library."""
 
 
 @asynccontextmanager
-async def run_child(*words: str, stdin: int = PIPE) -> AsyncIterator[Process]:
-    """Run ``python -I`` with these *words* meanwhile; it is dead when the block ends, however that ends.
-
-    Raises OSError when it cannot be started.
-    """
+async def run_child(*arguments: str, stdin: int = PIPE) -> AsyncIterator[Process]:
+    """Run ``python -I`` with these arguments; it is dead when the block ends. Raises OSError if it cannot start."""
     process = await anyio.open_process(
-        [sys.executable, "-I", *words],
+        [sys.executable, "-I", *arguments],
         stdin=stdin,
         stdout=PIPE,
         stderr=DEVNULL,
         cwd="/",
-        env={NEEDED: os.environ[NEEDED]} if NEEDED in os.environ else {},
+        env={LIBRARIES: os.environ[LIBRARIES]} if LIBRARIES in os.environ else {},
         start_new_session=True,
     )
     try:

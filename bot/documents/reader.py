@@ -1,16 +1,16 @@
-"""Files and web pages from outside as text or as pictures that a model takes; they are read in child processes.
+"""Files and web pages from outside as text, or as pictures that a model takes; child processes read them.
 
-Each file has a child of its own, with little memory and time, no environment, and nothing to write to
-(`bot.documents.extract`). It names a failure by a code alone; the sentences are here, so that no file speaks for us.
+Each file has its own child, with little memory and time, no environment, and no file to write
+(`bot.documents.extract`). It reports a failure by a code; the sentences are here, so that no file speaks for us.
 
-| what becomes of the child       | then                                     |
-|---------------------------------|------------------------------------------|
-| it answers                      | its text, or the picture, and a remark   |
-| its wall clock or CPU time ends | killed: `late`                           |
-| its memory ends                 | `too_large`                              |
-| it crashes, or says nonsense    | `damaged`, and a line in the log         |
-| whoever asked is cancelled      | killed                                   |
-| the bot dies                    | the kernel kills it (Linux), or its clock |
+| event                            | outcome                                     |
+|----------------------------------|---------------------------------------------|
+| it answers                       | the text or the picture, maybe a problem    |
+| its wall clock or CPU time ends  | killed: `late`                              |
+| its memory ends                  | `too_large`                                 |
+| it crashes, or its answer is bad | `damaged`, and a line in the log            |
+| the caller is cancelled          | killed                                      |
+| the bot dies                     | killed by the kernel (Linux), or its alarm  |
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ __all__ = ["Documents", "Extracted", "ModelImage"]
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2
-"""Children that may run side by side: each may take a core, and hundreds of megabytes."""
+"""Children at once: each may take a core, and hundreds of megabytes."""
 
 WAIT_S, WALL_S = 60.0, 30.0
-"""How long a file waits for its turn, and how long its child may run."""
+"""Seconds that a file waits for its turn, and that its child may run."""
 
 MAX_INPUT = 100_000_000
-"""Bytes of a file that is looked at at all."""
+"""Bytes of a file that are read."""
 
 MAX_OUTPUT = 5_000_000
-"""Bytes that are taken from a child: more than the longest text, or the largest picture, that it may give."""
+"""Bytes that are read from a child: more than the longest text or the largest picture."""
 
 Problem = Literal[
     "", "empty", "unknown", "old_office", "password", "scanned", "damaged", "too_large", "late", "busy", "cut",
@@ -73,7 +73,7 @@ WHY: dict[Problem, str] = {
 """What a person or a model reads about each code, after "I could not read …: "."""
 
 PROGRAM = ("-B", "-X", "utf8", "-m", "bot.documents.extract")
-"""What Python runs as a child; see `bot.documents.extract`."""
+"""Python's arguments for a child; see `bot.documents.extract`."""
 
 _MEDIA_TYPE = re.compile(
     r"[\w.+-]{1,60}/[\w.+-]{1,80}(?:\s*;\s*charset=[\"']?[\w.:-]{1,40}[\"']?)?", re.ASCII
@@ -81,8 +81,8 @@ _MEDIA_TYPE = re.compile(
 _ENDING = re.compile(r"\.[a-z0-9]{1,10}", re.ASCII)
 
 
-class _Said(BaseModel):
-    """The first line of what a child says; what follows is the text, or the picture."""
+class _Header(BaseModel):
+    """The first line from a child; the text or the picture follows."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -99,62 +99,63 @@ class Documents:
 
     offload: Offload
     wall_s: float = WALL_S
-    _room: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
+    _slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
 
     async def text_of(self, data: bytes | Path, media_type: str, name: str = "") -> Extracted:
-        """Return what there is to read in a file: web pages as Markdown, documents and plain text as text.
+        """Return the text of a file: web pages as Markdown, documents and plain text as text.
 
-        *media_type* and *name* are what somebody claims, and a hint at most; a Path must be a regular file. With a
-        ``problem`` and a text, the problem is what is missing from that text. Raises OSError for a Path that cannot
-        be opened.
+        *media_type* and *name* are the sender's claim, and only a hint; a Path must be a regular file. With a
+        ``problem`` and a text, something is missing from the text. Raises OSError for a Path that cannot be opened.
         """
         claimed = media_type.strip() if _MEDIA_TYPE.fullmatch(media_type.strip()) else ""
         ending = PurePath(name).suffix.lower()
-        said, body = await self._read(data, "text", claimed, ending if _ENDING.fullmatch(ending) else "")
-        return Extracted(body.decode("utf-8", "replace"), said.title, WHY[said.problem], said.as_is)
+        header, body = await self._read(data, "text", claimed, ending if _ENDING.fullmatch(ending) else "")
+        return Extracted(body.decode("utf-8", "replace"), header.title, WHY[header.problem], header.as_is)
 
     async def picture_of(self, data: bytes | Path) -> ModelImage:
-        """Return a picture as small as models need it: a JPEG or PNG, upright, its first frame, without notes.
+        """Return a picture as small as models need it: a JPEG or PNG, upright, its first frame, without metadata.
 
-        Without bytes if there is a ``problem``. Raises OSError for a Path that cannot be opened.
+        With a ``problem`` it has no bytes. Raises OSError for a Path that cannot be opened.
         """
-        said, body = await self._read(data, "picture")
-        if not said.problem and not (body and said.media_type):
-            said = _Said(problem="damaged")
-        return ModelImage(b"" if said.problem else body, said.media_type, WHY[said.problem])
+        header, body = await self._read(data, "picture")
+        if not header.problem and not (body and header.media_type):
+            header = _Header(problem="damaged")
+        return ModelImage(b"" if header.problem else body, header.media_type, WHY[header.problem])
 
-    async def _read(self, data: bytes | Path, *words: str) -> tuple[_Said, bytes]:
+    async def _read(self, data: bytes | Path, kind: str, *claims: str) -> tuple[_Header, bytes]:
         try:
             with anyio.fail_after(WAIT_S):
-                await self._room.acquire()
+                await self._slots.acquire()
         except TimeoutError:
-            return _Said(problem="busy"), b""
+            return _Header(problem="busy"), b""
         try:
-            source = await self.offload(_open, data) if isinstance(data, Path) else PIPE
+            if not isinstance(data, Path):
+                return await self._run(PIPE, data, kind, claims)
+            source = await self.offload(_open, data)
             try:
-                return await self._ask(source, b"" if isinstance(data, Path) else data, words)
+                return await self._run(source, b"", kind, claims)
             finally:
-                if source != PIPE:
-                    os.close(source)
+                os.close(source)
         finally:
-            self._room.release()
+            self._slots.release()
 
-    async def _ask(self, source: int, data: bytes, words: tuple[str, ...]) -> tuple[_Said, bytes]:
+    async def _run(
+        self, source: int, data: bytes, kind: str, claims: tuple[str, ...]
+    ) -> tuple[_Header, bytes]:
         with anyio.move_on_after(self.wall_s):
             try:
-                ours = (words[0], str(os.getpid()), *words[1:])
-                async with run_child(*PROGRAM, *ours, stdin=source) as reader:
-                    answer = await _exchange(reader, data)
-                    code = await reader.wait() if len(answer) <= MAX_OUTPUT else None
+                async with run_child(*PROGRAM, kind, str(os.getpid()), *claims, stdin=source) as child:
+                    output = await _exchange(child, data)
+                    code = await child.wait() if len(output) <= MAX_OUTPUT else None
             except OSError as error:  # no more processes, or no memory for one
                 log.warning("document.not_started: a child could not be started: %s", error)
-                return _Said(problem="busy"), b""
-            said, body = _understood(answer, code)
-            if said.fault:
-                log.warning("document.failed: a %s could not be taken apart: %s", words[0], said.fault)
-            return said, body
-        log.warning("document.timeout: a %s took too long to take apart", words[0])
-        return _Said(problem="late"), b""
+                return _Header(problem="busy"), b""
+            header, body = _parse(output, code)
+            if header.fault:
+                log.warning("document.failed: a %s could not be taken apart: %s", kind, header.fault)
+            return header, body
+        log.warning("document.timeout: a %s took too long to take apart", kind)
+        return _Header(problem="late"), b""
 
 
 def _open(path: Path) -> int:
@@ -166,19 +167,19 @@ def _open(path: Path) -> int:
     return fd
 
 
-async def _exchange(reader: Process, data: bytes) -> bytes:
-    """Give the child *data*, if that is how it gets it, and return what it says; a byte too much at most."""
-    answer = bytearray()
-    assert reader.stdout
+async def _exchange(child: Process, data: bytes) -> bytes:
+    """Give the child *data* if its input is a pipe, and return its output, up to a byte over `MAX_OUTPUT`."""
+    output = bytearray()
+    assert child.stdout
     async with anyio.create_task_group() as tasks:
-        if reader.stdin:
-            tasks.start_soon(_feed, reader.stdin, data)
-        async for chunk in reader.stdout:
-            answer += chunk[: MAX_OUTPUT + 1 - len(answer)]
-            if len(answer) > MAX_OUTPUT:
+        if child.stdin:
+            tasks.start_soon(_feed, child.stdin, data)
+        async for chunk in child.stdout:
+            output += chunk[: MAX_OUTPUT + 1 - len(output)]
+            if len(output) > MAX_OUTPUT:
                 break
         tasks.cancel_scope.cancel()
-    return bytes(answer)
+    return bytes(output)
 
 
 async def _feed(stream: ByteSendStream, data: bytes) -> None:
@@ -186,19 +187,19 @@ async def _feed(stream: ByteSendStream, data: bytes) -> None:
         async with stream:
             await stream.send(data[: MAX_INPUT + 1])
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        log.debug("document.unread: a child did not want to read all")  # it says why, or its end does
+        log.debug("document.unread: a child did not want to read all")  # its output or its exit code says why
 
 
-def _understood(answer: bytes, code: int | None) -> tuple[_Said, bytes]:
-    """Return what a child that ended with *code* has said; None is one that would not stop talking."""
+def _parse(output: bytes, code: int | None) -> tuple[_Header, bytes]:
+    """Return the header and the body from a child that ended with *code*; None is for too much output."""
     if code in (-signal.SIGXCPU, -signal.SIGALRM):
-        return _Said(problem="late", fault="its time was over"), b""
+        return _Header(problem="late", fault="its time was over"), b""
     if code == -signal.SIGKILL:
-        return _Said(problem="too_large", fault="it was killed: no memory"), b""
-    head, _, body = answer.partition(b"\n")
+        return _Header(problem="too_large", fault="it was killed: no memory"), b""
+    head, _, body = output.partition(b"\n")
     try:
         if code == 0:
-            return _Said.model_validate_json(head), body
+            return _Header.model_validate_json(head), body
     except ValidationError:
-        return _Said(problem="damaged", fault="it made no sense"), b""
-    return _Said(problem="damaged", fault=f"it ended with {code}"), b""
+        return _Header(problem="damaged", fault="it made no sense"), b""
+    return _Header(problem="damaged", fault=f"it ended with {code}"), b""

@@ -1,8 +1,7 @@
-"""Which internet addresses are public. Pure; everything that is not known to be public is refused.
+"""Decides which internet addresses are public; an address that is not known to be public is refused.
 
-The tables follow IANA's special-purpose address registries (IPv4 and IPv6), read 2026-11, and the addresses that
-clouds give to their metadata services. Python's own ``is_global`` is not used: its answer changes between versions,
-and it calls Azure's metadata service public, which in Azure it is not.
+The tables follow IANA's special-purpose address registries (IPv4 and IPv6), read 2026-11, and the clouds' metadata
+services. Python's ``is_global`` is not used: it changes between versions, and calls Azure's metadata service public.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 METADATA = "the metadata service of a cloud"
 
-_CLOSED: dict[str, str] = {  # opened by nothing but an operator who names the very network
+_CLOSED: dict[str, str] = {  # allowed only if the operator names the network itself
     "100.100.100.200/32": METADATA,  # Alibaba
     "168.63.129.16/32": METADATA,  # Azure
     "169.254.0.0/16": "a link-local address",  # most clouds' metadata is here
@@ -42,7 +41,7 @@ _CLOSED: dict[str, str] = {  # opened by nothing but an operator who names the v
     "2002::/16": "a tunnel's address",  # 6to4
     "3fff::/20": "a documentation address",
 }
-_LOCAL: dict[str, str] = {  # where hosts live that an operator may name
+_LOCAL: dict[str, str] = {  # addresses of hosts that an operator may name
     "10.0.0.0/8": "a private address",
     "100.64.0.0/10": "a carrier's private address",
     "127.0.0.0/8": "a loopback address",
@@ -51,25 +50,25 @@ _LOCAL: dict[str, str] = {  # where hosts live that an operator may name
     "::1/128": "a loopback address",
     "fc00::/7": "a private address",
 }
-_REST: dict[str, str] = {  # all of IPv6 that is not 2000::/3, the part given out so far
+_REST: dict[str, str] = {  # all of IPv6 but 2000::/3, the part assigned so far
     "::/3": "a reserved address",
     "4000::/2": "a reserved address",
     "8000::/1": "a reserved address",
 }
 _NETWORKS = tuple(
-    (ipaddress.ip_network(network), why, table is _LOCAL)
+    (ipaddress.ip_network(network), what, table is _LOCAL)
     for table in (_CLOSED, _LOCAL, _REST)
-    for network, why in table.items()
+    for network, what in table.items()
 )
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
-"""RFC 6052: how an IPv6-only network reaches IPv4; as public as the IPv4 address inside."""
+"""RFC 6052: an IPv4 address inside IPv6, and as public as that."""
 
 
 def denial_reason(address: Address, *, named: bool = False, networks: Iterable[Network] = ()) -> str:
-    """Return what *address* is if it may not be reached, or nothing.
+    """Return what *address* is if it may not be reached, or "".
 
-    *networks* are allowed by the operator; *named* is whether the operator named the host that has this address,
-    which opens private and loopback addresses and nothing else.
+    The operator allows *networks*. *named* says that the operator named the host with this address, which allows
+    private and loopback addresses only.
     """
     if any(address in network for network in networks):
         return ""
@@ -78,6 +77,7 @@ def denial_reason(address: Address, *, named: bool = False, networks: Iterable[N
             return "an address of one link"
         if address in NAT64:
             return denial_reason(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
-    found = ((why, local) for network, why, local in _NETWORKS if address in network)
-    why, local = next(found, ("", False))
-    return "" if named and local else why
+    for network, what, local in _NETWORKS:
+        if address in network:
+            return "" if named and local else what
+    return ""

@@ -1,4 +1,4 @@
-"""The process itself: what other programs of the same user may see of it."""
+"""Hides this process from other programs of the same user."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SET_DUMPABLE = 4
 
 
 def harden_process() -> None:
-    """Keep our memory and environment, with all tokens in them, from children and from core dumps.
+    """Keep our memory and environment, with their tokens, from children and core dumps.
 
-    A program that is not walled in, as an MCP server, runs as our user and could read ``/proc/<us>/environ`` else.
-    Where the kernel knows no such thing, nothing is done.
+    A program outside the sandbox, such as an MCP server, runs as our user and could read our ``/proc/*/environ``.
+    Other kernels than Linux have only the limit on core dumps.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if sys.platform.startswith("linux"):

@@ -1,14 +1,14 @@
-"""What may be done without asking, what a person decides, and what never: a pure judgement on one call.
+"""Decides on one tool call: allow it, ask a person, or deny it.
 
-| rule                                   | counts                                                             |
+| rule                                   | effect                                                             |
 |----------------------------------------|--------------------------------------------------------------------|
-| any `deny` that matches                | always; a command is also looked at part by part                   |
-| `name(pattern)`                        | before `name`, before a name with `*`; of equals the strictest     |
-| none matches                           | `ask` for what runs programs and for MCP, else `allow`             |
-| `allow`, with text from outside read   | `ask`, as the settings say, for all that writes, runs or sends     |
+| any `deny` that matches                | always wins; it also applies to each part of a command             |
+| `name(pattern)`                        | wins over `name`, over a name with `*`; of equals the strictest    |
+| none matches                           | `ask` for commands and for MCP, else `allow`                       |
+| `allow`, after text from outside       | `ask`, as the settings say, for all that writes, runs or sends     |
 
 A pattern is a glob on the call's subject (a command, a path, an address). An `allow` with a `*` never covers a
-command that joins others to it: `git status; rm -rf .` is no `git status*`.
+command that joins others to it: `git status; rm -rf .` does not match `git status*`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Verdict = Literal["allow", "ask", "deny"]
 
 RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 FOREIGN = "__"
-"""Stands between an MCP server's name and that of its tool, and in no name of ours."""
+"""Separates an MCP server's name from its tool's; no name of ours has it."""
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _JOINS = re.compile(r"[;&|<>$`()\n\r{}\\]")
@@ -39,8 +39,8 @@ class _Rule:
     verdict: Verdict
 
     @property
-    def weight(self) -> tuple[int, int, int]:
-        """Of two rules that match, the heavier counts."""
+    def rank(self) -> tuple[int, int, int]:
+        """Return the rank of the rule: of two that match, the higher one wins."""
         return (self.pattern is not None, "*" not in self.tool, _STRICTNESS[self.verdict])
 
     def covers(self, tool: str, risk: Risk, subject: str) -> bool:
@@ -57,28 +57,29 @@ class _Rule:
 
 
 class Policy:
-    """The rules of the settings: ``"tool"`` or ``"tool(pattern)"`` to a verdict. ``outside`` is for tainted turns."""
+    """The rules of the settings: ``"tool"`` or ``"tool(pattern)"`` to a verdict; *outside* is for tainted turns."""
 
     def __init__(self, rules: Mapping[str, Verdict], *, outside: Verdict = "ask") -> None:
-        self._rules = [_rule(key, verdict) for key, verdict in rules.items()]
+        self._rules = [_parse_rule(key, verdict) for key, verdict in rules.items()]
         self._outside: Verdict = outside
 
     def verdict(self, tool: str, risk: Risk, subject: str, *, tainted: bool) -> Verdict:
-        """Judge one call; a tool of a risk that is not known is denied."""
+        """Return the verdict on one call; an unknown risk is denied."""
         if risk not in get_args(Risk):
             return "deny"
-        found = [rule for rule in self._rules if rule.covers(tool, risk, subject)]
-        if any(rule.verdict == "deny" for rule in found):
+        rules = [rule for rule in self._rules if rule.covers(tool, risk, subject)]
+        if any(rule.verdict == "deny" for rule in rules):
             return "deny"
-        usual: Verdict = "ask" if risk == "exec" or FOREIGN in tool else "allow"
-        said = max(found, key=lambda rule: rule.weight).verdict if found else usual
+        verdict: Verdict = "ask" if risk == "exec" or FOREIGN in tool else "allow"
+        if rules:
+            verdict = max(rules, key=lambda rule: rule.rank).verdict
         if tainted and risk != "read":
-            return max(said, self._outside, key=_STRICTNESS.__getitem__)
-        return said
+            return max(verdict, self._outside, key=_STRICTNESS.__getitem__)
+        return verdict
 
 
-def _rule(key: str, verdict: Verdict) -> _Rule:
-    """Return a rule of the settings. Raises ValueError for what is none; the settings refuse it before."""
+def _parse_rule(key: str, verdict: Verdict) -> _Rule:
+    """Return a rule of the settings. Raises ValueError, but the settings have refused a bad key before."""
     match = RULE.fullmatch(key)
     if match is None:
         raise ValueError(key)

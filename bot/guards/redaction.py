@@ -1,7 +1,7 @@
-"""Finds secrets in text and puts a mark in their place; used only where text leaves, never on data that is kept.
+"""Replaces secrets in text by a mark; used only where text leaves, never on stored data.
 
-`mask` knows the shapes of common tokens, `Masker` also the very secrets this process was given. Both take any
-text in linear time. Masking twice changes nothing: a shape ends with the word it is in, so none begins at a mark.
+`mask` knows the shapes of common tokens, `Masker` also the secrets of this process. Both take linear time. Masking
+twice changes nothing: a shape ends with its word, so none begins at a mark.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MIN_LITERAL = 8
 """Characters. A shorter literal would hide ordinary words."""
 
 LOOKAHEAD = 10_000
-"""Characters after a cut in which the rest of a secret is looked for: more than a secret, or a line of one, has."""
+"""Characters after a cut that may belong to a secret in it: more than a secret, or a line of one, has."""
 
 MIN_LINE = 16
-"""Characters of a line of a longer secret (a key file, say) that gives it away by itself."""
+"""Characters of a line of a longer secret (such as a key file) that is a secret by itself."""
 
-# In JSON text a token may follow an escaped line break ("\nsk-…"), whose letter is no part of the word.
+# In JSON a token may follow an escaped line break ("\nsk-…"), whose letter is not part of the word.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 _VALUE = r"[^\s\"'`&#<>,;()\\{}]"
 _NAME = r"(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|ticket|signature)"
@@ -61,16 +61,16 @@ SHAPES: tuple[tuple[str, ...], ...] = (
     (_START + r"()eyJ[\w-]{10,300}\.[\w-]{10,}\.[\w-]{5,}", "eyJ"),
     (_START + r"()[MNO][\w-]{22,30}\.[\w-]{6}\.[\w-]{27,}", "M", "N", "O"),
 )
-"""Regular expressions, each with all that a match of it can begin with; lower case stands for any case. What group 1
-holds is kept. In order: PEM keys, headers, URL parameters, named values, URL passwords, webhooks, then the tokens of
-Slack, the model providers, GitHub, AWS, Google, JWT and Discord."""
+"""Regular expressions, each with every text that a match can begin with (lower case: in any case). Group 1 stays. In
+order: PEM keys, headers, URL parameters, named values, URL passwords, webhooks, then the tokens of Slack, the model
+providers, GitHub, AWS, Google, JWT and Discord."""
 
 
 ANNOUNCES = re.compile(
     rf"(?i)(?:authorization|x-api-key|bearer|{_NAME})[\"']?\s{{0,8}}"
     r"(?:[:=]\s{0,8}[\"']?(?:(?:bearer|basic|bot|token)\s{1,8})?)?\Z"
 )
-"""What a secret, as a word of its own, may follow."""
+"""Words that announce a secret as the next word."""
 
 
 def mask(text: str) -> str:
@@ -85,7 +85,7 @@ def mask(text: str) -> str:
 
 
 def _places(text: str, start: str) -> Iterator[int]:
-    """Return where *start* is: a search for plain text is far quicker than one for a pattern."""
+    """Yield the places of *start*: a search for plain text is far quicker than one for a pattern."""
     at = text.find(start)
     while at >= 0:
         yield at
@@ -102,15 +102,15 @@ def _masked(text: str, shape: re.Pattern[str], places: Iterable[int]) -> str:
 
 
 def _lower(text: str) -> str:
-    """Return *text* in lower case, as long as before: of one letter alone two would be made."""
+    """Return *text* in lower case, with its length: only one letter would become two."""
     return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
 
 
 def secret_forms(literals: Iterable[str]) -> set[str]:
-    """Return what these secrets may stand as in a text, each long enough to be known by.
+    """Return the forms that these secrets may have in a text, if they are long enough.
 
-    Whole, line by line, and without the word before it (``Bearer …``); as they are, in JSON, in Python's own
-    notation (which tracebacks use), in an address, in a pattern of a standing permission.
+    They are whole, single lines, and without a scheme (``Bearer …``); as they are, in JSON, in Python's notation (in
+    tracebacks), in an address, in the pattern of a standing permission.
     """
     return {form for literal in literals for form in _forms(literal) if len(form) >= MIN_LITERAL}
 
@@ -121,7 +121,7 @@ def _forms(literal: str) -> Iterator[str]:
     bare = [rest.strip()] if scheme.lower() in {"basic", "bearer", "bot", "token"} else []
     for part in (literal, *bare, *(line for line in lines if len(line) >= MIN_LINE)):
         written = {part}
-        for _ in range(2):  # JSON in JSON is what a tool that returns JSON comes to
+        for _ in range(2):  # a tool that returns JSON makes JSON in JSON
             written |= {form for text in written for form in _written(text)}
         for text in written:
             yield text
@@ -136,8 +136,8 @@ def _written(text: str) -> tuple[str, ...]:
 def safe_prefix(text: str, most: int, mask: Callable[[str], str]) -> str:
     """Return the first *most* characters of *text*, or fewer: the result never ends inside a secret.
 
-    Cut a text with this before it is masked, because `mask` does not know half a secret. A text that has to be cut
-    comes back masked; any other comes back as it is.
+    Cut a text with this before masking, because `mask` does not know half a secret. A text that is cut is masked too;
+    a shorter one comes back as it is.
     """
     if len(text) <= most:
         return text
@@ -145,10 +145,10 @@ def safe_prefix(text: str, most: int, mask: Callable[[str], str]) -> str:
 
 
 class Masker:
-    """Masks these *literals* wherever they stand, and then everything that looks like a secret."""
+    """Masks these *literals*, and then everything that looks like a secret."""
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
-        # The longest first: a secret that begins with another one must not leave its end behind.
+        # The longest first: of a secret that begins with another one, the end must not stay.
         self._literals = known = sorted(secret_forms(literals), key=len, reverse=True)
         encoded = [re.escape(form.encode("utf-8", "replace")) for form in known]
         self._in_bytes = re.compile(b"|".join(encoded)) if known else None
@@ -161,5 +161,5 @@ class Masker:
         return mask(text)
 
     def contains_secret(self, data: bytes) -> bool:
-        """Return whether one of the literals is in *data* as it is; what only looks like a secret does not count."""
+        """Return whether *data* contains a literal; what only looks like a secret does not count."""
         return bool(self._in_bytes and self._in_bytes.search(data))

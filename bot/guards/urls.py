@@ -1,8 +1,8 @@
-"""Web addresses, read strictly and written one way. Pure.
+"""Web addresses, parsed strictly and written one way.
 
-What is checked must be what is connected to, so an address is taken apart here once, and the parts are what is used
-from then on. Notations that programs read differently are refused, not guessed at: numbers as hosts, percent signs
-and backslashes in hosts, user names, trailing dots, look-alike digits and dots, control characters.
+The guard must check what is connected to, so an address is parsed once, and only its parts are used. Notations that
+programs read differently are refused: numbers as hosts, percent signs and backslashes in hosts, user names, trailing
+dots, look-alike digits and dots, control characters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote, urljoin
 from bot.ports.errors import ToolDenied
 
 MAX_URL = 8_000
-"""Characters. RFC 9110 asks recipients for 8,000 octets; longer ones carry data out."""
+"""Characters. RFC 9110 asks for support of 8,000 octets; longer ones carry data out."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 FIX = "Give a plain http or https address."
@@ -33,7 +33,7 @@ _SAFE = "/?:@!$&'()*+,;=-._~%"
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A web address in parts: ``host`` in ASCII without brackets, ``target`` the path and query as sent."""
+    """The parts of a web address: ``host`` is ASCII without brackets, ``target`` the path and query as sent."""
 
     scheme: Literal["http", "https"]
     host: str
@@ -70,21 +70,21 @@ def parse_url(text: str) -> Url:
     port = int(authority[2] or DEFAULT_PORTS[scheme])
     if port > 65535:
         raise ToolDenied("There is no such port.", suggestion=FIX)
-    return Url(scheme, host, port, _path(match[3]) + _written(match[4] or ""))
+    return Url(scheme, host, port, _path(match[3]) + _percent_encoded(match[4] or ""))
 
 
 def join_url(base: Url, location: str) -> Url:
-    """Return where a redirect leads from *base*; raises `ToolDenied`."""
+    """Return the target of a redirect from *base*; raises `ToolDenied`."""
     try:
         return parse_url(urljoin(str(base), location))
-    except ValueError as error:  # urllib's word for brackets that do not match
+    except ValueError as error:  # urllib's error for brackets that do not match
         raise ToolDenied("The page redirects to an address that cannot be read.") from error
 
 
 def normalize_host(text: str) -> str:
     """Return a host as it is looked up: an address in its one notation, or a lower case ASCII name.
 
-    *text* may be an IPv6 address with or without brackets. Raises `ToolDenied`.
+    An IPv6 address may have brackets. Raises `ToolDenied`.
     """
     if _DOTTED.fullmatch(text) or ":" in text or text.startswith("["):
         return _literal(text)
@@ -112,7 +112,7 @@ def _literal(text: str) -> str:
 
 
 def _label(label: str) -> str:
-    """Return a part of a name as DNS has it; raises `ToolDenied` for letters that IDNA 2008 forbids."""
+    """Return a label of a name as DNS writes it; raises `ToolDenied` for letters that IDNA 2008 forbids."""
     if label.isascii() and not label.startswith("xn--"):
         return label
     import idna  # noqa: PLC0415 - 10 ms, for few addresses
@@ -120,13 +120,15 @@ def _label(label: str) -> str:
     try:
         return idna.alabel(label).decode()
     except idna.IDNAError:
-        raise ToolDenied("The host of the address has letters that no host has.", suggestion=FIX) from None
+        raise ToolDenied(
+            "The host of the address has letters that no host may have.", suggestion=FIX
+        ) from None
 
 
 def _path(path: str) -> str:
-    """Return a path without dot segments, so that a rule for a folder holds."""
+    """Return a path without dot segments, so that rules for a folder hold."""
     parts: list[str] = []
-    segments = _written(path).split("/")[1:]
+    segments = _percent_encoded(path).split("/")[1:]
     for number, part in enumerate(segments, 1):
         if part == "..":
             del parts[-1:]
@@ -137,8 +139,8 @@ def _path(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-def _written(text: str) -> str:
-    """Return a part of an address with what needs no encoding decoded, and what needs it encoded."""
+def _percent_encoded(text: str) -> str:
+    """Return a part of an address with only the needed percent-encoding."""
 
     def plain(match: re.Match[str]) -> str:
         char = chr(int(match[1], 16))

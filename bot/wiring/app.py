@@ -366,7 +366,7 @@ async def _resources(
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
     resources = Resources(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return resources, partial(StreamMasker, mask=resources.mask, suspicious=boundary_finder(secrets))
+    return resources, partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
 
 
 def _agent(

@@ -98,7 +98,7 @@ def times(count):
     return look
 
 
-def dripping(stream, _path):
+def dripping(stream):
     async def drip():
         await stream.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
@@ -108,7 +108,7 @@ def dripping(stream, _path):
     return drip()
 
 
-def endless_head(stream, _path):
+def endless_head(stream):
     async def send():
         await stream.send(b"HTTP/1.1 200 OK\r\n")
         while True:
@@ -117,7 +117,7 @@ def endless_head(stream, _path):
     return send()
 
 
-def endless(stream, _path):
+def endless(stream):
     async def send():
         await stream.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/zip\r\n\r\n")
         while True:

@@ -40,7 +40,8 @@ from bot.tools.mcp.result import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.session import MAX_SAID
 from bot.tools.mcp.tool_list import MAX_DESCRIPTION
-from tests.bot.tools.browser.site import Site, page
+from tests.bot.tools.browser.site import page
+from tests.bot.tools.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
 from tests.serving import Seat, anthropic, serving
 from tests.world import T1
@@ -683,10 +684,9 @@ async def test_neither_the_browser_nor_its_driver_is_given_one(monkeypatch):
         pytest.skip("no browser here")
     for name, canary in CANARIES.items():
         monkeypatch.setenv(name, canary)
-    site = Site()
-    site.pages["/"] = page("hello")
-    async with site.serving(), anyio.create_task_group() as tasks:
-        one = SharedBrowser(site.egress, Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
+    async with site_serving() as site, anyio.create_task_group() as tasks:
+        site.pages["/"] = page("hello")
+        one = SharedBrowser(site.egress(), Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
         tasks.start_soon(one.run)
         try:
             await one.view(PageRequest("http://site.test/"), anyio.current_time() + 60)

@@ -265,7 +265,7 @@ class Scene:
             permits=approvals,
             mask=mask,
         )
-        veil = partial(StreamMasker, mask=mask, suspicious=boundary_finder([SECRET]))
+        veil = partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
         async with anyio.create_task_group() as tasks:
             core = await open_core(
                 tasks,

@@ -1,8 +1,6 @@
-"""What takes files from outside apart. It runs in a child process of its own, and nothing in the bot imports it.
+"""The parsers of files from outside. They run in a child process, and nothing in the bot imports them.
 
-`bot.documents.reader` starts one child for each file.
-``python -I -m bot.documents.extract text 1234 text/html .html`` reads the file from standard input, and writes one
-line of JSON (`result.Said`) and then the text, or the picture, to standard
-output. The parsers of PDFs, archives, pictures and web pages meet whatever somebody cared to send: here they may run
-out of memory or time, or crash, at no cost but their own file's.
+For each file `bot.documents.reader` starts a child. ``python -I -m bot.documents.extract text 1234 text/html .html``
+reads the file from standard input, and writes a line of JSON (`result.Extraction`) and then the text or the picture.
+Files may be hostile: here a parser may run out of memory or time, or crash, and only that file is lost.
 """

@@ -9,24 +9,24 @@ from .confinement import MEMORY, confine
 from .result import Extraction, Unreadable
 
 MAX_INPUT = 100_000_000
-"""Bytes of a file that is looked at."""
+"""Bytes of a file that are read."""
 
 
 def main(what: str, parent: str, media_type: str = "", ending: str = "") -> None:
-    """Read standard input, and say what is in it."""
+    """Read standard input, and write what is in it."""
     confine(int(parent), MEMORY[what])
-    answer = os.dup(1)
-    os.dup2(2, 1)  # what a library prints is no answer
+    output = os.dup(1)
+    os.dup2(2, 1)  # what a library prints is not output
     try:
-        said = _read(what, media_type, ending)
+        extraction = _read(what, media_type, ending)
     except Unreadable as error:
-        said = Extraction(problem=error.code)
+        extraction = Extraction(problem=error.code)
     except MemoryError:
-        said = Extraction(problem="too_large", fault="MemoryError")
-    except Exception as error:  # noqa: BLE001 - the boundary of the parsers: they fail in any way on what is broken
-        said = Extraction(problem="damaged", fault=type(error).__name__)
-    with os.fdopen(answer, "wb") as file:
-        file.write(said.encoded())
+        extraction = Extraction(problem="too_large", fault="MemoryError")
+    except Exception as error:  # noqa: BLE001 - the boundary of the parsers: they fail in any way
+        extraction = Extraction(problem="damaged", fault=type(error).__name__)
+    with os.fdopen(output, "wb") as file:
+        file.write(extraction.encoded())
 
 
 def _read(what: str, media_type: str, ending: str) -> Extraction:

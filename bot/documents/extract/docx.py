@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 
 from docx import Document
 from docx.table import Table
@@ -17,7 +16,7 @@ _HEADING = re.compile(r"Heading ([1-6])")
 
 
 def document(data: bytes) -> Extraction:
-    """Return a document's text; raises `Unreadable`, or whatever python-docx raises on a broken one."""
+    """Return a document's text; raises `Unreadable`, or any error of python-docx for a broken one."""
     opened = Document(io.BytesIO(data))
     parts = (
         _paragraph(item) if isinstance(item, Paragraph) else _table(item)
@@ -27,18 +26,14 @@ def document(data: bytes) -> Extraction:
 
 
 def _paragraph(paragraph: Paragraph) -> str:
-    if not (words := paragraph.text.strip()):
+    if not (content := paragraph.text.strip()):
         return ""
     style = str(paragraph.style.name) if paragraph.style and paragraph.style.name else ""
     if heading := _HEADING.fullmatch(style):
-        return f"{'#' * int(heading[1])} {words}\n\n"
-    return f"- {words}\n" if style.startswith("List") else f"{words}\n\n"
+        return f"{'#' * int(heading[1])} {content}\n\n"
+    return f"- {content}\n" if style.startswith("List") else f"{content}\n\n"
 
 
 def _table(table: Table) -> str:
-    return "\n".join(_rows(table)) + "\n\n"
-
-
-def _rows(table: Table) -> Iterator[str]:
-    for row in table.rows:
-        yield "| " + " | ".join(" ".join(cell.text.split()) for cell in row.cells) + " |"
+    rows = ([" ".join(cell.text.split()) for cell in row.cells] for row in table.rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows) + "\n\n"

@@ -1,4 +1,4 @@
-"""Web pages as Markdown: what a reader of the page would see, with its links."""
+"""Web pages as Markdown: what a person would see of the page, with its links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .text import clean, decoded
 MAX_MARKUP = 4_000_000
 """Characters of markup that are read."""
 
-_UNSEEN = [
+_REMOVED = [
     "script", "style", "template", "noscript", "nav", "aside", "footer", "form", "button", "select", "svg", "math",
     "title", "canvas", "iframe", "object", "embed", "audio", "video", "head", "dialog", "input", "textarea",
 ]  # fmt: skip
@@ -25,38 +25,37 @@ _HIDING = re.compile(
     re.IGNORECASE,
 )
 _LINK = re.compile(r"(?:https?:|mailto:|(?![a-z][a-z0-9+.-]*:))", re.IGNORECASE)
-"""Addresses that are kept: of the web, of people, and within the site."""
+"""Links that are kept: to the web, to mail addresses, and within the site."""
 
 _BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n){2,}")
 _ENOUGH = 200
-"""Characters from which on a page's own main part stands for the page."""
+"""Characters that a page's main part needs to stand for the page."""
 
 
 def page(data: bytes, declared: str) -> Extraction:
-    """Return a page; raises `Unreadable` when there is nothing to read in it."""
+    """Return a page; raises `Unreadable` if it has no text."""
     found = decoded(data, declared, markup=True)
     if found is None:
         raise Unreadable("unknown")
     whole, markup = len(found[0]) <= MAX_MARKUP, found[0][:MAX_MARKUP]
-    soup = BeautifulSoup(markup, "lxml")  # Python's own takes hours for some pages
+    soup = BeautifulSoup(markup, "lxml")  # Python's own parser takes hours for some pages
     title = soup.title.get_text() if soup.title else ""
     _prune(soup)
     main = soup.find("main") or soup.find(role="main")
-    seen = main if isinstance(main, Tag) and len(main.get_text(strip=True)) >= _ENOUGH else soup
+    visible = main if isinstance(main, Tag) and len(main.get_text(strip=True)) >= _ENOUGH else soup
     try:
-        shown, problem = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(seen), ""
-    except RecursionError:  # deeper than anything that people write
-        shown, problem = seen.get_text("\n"), "partly"
-    shown = _BLANK_LINES.sub("\n\n", clean(shown)).strip()
+        markdown, problem = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(visible), ""
+    except RecursionError:  # deeper than any page that people write
+        markdown, problem = visible.get_text("\n"), "partly"
+    markdown = _BLANK_LINES.sub("\n\n", clean(markdown)).strip()
     if not whole:
         problem = "cut"
-    said = text([shown], problem=problem)
-    return replace(said, title=" ".join(clean(title).split()))
+    return replace(text([markdown], problem=problem), title=" ".join(clean(title).split()))
 
 
 def _prune(soup: BeautifulSoup) -> None:
-    """Leave out what no reader sees or came for, and put words in place of pictures."""
-    for tag in soup.find_all(_UNSEEN) + soup.find_all(_hidden):
+    """Remove what no reader sees or wants, and replace pictures by their descriptions."""
+    for tag in soup.find_all(_REMOVED) + soup.find_all(_hidden):
         if not tag.decomposed:
             tag.decompose()
     for picture in soup.find_all("img"):

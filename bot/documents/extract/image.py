@@ -1,4 +1,4 @@
-"""A picture as models take it: upright, small enough, its first frame only, and nothing beside its pixels."""
+"""A picture as models take it: upright, small, one frame, and only pixels."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from threads.store.image_header import LONG_SIDE
 from .result import Extraction, Unreadable
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
-"""What is read. Pillow knows dozens more, and each is a parser that somebody could aim at."""
+"""Pillow knows dozens more, and each is a parser that a hostile file could attack."""
 
 MAX_PIXELS = 50_000_000
-"""Pixels of a picture that is decoded: 150 to 200 MB."""
+"""Pixels of the largest picture that is decoded: 150 to 200 MB."""
 
 SMALL_PNG = 1_500_000
-"""Bytes up to which a PNG stays one. A JPEG of this many pixels is smaller than any provider's limit."""
+"""Bytes of the largest PNG; above, it becomes a JPEG, which fits any provider's limit."""
 
 
 def picture(data: bytes) -> Extraction:
-    """Return a picture as PNG or JPEG; raises `Unreadable`, or whatever Pillow raises on a broken one."""
+    """Return a picture as PNG or JPEG; raises `Unreadable`, or any error of Pillow for a broken one."""
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     warnings.simplefilter("error", Image.DecompressionBombWarning)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-            return _encoded(_small(opened), photograph=opened.format == "JPEG")
+            return _encode(_shrink(opened), photograph=opened.format == "JPEG")
     except UnidentifiedImageError:
         raise Unreadable("unseen") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Unreadable("pixels") from None
 
 
-def _small(opened: Image.Image) -> Image.Image:
+def _shrink(opened: Image.Image) -> Image.Image:
     opened.draft("RGB", (LONG_SIDE, LONG_SIDE))  # a JPEG is decoded at a fraction of its size
-    shown = opened
-    if shown.mode.startswith("I"):
-        shown = shown.point(lambda value: value * (1 / 256)).convert("L")  # 16 bits a pixel
-    elif shown.mode not in ("L", "RGB", "RGBA"):
-        shown = shown.convert("RGBA" if shown.has_transparency_data else "RGB")
-    shown.thumbnail((LONG_SIDE, LONG_SIDE), Image.Resampling.LANCZOS, reducing_gap=2.0)
-    upright = ImageOps.exif_transpose(shown)
+    image = opened
+    if image.mode.startswith("I"):
+        image = image.point(lambda value: value * (1 / 256)).convert("L")  # 16 bits a pixel
+    elif image.mode not in ("L", "RGB", "RGBA"):
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    image.thumbnail((LONG_SIDE, LONG_SIDE), Image.Resampling.LANCZOS, reducing_gap=2.0)
+    upright = ImageOps.exif_transpose(image)
     return Image.frombytes(upright.mode, upright.size, upright.tobytes())  # pixels, and nothing else
 
 
-def _encoded(shown: Image.Image, *, photograph: bool) -> Extraction:
-    """Return a PNG of drawings, screens and what one can see through, a JPEG of photographs and what is too large."""
-    if not photograph and len(body := _saved(shown, "PNG", optimize=False)) <= SMALL_PNG:
+def _encode(image: Image.Image, *, photograph: bool) -> Extraction:
+    """Return a PNG of drawings, screens and transparent pictures, a JPEG of photographs and large pictures."""
+    if not photograph and len(body := _save(image, "PNG", optimize=False)) <= SMALL_PNG:
         return Extraction(body, media_type="image/png")
-    if shown.mode == "RGBA":
-        shown = Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
-    return Extraction(_saved(shown, "JPEG", quality=85), media_type="image/jpeg")
+    if image.mode == "RGBA":
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return Extraction(_save(image, "JPEG", quality=85), media_type="image/jpeg")
 
 
-def _saved(shown: Image.Image, form: str, **how: int) -> bytes:
+def _save(image: Image.Image, form: str, **options: int) -> bytes:
     file = io.BytesIO()
-    shown.save(file, form, **how)
+    image.save(file, form, **options)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""What a file is, by its own bytes first: what its sender claims decides only between kinds of text."""
+"""Finds out what a file is, by its own bytes: the sender's claim decides only between kinds of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .result import Extraction, Unreadable
 from .text import decoded, plain
 
 MAX_PARTS, MAX_XML, MAX_UNPACKED = 5_000, 60_000_000, 200_000_000
-"""Files in an archive that is read, and bytes of its XML and of all of it, unpacked."""
+"""Files in an archive, and its unpacked bytes: of XML, and of all files."""
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
@@ -18,7 +18,7 @@ _HTML_STARTS = ("<!doctype html", "<html", "<head", "<body")
 
 
 def read(data: bytes, media_type: str, ending: str) -> Extraction:
-    """Return what there is to read in *data*; raises `Unreadable`, or whatever a parser raises on a broken file."""
+    """Return the text of *data*; raises `Unreadable`, or any error of a parser for a broken file."""
     if not data.strip():
         raise Unreadable("empty")
     if data.startswith(b"PK\x03\x04"):
@@ -42,7 +42,7 @@ def _is_page(data: bytes, kind: str, ending: str) -> bool:
     if kind in ("text/html", "application/xhtml+xml") or ending in (".html", ".htm", ".xhtml"):
         return True
     if kind == "text/plain" and ending:
-        return False  # a file that somebody named as something else: they want it as it is
+        return False  # its sender named it as something else, and wants it as it is
     start = decoded(data[:4096], "")
     return start is not None and start[0].lstrip("\ufeff \t\r\n").lower().startswith(_HTML_STARTS)
 
@@ -53,7 +53,7 @@ def _archive(data: bytes) -> Extraction:
     names = {part.filename for part in parts}
     if not names & {"word/document.xml", "xl/workbook.xml"}:
         raise Unreadable("unknown")
-    # No part can give more than its entry says: zipfile stops there.
+    # No part has more than its entry says: zipfile stops there.
     xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
     if len(parts) > MAX_PARTS or xml > MAX_XML or sum(part.file_size for part in parts) > MAX_UNPACKED:
         raise Unreadable("too_large")
@@ -63,7 +63,7 @@ def _archive(data: bytes) -> Extraction:
         from .docx import document  # noqa: PLC0415
 
         return document(data)
-    mimetypes.knownfiles.clear()  # openpyxl has them read when it is imported, and no file can be
+    mimetypes.knownfiles.clear()  # openpyxl reads them at its import, and no file can be opened
     from .xlsx import workbook  # noqa: PLC0415
 
     return workbook(data)

@@ -6,7 +6,7 @@ import io
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from pypdf import PdfReader
 from pypdf.errors import PdfReadError
@@ -17,43 +17,38 @@ from .text import clean
 MAX_PAGES = 500
 
 
-@dataclass(slots=True)
-class _Pages:
-    """The pages that can be read; ``missing`` is when others cannot, ``late`` when there was no time for all."""
-
-    reader: PdfReader
-    missing: bool = False
-    late: bool = False
-
-    def __iter__(self) -> Iterator[str]:
-        for number, page in enumerate(self.reader.pages, 1):
-            if number > MAX_PAGES or time.process_time() > SOFT_S:
-                self.late = True
-                return
-            try:
-                content = clean(page.extract_text()).strip()
-            except MemoryError:
-                raise
-            except Exception:  # noqa: BLE001 - a page that pypdf fails on, in whatever way, costs only itself
-                self.missing = True
-                continue
-            if content:
-                yield f"[page {number}]\n{content}\n\n"
-
-
 def pdf(data: bytes) -> Extraction:
-    """Return a PDF's text; raises `Unreadable`, or whatever pypdf raises on a broken one."""
+    """Return a PDF's text; raises `Unreadable`, or any error of pypdf for a broken one."""
     logging.disable()
     reader = PdfReader(io.BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
         raise Unreadable("password")
-    pages = _Pages(reader)
+    problems: set[str] = set()
     try:
-        said = text(pages, title=_title(reader))
+        extraction = text(_pages(reader, problems), title=_title(reader))
     except Unreadable:
-        raise Unreadable("damaged" if pages.missing else "late" if pages.late else "scanned") from None
-    problem = said.problem or ("cut" if pages.late else "partly" if pages.missing else "")
-    return Extraction(said.body.rstrip(), said.title, problem)
+        raise Unreadable(
+            "damaged" if "partly" in problems else "late" if "cut" in problems else "scanned"
+        ) from None
+    problem = extraction.problem or min(problems, default="")  # "cut" before "partly"
+    return replace(extraction, body=extraction.body.rstrip(), problem=problem)
+
+
+def _pages(reader: PdfReader, problems: set[str]) -> Iterator[str]:
+    """Yield the pages; adds to *problems* "partly" for a broken page, "cut" if there are too many."""
+    for number, page in enumerate(reader.pages, 1):
+        if number > MAX_PAGES or time.process_time() > SOFT_S:
+            problems.add("cut")
+            return
+        try:
+            content = clean(page.extract_text()).strip()
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever pypdf raises for a page costs only that page
+            problems.add("partly")
+            continue
+        if content:
+            yield f"[page {number}]\n{content}\n\n"
 
 
 def _title(reader: PdfReader) -> str:

@@ -1,16 +1,16 @@
-"""What a child has to say about its file."""
+"""The result of a child."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 MAX_TEXT = 1_000_000
-"""Bytes of a text, as UTF-8, that are given back."""
+"""Bytes of a text, as UTF-8."""
 
 SOFT_S = 12.0
-"""CPU seconds after which what was read so far has to do."""
+"""CPU seconds after which reading stops, with what there is."""
 
 _TITLE = 300
 """Characters of a title."""
@@ -26,7 +26,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """``body`` is the text or the picture; ``problem`` a code; ``fault`` a word on it for the operator's log."""
+    """``body`` is the text or the picture, ``problem`` a code, ``fault`` a detail for the operator's log."""
 
     body: bytes = b""
     title: str = ""
@@ -36,19 +36,14 @@ class Extraction:
     fault: str = ""
 
     def encoded(self) -> bytes:
-        """Return the line that comes first, and the body."""
-        head = {
-            "problem": self.problem,
-            "title": self.title[:_TITLE],
-            "media_type": self.media_type,
-            "as_is": self.as_is,
-            "fault": self.fault[:100],
-        }
-        return json.dumps(head).encode() + b"\n" + self.body
+        """Return the header, which is a line of JSON, and the body."""
+        header = asdict(replace(self, title=self.title[:_TITLE], fault=self.fault[:100]))
+        del header["body"]
+        return json.dumps(header).encode() + b"\n" + self.body
 
 
 def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Extraction:
-    """Return what there is to read, until it is long enough; raises `Unreadable` when that is nothing."""
+    """Return the text up to `MAX_TEXT`; raises `Unreadable` if there is none."""
     body, full = bytearray(), False
     for part in parts:
         body += part.encode("utf-8", "replace")

@@ -1,15 +1,15 @@
-"""Chromium, driven by Playwright: how it is started and ended. Imported when one starts.
+"""Chromium, driven by Playwright: how it starts and ends. Imported when one starts.
 
-Each look at a page has a context of its own (no cookies, cache or storage of another) with a password of its own for
-the proxy, which is the only way out. Chromium's own sandbox stays on. The driver ends with its pipe, and Chromium
-with the driver's: neither outlives the bot, however it died.
+Each view of a page has its own context (no cookies, cache or storage of another) and its own password for the proxy,
+which is the only way out. Chromium's sandbox stays on. The driver ends with its pipe, and Chromium with the driver's:
+neither outlives the bot, however that dies.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,7 +29,7 @@ from playwright.async_api import (
 from threads.store.disk import Offload
 
 from .detect import has_own, system_browser
-from .page_visit import HEIGHT, WIDTH, look_at
+from .page_visit import HEIGHT, WIDTH, view_page
 from .processes import kill_child, kill_group, memory, parent
 from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
@@ -37,14 +37,14 @@ from .session import OnFailure
 
 START_S = 25.0
 CLOSE_S = 1.5
-"""How long a page, the browser and the driver may each take to close before they are killed."""
+"""Seconds that a page, the browser and the driver each have to close before they are killed."""
 
 NO_BYPASS = "<-loopback>"
-"""Not even loopback is reached around the proxy, which Chromium would do by itself."""
+"""Send loopback through the proxy too; by itself Chromium would not."""
 
 
 ARGS = (
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # names are the proxy's to resolve
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # only the proxy resolves names
     "--dns-prefetch-disable",
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -68,47 +68,53 @@ LOOSE = (
     "--enable-unsafe-swiftshader",
     "--unsafely-disable-devtools-self-xss-warnings",
 )
-"""What Playwright sets for tests of one's own pages, and is wrong for the pages of strangers."""
+"""What Playwright sets for tests of one's own pages; it is wrong for the pages of strangers."""
 
 
-def driver_environment() -> dict[str, str]:
-    """Return what Playwright's driver gets of our environment: nothing that is secret.
+PASSED_ON = ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
+"""What Playwright's driver gets of our environment."""
 
-    The library passes on all of it and has no setting for that.
+
+@contextmanager
+def bare_driver_environment() -> Generator[None]:
+    """Start Playwright's driver without the secrets in our environment.
+
+    The library passes on all of it and has no argument for that. Its private function is replaced only while a driver
+    starts; to change `os.environ` instead would reach every program that starts in the meantime.
     """
-    kept = {
-        name: os.environ[name]
-        for name in ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
-        if name in os.environ
-    }
-    return {"PATH": os.defpath, "LANG": "C.UTF-8", "PW_LANG_NAME": "python", **kept}
-
-
-transport.get_driver_env = driver_environment  # type: ignore[attr-defined]  # private: a test sees it hold
+    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PW_LANG_NAME": "python", **inherited}
+    original = transport.get_driver_env  # type: ignore[attr-defined]
+    transport.get_driver_env = environment.copy  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        transport.get_driver_env = original  # type: ignore[attr-defined]
 
 
 @asynccontextmanager
 async def launched(
-    offload: Offload, executable: Path | None, port: int, over: OnFailure, *, sandbox: bool
-) -> AsyncIterator[Chromium]:
-    """Run Chromium meanwhile, as `bot.tools.browser.launch.Chromium` says."""
-    starting = async_playwright()
+    offload: Offload, executable: Path | None, port: int, on_failure: OnFailure, *, sandbox: bool
+) -> AsyncIterator[ChromiumEngine]:
+    """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
+    manager = async_playwright()
     leader = driver = 0
     async with anyio.TemporaryDirectory(prefix="threadfast-browser-", ignore_cleanup_errors=True) as home:
         try:
             with anyio.fail_after(START_S):
-                playwright = await starting.start()
+                with bare_driver_environment():
+                    playwright = await manager.start()
                 browser = await _launch(playwright.chromium, executable, home, port, sandbox=sandbox)
                 session = await browser.new_browser_cdp_session()
                 leader = (await _pids(session))[0]
                 driver = await offload(parent, leader)
-            browser.on("disconnected", lambda _: over("it died", False))
-            yield Chromium(offload, browser, session, port, over)
-        finally:  # each is given time to end by itself, and then it is ended
+            browser.on("disconnected", lambda _: on_failure("it died", False))
+            yield ChromiumEngine(offload, browser, session, port, on_failure)
+        finally:  # each has time to end by itself before it is killed
             if leader:
                 await _bounded(browser.close)
                 kill_group(leader)
-            if await _bounded(starting.__aexit__) != "ended" and driver:
+            if await _bounded(manager.__aexit__) != "ended" and driver:
                 kill_child(driver)
 
 
@@ -133,14 +139,14 @@ async def _launch(
 
 
 @dataclass(frozen=True)
-class Chromium:
+class ChromiumEngine:
     """A `bot.tools.browser.session.Engine`."""
 
     offload: Offload
     browser: Browser
     session: CDPSession
     port: int
-    over: OnFailure
+    on_failure: OnFailure
 
     async def memory(self) -> int:
         return await self.offload(memory, await _pids(self.session))
@@ -148,7 +154,7 @@ class Chromium:
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         try:
             async with self._page(visit) as page:
-                return await look_at(page, request, visit, deadline)
+                return await view_page(page, request, visit, deadline)
         except Error as error:
             if not self.browser.is_connected():
                 raise BrowserFailed("it died") from error
@@ -156,7 +162,7 @@ class Chromium:
 
     @asynccontextmanager
     async def _page(self, visit: Visit) -> AsyncIterator[Page]:
-        """Give a page that shares nothing with any other, and close it with all that it opened."""
+        """Yield a page that shares nothing with any other, and close it with all that it opened."""
         proxy: ProxySettings = {
             "server": f"http://127.0.0.1:{self.port}",
             "bypass": NO_BYPASS,
@@ -175,21 +181,21 @@ class Chromium:
             yield await context.new_page()
         finally:
             if (how := await _bounded(context.close)) != "ended":
-                self.over(f"closing a page {how}", how == "took too long")
+                self.on_failure(f"closing a page {how}", how == "took too long")
 
 
 async def _pids(session: CDPSession) -> list[int]:
-    """Return the processes of the browser, the one that leads them first."""
+    """Return the processes of the browser, their leader first."""
     processes = (await session.send("SystemInfo.getProcessInfo"))["processInfo"]
     return [process["id"] for process in sorted(processes, key=lambda process: process["type"] != "browser")]
 
 
 async def _bounded(end: Callable[[], Awaitable[object]]) -> Literal["ended", "failed", "took too long"]:
-    """Wait a little for an end, also when cancelled, and return what came of it."""
+    """Wait up to `CLOSE_S` for an end, also when cancelled, and return its outcome."""
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_S):
         try:
             await end()
-        except Exception:  # noqa: BLE001 - what is dead already ends in many ways; whoever asks deals with all of them
+        except Exception:  # noqa: BLE001 - what is dead fails in many ways; the caller handles all of them
             return "failed"
         return "ended"
     return "took too long"

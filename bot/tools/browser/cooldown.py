@@ -1,18 +1,18 @@
-"""When a feature that failed is used again. Pure.
+"""When a feature that failed is used again.
 
 | state    | event                        | next                                   |
 |----------|------------------------------|----------------------------------------|
-| `on`     | a call asks                  | `on`, it may                           |
+| `on`     | a call asks                  | `on`, it may use the feature           |
 | `on`     | it failed                    | `off` until `COOLDOWN_S` from now      |
 | `off`    | a call asks before the end   | `off`, it may not                      |
-| `off`    | a call asks after the end    | `trying`, this one call may            |
-| `off`    | an older call failed         | `off`, for no longer than it was       |
+| `off`    | a call asks after the end    | `trying`, only this call may           |
+| `off`    | an older call failed         | `off`, with the same end               |
 | `trying` | a call asks                  | `trying`, it may not                   |
 | `trying` | it worked                    | `on`                                   |
 | `trying` | it failed                    | `off` until `COOLDOWN_S` from now      |
-| `trying` | it was given up              | `off`, the next call that asks may     |
+| `trying` | it was given up              | `off`, the next call may try           |
 
-What is not in the table changes nothing: a call that began before the switch went off says nothing about now.
+Any other event changes nothing: a call from before the failure says nothing about now.
 """
 
 from __future__ import annotations
@@ -21,32 +21,31 @@ from dataclasses import dataclass
 from typing import Literal
 
 COOLDOWN_S = 600.0
-"""Seconds that a feature is left alone after it failed."""
+"""Seconds that a feature is off after it failed."""
 
 Outcome = Literal["worked", "failed", "given up"]
 
 
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """Whether a feature is used; ``until`` is when the next try is due, in seconds of the clock of the events."""
+@dataclass(slots=True)
+class Cooldown:
+    """Whether a feature is used; the next try is due at ``until``, in seconds of the callers' clock."""
 
     state: Literal["on", "off", "trying"] = "on"
     until: float = 0.0
 
-    def asked(self, now: float) -> tuple[Switch, bool]:
-        """Return what comes next, and whether the call that asks may use it."""
+    def allows(self, now: float) -> bool:
+        """Return whether the call that asks may use the feature."""
         if self.state == "off" and now >= self.until:
-            return Switch("trying", self.until), True
-        return self, self.state == "on"
+            self.state = "trying"
+            return True
+        return self.state == "on"
 
-    def ended(self, how: Outcome, now: float) -> Switch:
-        """Return what comes next after a call that was let through."""
-        match self.state, how:
+    def record(self, outcome: Outcome, now: float) -> None:
+        """Take the outcome of a call that was allowed."""
+        match self.state, outcome:
             case (("on" | "trying"), "failed"):
-                return Switch("off", now + COOLDOWN_S)
+                self.state, self.until = "off", now + COOLDOWN_S
             case "trying", "worked":
-                return Switch()
+                self.state = "on"
             case "trying", "given up":
-                return Switch("off", now)
-            case _:
-                return self
+                self.state, self.until = "off", now

@@ -1,4 +1,4 @@
-"""Whether there is a browser here, and which. Nothing is started, and Playwright is not imported."""
+"""Finds out whether there is a browser, and which. It starts nothing and does not import Playwright."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ INSTALL = "The browser is not installed: pip install 'threadfast[browser]' and p
 
 
 def unavailable(executable: Path | None = None) -> str:
-    """Return a sentence on why no browser can run here, or nothing. Blocking, and quick."""
+    """Return a sentence on why no browser can run here, or "". Blocking, and quick."""
     if importlib.util.find_spec("playwright") is None:
         return INSTALL
     if executable is not None and not os.access(executable, os.X_OK):
-        return "The browser that the settings name is no program that can be run."
+        return "The browser in the settings is not a program that can be run."
     if executable is None and not has_own() and system_browser() is None:
         return INSTALL
     if os.geteuid() == 0:
@@ -26,16 +26,13 @@ def unavailable(executable: Path | None = None) -> str:
 
 
 def system_browser() -> Path | None:
-    """Return the Chromium or Chrome that the system has."""
+    """Return the system's Chromium or Chrome."""
     return next((Path(found) for name in SYSTEM if (found := shutil.which(name))), None)
 
 
 def has_own() -> bool:
-    """Return whether Playwright has installed a Chromium of its own, where its documentation says it does."""
-    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
-    places = (
-        [given]
-        if given
-        else [f"{Path.home()}/.cache/ms-playwright", f"{Path.home()}/Library/Caches/ms-playwright"]
-    )
-    return any(any(Path(place).glob("chromium-[0-9]*")) for place in places)
+    """Return whether Playwright has installed its Chromium, in a folder that its documentation names."""
+    usual = (f"{Path.home()}/.cache/ms-playwright", f"{Path.home()}/Library/Caches/ms-playwright")
+    configured = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    folders = [configured] if configured else usual
+    return any(any(Path(folder).glob("chromium-[0-9]*")) for folder in folders)

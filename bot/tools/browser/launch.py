@@ -1,4 +1,4 @@
-"""Starting Chromium. What drives it is imported only then: that alone takes a third of a second."""
+"""Starts Chromium. Playwright is imported only then: that takes a third of a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .session import Engine, OnFailure
 
 @dataclass(frozen=True)
 class Chromium:
-    """A `bot.tools.browser.session.Launch`. Without an *executable* it is Playwright's own, or the system's.
+    """A `bot.tools.browser.session.Launch`. Without an *executable* it starts Playwright's own, or the system's.
 
     Without *sandbox* it runs for root too, with nothing between a page and this machine: for tests.
     """
@@ -25,9 +25,9 @@ class Chromium:
     sandbox: bool = True
 
     @asynccontextmanager
-    async def __call__(self, port: int, over: OnFailure) -> AsyncIterator[Engine]:
+    async def __call__(self, port: int, on_failure: OnFailure) -> AsyncIterator[Engine]:
         chromium = await self.offload(importlib.import_module, "bot.tools.browser.chromium")
         async with chromium.launched(
-            self.offload, self.executable, port, over, sandbox=self.sandbox
+            self.offload, self.executable, port, on_failure, sandbox=self.sandbox
         ) as engine:
             yield engine

@@ -1,4 +1,4 @@
-"""One look at one page, in Playwright's words: load it as far as its time allows, read it, picture it."""
+"""One view of one page through Playwright: load it within its time, read it, take a picture."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
 
 WIDTH, HEIGHT, MAX_HEIGHT = 1280, 800, 3200
-"""CSS pixels of the screen, and of the longest picture."""
+"""CSS pixels of the screen, and the height of the longest picture."""
 
 SETTLE_S = 4.0
-"""How long a page that loaded may take to come to rest, which is no request for half a second."""
+"""Seconds that a loaded page has to come to rest: half a second without a request."""
 
 LOAD_SHARE = 0.7
-"""Share of a visit's time that loading may take; the rest is for what there is by then."""
+"""Share of a visit's time for loading; the rest is for reading."""
 
 QUALITY, MAX_PICTURE = 80, 4_000_000
-"""Of the JPEG; bytes."""
+"""Quality of the JPEG, and its most bytes."""
 
 PICTURE_S = 8.0
 READS, READ_AGAIN_S = 3, 0.5
@@ -37,12 +37,12 @@ _NO_SELECTOR = re.compile(r"while parsing|Unknown engine|is not a valid selector
 _NET_ERROR = re.compile(r"ERR_[A-Z0-9_]+")
 
 
-async def look_at(page: Page, request: PageRequest, visit: Visit, deadline: float) -> PageView:
+async def view_page(page: Page, request: PageRequest, visit: Visit, deadline: float) -> PageView:
     status, unready = await _load(page, request, visit, deadline)
     reading = await _read(page)
     if not reading.url.startswith(("http://", "https://")):
         raise _unloaded(visit, "it led nowhere")
-    seen = PageView(
+    view = PageView(
         reading.url,
         reading.title,
         reading.text,
@@ -52,13 +52,13 @@ async def look_at(page: Page, request: PageRequest, visit: Visit, deadline: floa
         unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
         tuple((host, str(error)) for host, error in visit.problems.items() if isinstance(error, ToolDenied)),
     )
-    return await _pictured(page, seen, request, reading.height) if request.picture else seen
+    return await _with_picture(page, view, request, reading.height) if request.picture else view
 
 
 async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float) -> tuple[int, str]:
-    """Load the page as far as its time allows; return HTTP's status and what did not happen.
+    """Load the page within its time; return HTTP's status and what did not happen.
 
-    Raises `ToolError` for an address that gives no page, and `PageFailed` for one that gave nothing yet.
+    Raises `ToolError` for an address without a page, and `PageFailed` for one that sent nothing yet.
     """
     until = anyio.current_time() + (deadline - anyio.current_time()) * LOAD_SHARE
     status = 0
@@ -70,10 +70,10 @@ async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float)
             await page.wait_for_selector(request.wait_for, state="visible", timeout=_ms(until))
     except TooLate:
         if page.url == "about:blank":
-            raise PageFailed("its server gave nothing in its time") from None
+            raise PageFailed("its server sent nothing in time") from None
         return (
             status,
-            f"{request.wait_for!r} did not appear." if request.wait_for else "It had not loaded whole.",
+            f"{request.wait_for!r} did not appear." if request.wait_for else "It did not load completely.",
         )
     except Error as error:
         raise _fault(error.message, request, visit) from error
@@ -83,35 +83,35 @@ async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float)
 
 
 def _fault(message: str, request: PageRequest, visit: Visit) -> Exception:
-    """Say whose fault it is that a page did not load: the address's, the selector's, or the page's."""
+    """Return the error for a page that did not load: the fault of the address, the selector or the page."""
     if "Download is starting" in message or "net::ERR_ABORTED" in message:
         return ToolInvalidInput("The address is a file, not a page.", suggestion="Try web_fetch.")
     if found := _NET_ERROR.search(message):
         return _unloaded(visit, found[0])
     if request.wait_for and _NO_SELECTOR.search(message):
-        return ToolInvalidInput("wait_for is no selector.", suggestion="Use a CSS selector.")
+        return ToolInvalidInput("wait_for is not a CSS selector.", suggestion="Use a CSS selector.")
     return PageFailed(message.splitlines()[0][:300])
 
 
 def _unloaded(visit: Visit, why: str) -> ToolError:
-    """Return what the proxy met last: nothing of a page was there yet that could have asked for another host."""
+    """Return the proxy's last error: no page was there yet that could have asked for another host."""
     if visit.problems:
         return next(reversed(visit.problems.values()))
     return ToolError(f"The page could not be loaded ({why}).", suggestion="Try another source.")
 
 
 async def _read(page: Page) -> Reading:
-    """Read the page in a world that its scripts cannot reach; once more if it went elsewhere meanwhile."""
+    """Read the page in a world that its scripts cannot reach; again if it moved on meanwhile."""
     session = await page.context.new_cdp_session(page)
     frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
     for attempt in range(READS):
         try:
             world = await session.send("Page.createIsolatedWorld", {"frameId": frame})
-            told = await session.send(
+            result = await session.send(
                 "Runtime.evaluate",
                 {"expression": READ, "contextId": world["executionContextId"], "returnByValue": True},
             )
-            return Reading.model_validate(told["result"]["value"])
+            return Reading.model_validate(result["result"]["value"])
         except Error as error:
             if attempt == READS - 1 or "context" not in error.message:
                 raise
@@ -122,7 +122,7 @@ async def _read(page: Page) -> Reading:
     raise PageFailed("it could not be read")
 
 
-async def _pictured(page: Page, seen: PageView, request: PageRequest, height: float) -> PageView:
+async def _with_picture(page: Page, view: PageView, request: PageRequest, height: float) -> PageView:
     """Add a picture: the screen, or the whole page as far as a picture goes."""
     try:
         if request.full_page:
@@ -133,12 +133,12 @@ async def _pictured(page: Page, seen: PageView, request: PageRequest, height: fl
             type="jpeg", quality=QUALITY, animations="disabled", timeout=PICTURE_S * 1000
         )
     except Error as error:
-        return replace(seen, unpictured=error.message.splitlines()[0][:300])
+        return replace(view, unpictured=error.message.splitlines()[0][:300])
     if not picture.startswith(JPEG) or len(picture) > MAX_PICTURE:
-        return replace(seen, unpictured=f"{len(picture)} bytes of no use")
-    return replace(seen, picture=picture)
+        return replace(view, unpictured=f"{len(picture)} bytes of no use")
+    return replace(view, picture=picture)
 
 
 def _ms(until: float) -> float:
-    """Return the milliseconds that are left, at least one: Playwright takes 0 for no limit."""
+    """Return the milliseconds that are left, at least 1: Playwright takes 0 for no limit."""
     return max(1.0, (until - anyio.current_time()) * 1000)

@@ -1,4 +1,4 @@
-"""The browser as processes of the system: what they take, and their end. Linux; elsewhere nothing is known."""
+"""The processes of the browser: their memory, and their end. Linux; elsewhere nothing is known of them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from pathlib import Path
 
 
 def memory(pids: Iterable[int]) -> int:
-    """Return the bytes that the processes have for themselves, their program's own files not counted."""
-    return sum(_own(pid) for pid in pids)
-
-
-def _own(pid: int) -> int:
-    fields = _lines(pid, "status")
-    return 1024 * sum(int(fields.get(name, "0 kB").split()[0]) for name in ("RssAnon", "RssShmem"))
+    """Return the bytes that the processes have for themselves, without their program's own files."""
+    fields = [_status(pid).get(name, "0 kB") for pid in pids for name in ("RssAnon", "RssShmem")]
+    return 1024 * sum(int(field.split()[0]) for field in fields)
 
 
 def parent(pid: int) -> int:
-    """Return the process that started *pid*, 0 if that is not known."""
-    return int(_lines(pid, "status").get("PPid", "0"))
+    """Return the process that started *pid*, or 0 if unknown."""
+    return int(_status(pid).get("PPid", "0"))
 
 
 def kill_group(pid: int) -> None:
@@ -39,9 +35,9 @@ def kill_child(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _lines(pid: int, name: str) -> dict[str, str]:
+def _status(pid: int) -> dict[str, str]:
     try:
-        text = Path(f"/proc/{pid}/{name}").read_text("ascii", "replace")
-    except OSError:  # it is gone, or this system has no such folder
+        text = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+    except OSError:  # it is gone, or this system has no /proc
         return {}
     return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}

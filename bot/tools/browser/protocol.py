@@ -1,4 +1,4 @@
-"""What is asked of a browser and what it saw: the seam between the tool and Chromium."""
+"""The seam between the tool and Chromium: a request for a page, and the view of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class BrowserFailed(Exception):
 
 
 class PageFailed(Exception):
-    """The page gave nothing in its time, or its tab died; the browser itself is well. ``str(error)`` is a clause."""
+    """The page gave nothing in time, or its tab died; the browser works. ``str(error)`` is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page to see. ``wait_for`` is a selector to be visible first; ``whole``: picture more than the screen."""
+    """A page to view. ``wait_for`` is a selector to wait for; ``full_page`` asks for more than the screen."""
 
     url: str
     wait_for: str = ""
@@ -26,10 +26,10 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """A page as a person would see it. ``status`` is HTTP's, 0 if there was none; ``links`` one a line.
+    """A page as a person would see it. ``status`` is HTTP's, or 0; ``links`` has one on each line.
 
-    ``unready`` says what the page did not do in its time. ``refused`` are hosts that it asked for and was denied, and
-    why. ``picture`` is a JPEG, or ``unpictured`` says for the log why there is none.
+    ``unready`` says what the page did not do in time. ``refused`` are the hosts that it was denied, and why.
+    ``picture`` is a JPEG, or ``unpictured`` says for the log why there is none.
     """
 
     url: str
@@ -48,6 +48,6 @@ class Pages(Protocol):
     async def view(self, request: PageRequest, deadline: float) -> PageView:
         """Return the page by *deadline* (anyio's clock).
 
-        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for what is the address's own fault.
+        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for a fault of the address itself.
         """
         ...

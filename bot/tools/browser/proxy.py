@@ -1,9 +1,9 @@
 """The browser's only way out: a proxy on loopback that takes every connection through the egress guard.
 
-It is open while a browser runs, and serves only who knows the password of a visit (one look at one page). Names are
-resolved, checked and pinned here; Chromium looks nothing up itself. TLS passes through unread.
+It is open while a browser runs, and serves only those who know the password of a visit (one view of one page). Names
+are resolved, checked and pinned here; Chromium resolves nothing. TLS passes through unread.
 
-A plain HTTP request has its connection to itself: what follows it on the same one could be meant for another host.
+A connection carries one plain HTTP request: the next one on it could be meant for another host.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 import h11
@@ -22,13 +23,13 @@ from bot.guards.egress import Egress
 from bot.ports.errors import ToolDenied, ToolError
 
 MAX_BYTES = 25_000_000
-"""Bytes that one visit may move, both ways; then its connections end."""
+"""Bytes of one visit, both ways; then its connections end."""
 
 MAX_HEAD = 64_000
 """Bytes of the head of a request or an answer."""
 
 MAX_CONNECTIONS = 64
-"""At once, of all visits; Chromium itself opens at most 32 to a proxy."""
+"""Of all visits at once; Chromium opens at most 32 to a proxy."""
 
 MAX_PROBLEMS = 20
 HEAD_S, IDLE_S = 10.0, 30.0
@@ -44,11 +45,11 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class OverBudget(Exception):
-    """The visit moved more than it may."""
+    """The visit moved more bytes than it may."""
 
 
 class Visit:
-    """What one look at a page may use, and what was refused to it: ``problems``, by host, in the order met."""
+    """What one view of a page may use; ``problems`` are the refused hosts, in order."""
 
     def __init__(self) -> None:
         self.name, self.password = secrets.token_hex(8), secrets.token_urlsafe(24)
@@ -60,27 +61,57 @@ class Visit:
             self.problems.setdefault(host, error)
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes; raises `OverBudget`."""
+        """Count bytes that move; raises `OverBudget`."""
         self.left -= size
         if self.left < 0:
             raise OverBudget
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """One side of a plain HTTP exchange."""
+
+    http: h11.Connection
+    stream: ByteStream
+
+    async def receive(self) -> h11.Event | None:
+        """Return the next event, or None at the end; raises `h11.RemoteProtocolError`."""
+        while True:
+            event = self.http.next_event()
+            if isinstance(event, h11.Event):
+                return event
+            if event is h11.PAUSED:
+                return None
+            try:
+                self.http.receive_data(await self.stream.receive(CHUNK))
+            except anyio.EndOfStream:
+                self.http.receive_data(b"")
+
+    async def send(self, event: h11.Event) -> None:
+        if data := self.http.send(event):
+            await self.stream.send(data)
+
+    async def answer(self, status: int, *headers: tuple[bytes, bytes]) -> None:
+        """Send a response without a body; the connection ends with it."""
+        fields = [*headers, (b"Content-Length", b"0"), (b"Connection", b"close")]
+        await self.send(h11.Response(status_code=status, headers=fields))
 
 
 class Proxy:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
         self._visits: dict[str, Visit] = {}
-        self._room = anyio.Semaphore(MAX_CONNECTIONS)
+        self._slots = anyio.Semaphore(MAX_CONNECTIONS)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[int]:
-        """Listen on a free port of loopback meanwhile, and give it."""
+        """Listen on a free port of loopback, and yield it."""
         async with (
             await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener,
             anyio.create_task_group() as tasks,
         ):
             port: int = listener.extra(SocketAttribute.local_port)  # noqa: S610 - no database here
-            tasks.start_soon(listener.serve, self._client)
+            tasks.start_soon(listener.serve, self._serve_connection)
             try:
                 yield port
             finally:
@@ -92,121 +123,103 @@ class Proxy:
         return visit
 
     def close_visit(self, visit: Visit) -> None:
-        """Let the visit open nothing more, and move nothing more over what it has open."""
+        """End the visit: it opens no more connections, and those it has move no more bytes."""
         del self._visits[visit.name]
         visit.left = 0
 
-    async def _client(self, stream: ByteStream) -> None:
-        async with stream, self._room:
+    async def _serve_connection(self, stream: ByteStream) -> None:
+        async with stream, self._slots:
             try:
-                await self._serve(stream, h11.Connection(h11.SERVER, MAX_HEAD))
+                await self._serve(_Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
             except (*_LOST, OverBudget, h11.ProtocolError):
-                return  # a connection that ends badly ends: the page sees it, and nobody else has part in it
+                return  # the page sees the end of its connection; nobody else is concerned
 
-    async def _serve(self, stream: ByteStream, client: h11.Connection) -> None:
+    async def _serve(self, client: _Peer) -> None:
         with anyio.fail_after(HEAD_S):
-            request = await _event(client, stream)
+            request = await client.receive()
         if not isinstance(request, h11.Request):
             return
-        visit = self._visit_of(request.headers)
+        visit = self._authenticate(request.headers)
         if visit is None:
-            await _answer(client, stream, 407, [(b"Proxy-Authenticate", b'Basic realm="egress"')])
+            await client.answer(407, (b"Proxy-Authenticate", b'Basic realm="egress"'))
             return
         try:
             if request.method == b"CONNECT":
-                await self._tunnel(request, client, stream, visit)
+                await self._tunnel(request, client, visit)
             else:
-                await self._forward(request, client, stream, visit)
+                await self._forward(request, client, visit)
         except ToolError as error:
             visit.add_problem(_host(request.target), error)
             if request.method == b"CONNECT":
-                await _answer(client, stream, 403 if isinstance(error, ToolDenied) else 502, [])
-            # A plain request gets no answer at all: one of ours would pass for the page's own.
+                await client.answer(403 if isinstance(error, ToolDenied) else 502)
+            # A plain request gets no answer: the browser would take ours for the page's own.
 
-    def _visit_of(self, headers: Iterable[tuple[bytes, bytes]]) -> Visit | None:
-        given = dict(headers).get(b"proxy-authorization", b"")
+    def _authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Visit | None:
+        credentials = dict(headers).get(b"proxy-authorization", b"").removeprefix(b"Basic ")
         try:
-            name, _, password = base64.b64decode(given.removeprefix(b"Basic "), validate=True).partition(b":")
+            name, _, password = base64.b64decode(credentials, validate=True).partition(b":")
         except ValueError:
             return None
         visit = self._visits.get(name.decode("ascii", "replace"))
         return visit if visit and hmac.compare_digest(password, visit.password.encode()) else None
 
-    async def _tunnel(
-        self, request: h11.Request, client: h11.Connection, stream: ByteStream, visit: Visit
-    ) -> None:
+    async def _tunnel(self, request: h11.Request, client: _Peer, visit: Visit) -> None:
         host, _, port = request.target.decode("ascii", "replace").rpartition(":")
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
-            raise ToolDenied("That is no port.")
-        async with await self._egress.open_connection(
-            host.removeprefix("[").removesuffix("]"), int(port)
-        ) as far:
-            await stream.send(client.send(h11.Response(status_code=200, headers=[])) or b"")
-            early, _ = client.trailing_data
+            raise ToolDenied("That is not a port.")
+        host = host.removeprefix("[").removesuffix("]")
+        async with await self._egress.open_connection(host, int(port)) as server:
+            await client.send(h11.Response(status_code=200, headers=[]))
+            early, _ = client.http.trailing_data
             visit.count_bytes(len(early))
             if early:
-                await far.send(early)
-            async with anyio.create_task_group() as ways:
-                for source, sink in ((stream, far), (far, stream)):
-                    ways.start_soon(_pump, source, sink, visit, ways.cancel_scope)
+                await server.send(early)
+            async with anyio.create_task_group() as tasks:
+                for source, sink in ((client.stream, server), (server, client.stream)):
+                    tasks.start_soon(_pump, source, sink, visit, tasks.cancel_scope)
 
-    async def _forward(
-        self, request: h11.Request, client: h11.Connection, stream: ByteStream, visit: Visit
-    ) -> None:
+    async def _forward(self, request: h11.Request, client: _Peer, visit: Visit) -> None:
         url = self._egress.check(request.target.decode("latin-1"))
         if url.scheme != "http":
-            raise ToolDenied("That is no plain HTTP address.")
-        async with await self._egress.open_connection(url.host, url.port) as far:
-            server = h11.Connection(h11.CLIENT, MAX_HEAD)
+            raise ToolDenied("That is not a plain HTTP address.")
+        async with await self._egress.open_connection(url.host, url.port) as stream:
+            server = _Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
             headers = [(b"Host", url.authority.encode()), (b"Connection", b"close")]
-            headers += _carried(request.headers, but=b"host")
-            outward = h11.Request(method=request.method, target=url.target, headers=headers)
-            await far.send(server.send(outward) or b"")
-            await _body(client, stream, server, far, visit)
-            await _response(server, far, client, stream, visit)
+            headers += _end_to_end(request.headers, but=b"host")
+            await server.send(h11.Request(method=request.method, target=url.target, headers=headers))
+            await _copy_body(client, server, visit)
+            await _copy_response(server, client, visit)
 
 
-async def _response(
-    server: h11.Connection, far: ByteStream, client: h11.Connection, stream: ByteStream, visit: Visit
-) -> None:
+async def _copy_response(server: _Peer, client: _Peer, visit: Visit) -> None:
     while True:
         with anyio.fail_after(IDLE_S):
-            event = await _event(server, far)
+            event = await server.receive()
         if isinstance(event, h11.Response):
             break
-        visit.count_bytes(
-            MAX_HEAD
-        )  # it may say "wait" without end, but not for nothing, nor when the visit is over
-    headers = [(b"Connection", b"close"), *_carried(event.headers)]
-    answer = h11.Response(status_code=event.status_code, reason=event.reason, headers=headers)
-    await stream.send(client.send(answer) or b"")
-    await _body(server, far, client, stream, visit)
+        visit.count_bytes(MAX_HEAD)  # a "wait" costs too, so that they end, at the latest with the visit
+    headers = [(b"Connection", b"close"), *_end_to_end(event.headers)]
+    await client.send(h11.Response(status_code=event.status_code, reason=event.reason, headers=headers))
+    await _copy_body(server, client, visit)
 
 
-async def _body(
-    source: h11.Connection,
-    source_stream: ByteStream,
-    sink: h11.Connection,
-    sink_stream: ByteStream,
-    visit: Visit,
-) -> None:
+async def _copy_body(source: _Peer, sink: _Peer, visit: Visit) -> None:
     while True:
         with anyio.fail_after(IDLE_S):
-            event = await _event(source, source_stream)
+            event = await source.receive()
             match event:
                 case h11.Data():
                     visit.count_bytes(len(event.data))
-                    await sink_stream.send(sink.send(h11.Data(data=bytes(event.data))) or b"")
+                    await sink.send(h11.Data(data=bytes(event.data)))
                 case h11.EndOfMessage():
-                    if last := sink.send(h11.EndOfMessage()):
-                        await sink_stream.send(last)
+                    await sink.send(h11.EndOfMessage())
                     return
                 case _:
                     raise anyio.EndOfStream
 
 
-async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, ways: anyio.CancelScope) -> None:
-    """Carry one way of a tunnel; when it ends, so does the other."""
+async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, tunnel: anyio.CancelScope) -> None:
+    """Carry one direction of a tunnel; its end is the end of both."""
     try:
         while True:
             with anyio.fail_after(IDLE_S):
@@ -214,41 +227,19 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, ways: anyio.
                 visit.count_bytes(len(data))
                 await sink.send(data)
     except (*_LOST, OverBudget):
-        ways.cancel()
+        tunnel.cancel()
 
 
-async def _event(connection: h11.Connection, stream: ByteStream) -> h11.Event | None:
-    """Return what comes next, None at its end; raises `h11.RemoteProtocolError` for what is no (or no short) HTTP."""
-    while True:
-        event = connection.next_event()
-        if isinstance(event, h11.Event):
-            return event
-        if event is h11.PAUSED:
-            return None
-        try:
-            connection.receive_data(await stream.receive(CHUNK))
-        except anyio.EndOfStream:
-            connection.receive_data(b"")
-
-
-async def _answer(client: h11.Connection, stream: ByteStream, status: int, headers: Headers) -> None:
-    head = h11.Response(
-        status_code=status, headers=[*headers, (b"Content-Length", b"0"), (b"Connection", b"close")]
-    )
-    await stream.send(client.send(head) or b"")
-
-
-def _carried(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> Headers:
-    """Return the fields that go on to the other side."""
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> Headers:
+    """Return the fields that are meant for the other side."""
     headers = list(headers)
-    named = {
+    hop = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",")
     }
-    left_out = (_HOP | named | {but}) - {b"content-length", b"transfer-encoding"}
+    left_out = (_HOP | hop | {but}) - {b"content-length", b"transfer-encoding"}
     return [(name, value) for name, value in headers if name not in left_out]
 
 
 def _host(target: bytes) -> str:
-    """Return what a target names, for people: cut, and only what is plain."""
-    text = target.decode("ascii", "replace").removeprefix("http://").partition("/")[0]
-    return text[:200]
+    """Return the host that a target names, for people."""
+    return target.decode("ascii", "replace").removeprefix("http://").partition("/")[0][:200]

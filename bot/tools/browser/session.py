@@ -1,14 +1,14 @@
-"""One browser at most: started when a page is wanted, closed when none was for a while, and after any trouble.
+"""One browser at most: started for a page, closed when idle and after any failure.
 
-| state    | event                                | next                                       |
-|----------|--------------------------------------|--------------------------------------------|
-| none     | a page is wanted                     | starting                                   |
-| starting | it answers                           | serving                                    |
-| starting | it fails, or `START_S` is over       | none; who waits gets `BrowserFailed`       |
-| serving  | nobody wanted a page for `idle_s`    | closing                                    |
-| serving  | it died, or does not answer          | closing; who uses it gets `BrowserFailed`  |
-| serving  | its pages take too much memory       | closing; who uses it gets `PageFailed`      |
-| closing  | its processes are gone               | none                                       |
+| state    | event                                | next                                         |
+|----------|--------------------------------------|----------------------------------------------|
+| none     | a call wants a page                  | starting                                     |
+| starting | it answers                           | serving                                      |
+| starting | it fails, or `START_S` is over       | none; the callers get `BrowserFailed`        |
+| serving  | no call for `idle_s`                 | closing                                      |
+| serving  | it died, or does not answer          | closing; the callers get `BrowserFailed`     |
+| serving  | its pages take too much memory       | closing; the callers get `PageFailed`        |
+| closing  | its processes are gone               | none                                         |
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ MAX_PAGES = 2
 IDLE_S = 60.0
 WATCH_S = 1.0
 ANSWER_S = 6.0
-"""How long the browser (not a page) may take to answer."""
+"""Seconds that the browser (not a page) has to answer."""
 
 MAX_MEMORY = 1_500_000_000
-"""Bytes that all processes of the browser may have for themselves; with one plain page it is about 150 MB."""
+"""Bytes that all processes of the browser may have for themselves; one plain page takes about 150 MB."""
 
 CLOSED = "it was closed"
 
@@ -44,26 +44,26 @@ class Engine(Protocol):
     """A browser that runs."""
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
-        """As `Pages.view`."""
+        """See `Pages.view`."""
         ...
 
     async def memory(self) -> int:
-        """Return the bytes its processes have for themselves; raises whatever where it does not answer."""
+        """Return the bytes that its processes have for themselves; raises any error if it does not answer."""
         ...
 
 
 OnFailure = Callable[[str, bool], None]
-"""Takes why a browser can be used no longer, and whether a page in it is to blame."""
+"""Takes why a browser is of no more use, and whether a page is to blame."""
 
 Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
-"""Runs a browser whose proxy is that port of loopback."""
+"""Runs a browser for a block; its proxy is that port of loopback."""
 
 
 class _Session:
-    """One life of the browser. ``ready``: it serves, or ``problem`` says why not, ``by_page`` whose fault that is."""
+    """One run of the browser. Once ``ready`` it serves, or ``problem`` says why not; ``by_page`` says whose fault."""
 
     def __init__(self) -> None:
-        self.ready, self.stirred, self.over = anyio.Event(), anyio.Event(), anyio.Event()
+        self.ready, self.changed, self.over = anyio.Event(), anyio.Event(), anyio.Event()
         self.problem = ""
         self.by_page = False
         self.users = 0
@@ -74,36 +74,36 @@ class _Session:
             self.problem, self.by_page = problem, by_page
         self.over.set()
         self.ready.set()
-        self.stirred.set()
+        self.changed.set()
 
     def check(self) -> None:
-        """Raise `BrowserFailed` if it is over, `PageFailed` if a page ended it."""
+        """Raise `BrowserFailed` if the run is over, or `PageFailed` if a page ended it."""
         if self.over.is_set():
             raise PageFailed(self.problem) if self.by_page else BrowserFailed(self.problem)
 
 
 class SharedBrowser:
-    """The `Pages` of real life. `run` owns the browser: without it no page is ever seen."""
+    """The real `Pages`. `run` owns the browser and must be running."""
 
     def __init__(
         self, egress: Egress, launch: Launch, *, idle_s: float = IDLE_S, max_memory: int = MAX_MEMORY
     ) -> None:
         self._proxy, self._launch = Proxy(egress), launch
         self._idle_s, self._max_memory = idle_s, max_memory
-        self._room = anyio.CapacityLimiter(MAX_PAGES)
+        self._slots = anyio.CapacityLimiter(MAX_PAGES)
         self._wanted = anyio.Event()
         self._session: _Session | None = None
 
     async def run(self) -> None:
-        """Start the browser whenever one is wanted, and end it, until cancelled."""
+        """Start and end the browser as needed, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted, session = anyio.Event(), self._session
             assert session is not None
             try:
-                await self._live(session)
+                await self._run_session(session)
                 session.fail(CLOSED)
-            except Exception as error:  # noqa: BLE001 - the boundary of the browser: whatever it died of
+            except Exception as error:  # noqa: BLE001 - the boundary of the browser: any error ends it only
                 session.fail(f"{type(first_cause(error)).__name__}: {first_cause(error)}")
             finally:
                 session.fail("the bot is stopping")
@@ -112,7 +112,7 @@ class SharedBrowser:
 
     async def view(self, request: PageRequest, deadline: float) -> PageView:
         with anyio.CancelScope(deadline=deadline):
-            async with self._room, self._borrowed() as session:
+            async with self._slots, self._acquire() as session:
                 assert session.engine is not None
                 visit = self._proxy.open_visit()
                 try:
@@ -122,13 +122,13 @@ class SharedBrowser:
         raise PageFailed("it did not come to rest in its time")
 
     @asynccontextmanager
-    async def _borrowed(self) -> AsyncIterator[_Session]:
+    async def _acquire(self) -> AsyncIterator[_Session]:
         if self._session is None or self._session.over.is_set():
             self._session = _Session()
             self._wanted.set()
         session = self._session
         session.users += 1
-        session.stirred.set()
+        session.changed.set()
         try:
             await session.ready.wait()
             session.check()
@@ -137,13 +137,13 @@ class SharedBrowser:
             session.fail(str(error))
             session.check()
         except PageFailed:
-            session.check()  # whatever became of the page, the browser's own end says more
+            session.check()  # the end of the browser says more than that of the page
             raise
         finally:
             session.users -= 1
-            session.stirred.set()
+            session.changed.set()
 
-    async def _live(self, session: _Session) -> None:
+    async def _run_session(self, session: _Session) -> None:
         async with (
             self._proxy.serving() as port,
             self._launch(port, session.fail) as engine,
@@ -158,9 +158,9 @@ class SharedBrowser:
 
     async def _until_idle(self, session: _Session) -> None:
         while not session.over.is_set():
-            session.stirred = anyio.Event()
+            session.changed = anyio.Event()
             with anyio.move_on_after(None if session.users else self._idle_s):
-                await session.stirred.wait()
+                await session.changed.wait()
                 continue
             if not session.users:
                 return

@@ -1,17 +1,17 @@
 """The `browser` tool: a page as a person would see it, as text or as a picture.
 
-It goes on with less where it must, and says so to the person and to the model each time:
+If something fails it goes on with less, and says so to the person and to the model each time:
 
-| what fails                  | what the call gives        | and then                                             |
-|-----------------------------|----------------------------|------------------------------------------------------|
-| it is not installed         | what `web_fetch` reads     | the same                                             |
-| the browser                 | what `web_fetch` reads     | it is off for a while, see `bot.tools.browser.cooldown` |
-| one page in it              | what `web_fetch` reads     | the next page is tried as ever                       |
-| the picture                 | the text                   | pictures are off for a while                         |
-| a model that sees none      | the text, and a file       | the same                                             |
-| `web_fetch` too             | an error: go on without it |                                                      |
+| what fails                     | what the call returns      | and then                                            |
+|--------------------------------|----------------------------|-----------------------------------------------------|
+| no browser is installed        | what `web_fetch` reads     | the same                                            |
+| the browser                    | what `web_fetch` reads     | it is off for a while, see `cooldown`               |
+| one page in it                 | what `web_fetch` reads     | the next page is tried as usual                     |
+| the picture                    | the text                   | pictures are off for a while                        |
+| the model takes no pictures    | the text, and a file       | the same                                            |
+| `web_fetch` too                | an error: go on without it |                                                     |
 
-An address that is refused, or has no page, is the same for both: that is told as it is.
+An address that is refused, or has no page, is an error as it is: `web_fetch` would find the same.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .cooldown import Outcome, Switch
+from .cooldown import Cooldown, Outcome
 from .protocol import BrowserFailed, PageFailed, PageRequest, Pages, PageView
 
 log = logging.getLogger(__name__)
 
 LONGEST_S = 45.0
 BROWSER_SHARE = 0.75
-"""Share of a call's time that the browser gets; the rest is for `web_fetch` in its place."""
+"""Share of a call's time for the browser; the rest is for `web_fetch` in its place."""
 
 MAX_REFUSED = 5
 
-# Each of these is one short line: longer ones would be fenced as if the page had said them.
+# Each of these is one short line: longer ones would be fenced like text of the page.
 OFF = "the browser does not work at the moment, so this was read without JavaScript"
 STUCK = "the page did not work in the browser, so this was read without JavaScript"
 NO_PICTURE = "no picture could be taken, so this is the text"
@@ -73,28 +73,12 @@ class BrowserArguments(PageArguments):
     full_page: bool = Field(default=False, description="Picture the page below the fold too")
 
 
-@dataclass(slots=True)
-class Switches:
-    """What is used at the moment."""
-
-    browser: Switch = field(default_factory=Switch)
-    pictures: Switch = field(default_factory=Switch)
-
-    def may(self, which: Literal["browser", "pictures"]) -> bool:
-        switch, may = getattr(self, which).asked(anyio.current_time())
-        setattr(self, which, switch)
-        return bool(may)
-
-    def ended(self, which: Literal["browser", "pictures"], how: Outcome) -> None:
-        setattr(self, which, getattr(self, which).ended(how, anyio.current_time()))
-
-
 @dataclass(frozen=True)
 class Browser:
-    """*fetch* is `web_fetch`, None where people have not enabled it. *missing* says why there is no browser at all.
+    """*fetch* is `web_fetch`, None if it is not enabled. *missing* says why there is no browser at all.
 
-    *disable_browser* and *disable_screenshots* are the settings `degradation.*_on_error`: without them a failure is
-    the model's to deal with.
+    *disable_browser* and *disable_screenshots* are the settings `degradation.*_on_error`: without them the model gets
+    the failure.
     """
 
     pages: Pages
@@ -104,7 +88,8 @@ class Browser:
     missing: str = ""
     disable_browser: bool = True
     disable_screenshots: bool = True
-    switches: Switches = field(default_factory=Switches)
+    browser_cooldown: Cooldown = field(default_factory=Cooldown)
+    picture_cooldown: Cooldown = field(default_factory=Cooldown)
     name: ClassVar[str] = "browser"
     description: ClassVar[str] = (
         "Open a public web page in a browser: its visible text, or a picture of it. For pages that need JavaScript; "
@@ -121,45 +106,47 @@ class Browser:
         place = replace(place, deadline=now + left)
         if self.missing and not self.disable_browser:
             raise ToolDenied(self.missing, suggestion="Go on without it, and say so.")
-        if self.missing or not self.switches.may("browser"):
-            return await self._without(url, place, OFF, TELL_OFF)
-        pictured = arguments.action == "screenshot" and self.switches.may("pictures")
-        request = PageRequest(url, arguments.wait_for, pictured, arguments.full_page)
+        if self.missing or not self.browser_cooldown.allows(now):
+            return await self._fetch_instead(url, place, OFF, TELL_OFF)
+        screenshot = arguments.action == "screenshot"
+        picture = screenshot and self.picture_cooldown.allows(now)
+        request = PageRequest(url, arguments.wait_for, picture, arguments.full_page)
         try:
-            seen = await self._seen(request, now + left * BROWSER_SHARE)
+            view = await self._view(request, now + left * BROWSER_SHARE)
         except BrowserFailed as error:
             log.warning("browser.failed: %s", error)
             if not self.disable_browser:
                 raise ToolError("The browser failed.", suggestion="Try web_fetch.") from error
-            return await self._without(url, place, OFF, TELL_OFF)
+            return await self._fetch_instead(url, place, OFF, TELL_OFF)
         except PageFailed as error:
             if not self.disable_browser:
                 raise ToolTimeout(
                     f"The page could not be read: {error}.", suggestion="Try web_fetch."
                 ) from error
-            return await self._without(url, place, STUCK, TELL_STUCK)
-        return await self._shown(seen, place) if arguments.action == "screenshot" else _read(seen)
+            return await self._fetch_instead(url, place, STUCK, TELL_STUCK)
+        return await self._with_picture(view, place) if screenshot else _text(view)
 
-    async def _seen(self, request: PageRequest, deadline: float) -> PageView:
-        """See the page, and set the switches by how that went."""
-        how: Outcome = "given up"
-        taken: Outcome = "given up"
+    async def _view(self, request: PageRequest, deadline: float) -> PageView:
+        """View the page, and record the outcome for the cooldowns."""
+        browser: Outcome = "given up"
+        picture: Outcome = "given up"
         try:
-            seen = await self.pages.view(request, deadline)
-            how, taken = "worked", "worked" if seen.picture else "failed"
+            view = await self.pages.view(request, deadline)
+            browser, picture = "worked", "worked" if view.picture else "failed"
         except BrowserFailed:
-            how = "failed" if self.disable_browser else "given up"
+            browser = "failed" if self.disable_browser else "given up"
             raise
         except (PageFailed, ToolError):
-            how = "worked"
+            browser = "worked"
             raise
         finally:
-            self.switches.ended("browser", how)
+            now = anyio.current_time()
+            self.browser_cooldown.record(browser, now)
             if request.picture:
-                self.switches.ended("pictures", taken if self.disable_screenshots else "given up")
-        return seen
+                self.picture_cooldown.record(picture if self.disable_screenshots else "given up", now)
+        return view
 
-    async def _without(self, url: str, place: ToolContext, degraded: str, tell: str) -> ToolOutput:
+    async def _fetch_instead(self, url: str, place: ToolContext, degraded: str, tell: str) -> ToolOutput:
         """Read the page by `web_fetch`; raises `ToolError` if that does not work either."""
         if self.fetch is None:
             place.note(TELL_NOTHING)
@@ -181,41 +168,41 @@ class Browser:
         result = read.result if isinstance(read.result, dict) else {"text": read.result}
         return replace(read, result={**result, "degraded": degraded})
 
-    async def _shown(self, seen: PageView, place: ToolContext) -> ToolOutput:
-        """Keep the picture, and show it to a model that can see it."""
-        if not seen.picture:
-            log.warning("browser.no_picture: %s", seen.unpictured or "they are off")
+    async def _with_picture(self, view: PageView, place: ToolContext) -> ToolOutput:
+        """Save the picture, and return it to a model that takes pictures."""
+        if not view.picture:
+            log.warning("browser.no_picture: %s", view.unpictured or "they are off")
             if not self.disable_screenshots:
-                raise ToolError(NO_PICTURE.capitalize() + ".", partial=_read(seen).result, origin=ORIGIN)
+                raise ToolError(NO_PICTURE.capitalize() + ".", partial=_text(view).result, origin=ORIGIN)
             place.note(TELL_NO_PICTURE)
-            return _read(seen, degraded=NO_PICTURE)
+            return _text(view, degraded=NO_PICTURE)
         name = f"screenshot-{place.stem}.jpg"
         try:
-            path = await self.writer.keep_output(place.workspace, name, seen.picture, outside=True)
+            path = await self.writer.keep_output(place.workspace, name, view.picture, outside=True)
         except ToolError as error:
             place.note(TELL_NO_PICTURE)
-            return _read(seen, degraded=f"the picture could not be kept, so this is the text. {error}")
+            return _text(view, degraded=f"the picture could not be saved, so this is the text. {error}")
         if not place.sees:
-            return _read(seen, picture=path, degraded=UNSEEN)
-        shown = _read(replace(seen, text="", links="", cut=False), picture=path)
-        return replace(shown, images=(Image(path, "image/jpeg"),))
+            return _text(view, picture=path, degraded=UNSEEN)
+        result = _text(replace(view, text="", links="", cut=False), picture=path)
+        return replace(result, images=(Image(path, "image/jpeg"),))
 
 
 _GO_ON = "Go on without the page, and say that it could not be read."
 
 
-def _read(seen: PageView, **more: JsonValue) -> ToolOutput:
-    """Return what was seen, as far as there is something to say, and *more*."""
+def _text(view: PageView, **more: JsonValue) -> ToolOutput:
+    """Return the page as text, without empty fields, and *more*."""
     result: dict[str, JsonValue] = {
-        "url": seen.url,
-        "title": seen.title,
-        "text": seen.text,
-        "links": seen.links,
+        "url": view.url,
+        "title": view.title,
+        "text": view.text,
+        "links": view.links,
     }
-    if seen.status != 200:
-        result["status"] = seen.status
-    if seen.cut:
+    if view.status != 200:
+        result["status"] = view.status
+    if view.cut:
         result["cut"] = "The page is longer."
-    result |= {"unready": seen.unready, **more}
-    errors = tuple(ItemError(host, "permission", why) for host, why in seen.refused[:MAX_REFUSED])
+    result |= {"unready": view.unready, **more}
+    errors = tuple(ItemError(host, "permission", why) for host, why in view.refused[:MAX_REFUSED])
     return ToolOutput({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)

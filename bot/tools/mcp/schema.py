@@ -109,22 +109,18 @@ def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> l
 
     steps = iter(range(MAX_STEPS))
 
-    def counted(check: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
         def step(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Any:
             if next(steps, None) is None:
                 raise _TooManySteps
-            # Which properties are additional, only the patterns would tell.
-            by_pattern = "patternProperties" in schema and value is schema.get("additionalProperties")
-            return None if by_pattern else check(validator, value, instance, schema)
+            # Without its patterns nobody can tell which properties of a schema are additional.
+            skipped = keyword == "additionalProperties" and "patternProperties" in schema
+            return None if skipped or keyword in _UNCHECKED else check(validator, value, instance, schema)
 
         return step
 
-    checks = Draft202012Validator.VALIDATORS.items()
-    validator = extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator,
-        {name: counted(check) for name, check in checks if name not in _UNCHECKED}
-        | dict.fromkeys(_UNCHECKED, lambda *_: None),
-    )
+    checks = {name: counted(name, check) for name, check in Draft202012Validator.VALIDATORS.items()}
+    validator = extend(Draft202012Validator, checks)  # type: ignore[no-untyped-call]
     try:
         found = islice(validator(parameters, registry=Registry()).iter_errors(arguments), MAX_ERRORS)
         return [f"{error.json_path}: {error.message}"[:MAX_ERROR] for error in found]

@@ -338,7 +338,7 @@ def tried(what):
     except BaseException as error:
         return type(error).__name__
 print("{}")
-print(tried(lambda: open("/etc/passwd").read()), tried(lambda: os.listdir("/root")), tried(lambda: open("/tmp/x", "w")),
+print(tried(lambda: open("/etc/passwd").read()), tried(lambda: os.listdir("/root")), tried(lambda: open(%r, "w")),
       tried(lambda: open(%r).read()), tried(lambda: socket.create_connection(("127.0.0.1", 9), 1)),
       tried(lambda: len(bytearray(600_000_000))), "SLACK_BOT_TOKEN" in os.environ, os.getcwd(), tried(sys.stdin.read))
 """
@@ -349,7 +349,7 @@ async def test_a_child_that_was_taken_over_sees_nothing_of_the_host(documents, m
     secret = tmp_path / "secret"
     secret.write_text("the token")
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
-    monkeypatch.setattr("bot.documents.reader.PROGRAM", ("-c", PROBE % str(secret)))
+    monkeypatch.setattr("bot.documents.reader.PROGRAM", ("-c", PROBE % (str(tmp_path / "new"), str(secret))))
     said = (await documents.text_of(b"words", "")).text.split()
     if landlock_is_here():
         assert said[:5] == ["PermissionError"] * 5

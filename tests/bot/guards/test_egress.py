@@ -47,7 +47,7 @@ HOSTILE = [  # address, a word of the refusal
     ("http://metadata.google.internal/computeMetadata/v1/", "metadata"),
     ("http://metadata.goog/", "metadata"),
     ("http://METADATA.GOOGLE.INTERNAL/", "metadata"),
-    ("http://instance-data/", "inner network"),
+    ("http://instance-data/", "private network"),
     ("http://169.254.169.254./", "number in disguise|not a name"),
     ("http://①⑥⑨.②⑤④.①⑥⑨.②⑤④/", "letters"),
     ("http://１６９.２５４.１６９.２５４/", "letters"),
@@ -77,10 +77,10 @@ HOSTILE = [  # address, a word of the refusal
     ("http://[::1]example.com/", "cannot be read"),
     ("http://[::1/", "cannot be read"),
     ("http://::1/", "cannot be read"),
-    ("http://localhost/", "inner network"),
-    ("http://LocalHost:8080/", "inner network"),
+    ("http://localhost/", "private network"),
+    ("http://LocalHost:8080/", "private network"),
     ("http://localhost./", "not a name"),
-    ("http://app.localhost/", "inner network"),
+    ("http://app.localhost/", "private network"),
     # other networks that are not public
     ("http://10.0.0.1/", "private"),
     ("http://172.16.0.1/", "private"),
@@ -109,12 +109,12 @@ HOSTILE = [  # address, a word of the refusal
     ("http://[::ffff:8.8.8.8]/", "in disguise"),
     ("http://[64:ff9b::10.0.0.1]/", "private"),
     ("http://[2002:7f00:1::]/", "tunnel"),
-    ("http://intranet/", "inner network"),
-    ("http://printer.local/", "inner network"),
-    ("http://vault.service.internal/", "inner network"),
-    ("http://nas.home.arpa/", "inner network"),
-    ("http://wiki.corp/", "inner network"),
-    ("http://abcdefghij.onion/", "inner network"),
+    ("http://intranet/", "private network"),
+    ("http://printer.local/", "private network"),
+    ("http://vault.service.internal/", "private network"),
+    ("http://nas.home.arpa/", "private network"),
+    ("http://wiki.corp/", "private network"),
+    ("http://abcdefghij.onion/", "private network"),
     # other schemes, and none
     ("file:///etc/passwd", "http://"),
     ("gopher://127.0.0.1:6379/_FLUSHALL", "http://"),
@@ -411,7 +411,7 @@ async def test_look_ups_that_hang_are_bounded_and_are_waited_for_by_nobody(monke
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     monkeypatch.setattr(egress, "RESOLVE_S", 0.05)
-    guard = Egress(resolve=Resolver(room=2))
+    guard = Egress(resolve=Resolver(limit=2))
     try:
         for _ in range(2):
             with pytest.raises(ToolTimeout):
@@ -424,7 +424,7 @@ async def test_look_ups_that_hang_are_bounded_and_are_waited_for_by_nobody(monke
 
 
 async def test_the_systems_resolver_gives_each_address_once_however_often_it_is_asked():
-    resolve = Resolver(room=1)
+    resolve = Resolver(limit=1)
     for _ in range(3):
         assert await resolve("127.0.0.1", 80) == ["127.0.0.1"]
 
@@ -462,5 +462,5 @@ async def test_an_operator_opens_a_network_for_names_and_addresses_in_it():
 
 @pytest.mark.parametrize("entry", ["10.1.2.3/8", "http://wiki.example", "*.corp", "", "wiki:80", "300.1.1.1"])
 def test_an_entry_that_opens_nothing_is_told(entry):
-    with pytest.raises(ValueError, match="no host and no network"):
+    with pytest.raises(ValueError, match="neither a host nor a network"):
         parse_allowed([entry])

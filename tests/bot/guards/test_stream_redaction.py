@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, cycle, islice, pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,16 +27,21 @@ SECRETS = [
 ]
 
 
-async def shown(pieces, end=ToolStarted("x")):
+def listening(*literals, mask=None):
+    """Return a masker of a stream, and the events that it passes on."""
     events = []
 
-    async def tell(event):
+    async def listener(event):
         events.append(event)
 
-    veiled = StreamMasker(tell, Masker([LITERAL]), boundary_finder([LITERAL]))
+    return StreamMasker(listener, mask or Masker(literals), boundary_finder(literals)), events
+
+
+async def shown(pieces, end=ToolStarted("x")):
+    masker, events = listening(LITERAL)
     for piece in pieces:
-        await veiled(TextDelta(piece))
-    await veiled(end)
+        await masker(TextDelta(piece))
+    await masker(end)
     assert not any(isinstance(event, TextReset) for event in events)
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
@@ -53,16 +60,12 @@ async def test_a_secret_in_pieces_is_never_shown(secret, size):
     st.lists(
         st.sampled_from([*SECRETS, "word", "a longer line of words", "token", "=", "\n", " ", "-----BEGIN x"])
     ),
-    st.randoms(),
+    st.lists(st.integers(1, 12), min_size=1),
 )
-async def test_whatever_is_said_in_whatever_pieces_no_secret_is_shown_and_nothing_is_made_up(parts, random):
+async def test_whatever_is_said_in_whatever_pieces_no_secret_is_shown_and_nothing_is_made_up(parts, sizes):
     text = " ".join(parts)
-    pieces, at = [], 0
-    while at < len(text):
-        size = random.randint(1, 12)
-        pieces.append(text[at : at + size])
-        at += size
-    seen = await shown(pieces)
+    at = [0, *accumulate(islice(cycle(sizes), len(text)))]
+    seen = await shown([text[start:end] for start, end in pairwise(at) if start < len(text)])
     for secret in (LITERAL, "abcdefghij", "MIIE", "hunter22secret"):
         assert secret not in seen
     assert seen == Masker([LITERAL])(text)
@@ -70,15 +73,10 @@ async def test_whatever_is_said_in_whatever_pieces_no_secret_is_shown_and_nothin
 
 async def test_a_literal_of_several_words_is_shown_in_no_part():
     literal = "a horse, a battery\tand a staple"
-    events = []
-
-    async def tell(event):
-        events.append(event)
-
-    veiled = StreamMasker(tell, Masker([literal]), boundary_finder([literal]))
+    masker, events = listening(literal)
     for letter in f"a horse, a cat; {literal} it was":
-        await veiled(TextDelta(letter))
-    await veiled.finish()
+        await masker(TextDelta(letter))
+    await masker.finish()
     assert "".join(event.text for event in events) == f"a horse, a cat; {MARK} it was"
 
 
@@ -100,40 +98,29 @@ async def test_what_was_said_before_is_not_looked_at_again(word):
         masked += len(text)
         return text
 
-    async def tell(event):
-        pass
-
-    veiled = StreamMasker(tell, count, boundary_finder([LITERAL]))
-    for _ in range(2000):
-        await veiled(TextDelta(word))
-        assert len(veiled._held) <= LONGEST + len(word)
-    await veiled.finish()
+    masker, events = listening(LITERAL, mask=count)
+    for number in range(2000):
+        await masker(TextDelta(word))
+        passed = sum(len(event.text) for event in events)
+        said = (number + 1) * len(word)
+        assert said - passed <= LONGEST + len(word), "no more than that is held back"
+    await masker.finish()
     assert masked <= 4 * 2000 * len(word), "a long word is looked at twice, so that no secret in it is cut"
 
 
 async def test_ordinary_text_is_shown_word_by_word_at_once():
-    events = []
-
-    async def tell(event):
-        events.append(event)
-
-    veiled = StreamMasker(tell, Masker(), boundary_finder())
+    masker, events = listening()
     for piece in ("One ", "two ", "thr", "ee."):
-        await veiled(TextDelta(piece))
+        await masker(TextDelta(piece))
     assert [event.text for event in events] == ["One ", "two "]
-    await veiled.finish()
+    await masker.finish()
     assert events[-1].text == "three."
 
 
 async def test_a_reset_forgets_what_was_held_back_and_thinking_is_masked():
-    events = []
-
-    async def tell(event):
-        events.append(event)
-
-    veiled = StreamMasker(tell, Masker([LITERAL]), boundary_finder([LITERAL]))
-    await veiled(TextDelta("held"))
-    await veiled(TextReset())
-    await veiled(TextDelta("new "))
-    await veiled(ThinkingDelta(f"I know {LITERAL}"))
+    masker, events = listening(LITERAL)
+    await masker(TextDelta("held"))
+    await masker(TextReset())
+    await masker(TextDelta("new "))
+    await masker(ThinkingDelta(f"I know {LITERAL}"))
     assert events == [TextReset(), TextDelta("new "), ThinkingDelta(f"I know {MARK}")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from bot.guards.egress import Egress
 
 PUBLIC = "93.184.215.14"
-Script = Callable[[ByteStream, str], Awaitable[None]]
+Script = Callable[[ByteStream], Awaitable[None]]
 
 
 def page(
@@ -52,6 +52,10 @@ class Site:
     def paths(self) -> list[str]:
         return [head.split(" ")[1] for head in self.heads]
 
+    def clear(self) -> None:
+        for record in (self.pages, self.heads, self.reached):
+            record.clear()
+
     def egress(self, *allowed: str) -> Egress:
         return Egress(allowed, resolve=self._resolve, connect=self._connect)
 
@@ -60,7 +64,9 @@ class Site:
 
     async def _connect(self, address, port):
         self.reached.append((address, port))
-        return await anyio.connect_tcp("127.0.0.1", self.ports["tls" if port == 443 else "plain"])
+        return await anyio.connect_tcp(
+            "127.0.0.1", self.ports["tls" if port == 443 and "tls" in self.ports else "plain"]
+        )
 
     async def serve(self, stream: ByteStream, tls: ssl.SSLContext | None) -> None:
         try:
@@ -77,29 +83,26 @@ class Site:
                 if isinstance(answer, bytes):
                     await stream.send(answer)
                 else:
-                    await answer(stream, self.paths[-1])
+                    await answer(stream)
                 if tls:
                     await stream.aclose()
-        except (anyio.BrokenResourceError, anyio.EndOfStream, ssl.SSLError):
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, ssl.SSLError):
             self.left.set()
 
 
 @asynccontextmanager
-async def serving(tls: ssl.SSLContext | None = None):
-    site = Site()
+async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[str]] | None = None):
+    """Run a site for the block; a name that is not in *names* leads to `PUBLIC`."""
+    site = Site(names=dict(names or {}))
     async with AsyncExitStack() as opened, anyio.create_task_group() as tasks:
         for name, context in {"plain": None, **({"tls": tls} if tls else {})}.items():
             listener = await opened.enter_async_context(
                 await anyio.create_tcp_listener(local_host="127.0.0.1")
             )
             site.ports[name] = listener.extra(anyio.abc.SocketAttribute.local_port)
-            tasks.start_soon(partial(listener.serve, partial(_each, site, context)))
+            tasks.start_soon(partial(listener.serve, partial(site.serve, tls=context)))
         yield site
         tasks.cancel_scope.cancel()
-
-
-async def _each(site: Site, context, stream) -> None:
-    await site.serve(stream, context)
 
 
 def certificates(folder, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:

@@ -78,7 +78,7 @@ async def fetch(tool, url, offset=0, *, thread=THREAD, within_s=20.0) -> ToolOut
 
 
 def sending(*pieces: bytes, then=None):
-    async def script(stream, _path):
+    async def script(stream):
         for piece in pieces:
             await stream.send(piece)
         if then:
@@ -92,7 +92,7 @@ async def hanging(stream):
 
 
 def forever(piece: bytes, head: bytes = b""):
-    async def script(stream, _path):
+    async def script(stream):
         await stream.send(head)
         while True:
             await stream.send(piece)
@@ -227,7 +227,7 @@ async def test_a_redirect_inward_is_refused(site, tool, location):
 
 
 async def test_a_redirect_to_its_own_name_that_now_leads_inward_is_refused(site, tool):
-    async def turn(stream, _path):
+    async def turn(stream):
         site.names["site.example"] = ["127.0.0.1"]
         await stream.send(redirect("/next"))
 
@@ -498,7 +498,7 @@ async def test_a_reader_that_takes_too_long_is_left_in_time(site, tool, monkeypa
 async def test_a_call_that_is_stopped_lets_go_of_its_connection(site, tool):
     came = anyio.Event()
 
-    async def hang(stream, _path):
+    async def hang(stream):
         came.set()
         await hanging(stream)
 
@@ -515,7 +515,7 @@ async def test_no_more_than_a_few_pages_are_fetched_at_once(site, documents):
     tool = WebFetch(HttpClient(site.egress(), inline), documents, slots=anyio.Semaphore(2))
     running = most = 0
 
-    async def count(stream, _path):
+    async def count(stream):
         nonlocal running, most
         running += 1
         most = max(most, running)

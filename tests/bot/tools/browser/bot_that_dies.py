@@ -11,24 +11,21 @@ from bot.tools.browser.processes import parent
 from bot.tools.browser.protocol import PageRequest
 from bot.tools.browser.session import SharedBrowser
 
-from .site import Site, page
+from .site import page, serving
 
 
 async def main() -> None:
-    site = Site()
-    site.pages["/"] = page("<script>fetch('/opened')</script>")
-    launch = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
-    one = SharedBrowser(site.egress, launch)
+    async with serving() as site, anyio.create_task_group() as tasks:
+        one = SharedBrowser(site.egress(), Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
 
-    async def opened(stream):
-        from bot.tools.browser.chromium import _pids  # noqa: PLC0415 - it needs Playwright
+        async def opened(stream):
+            from bot.tools.browser.chromium import _pids  # noqa: PLC0415 - it needs Playwright
 
-        pids = await _pids(one._session.engine.session)
-        print(json.dumps([*pids, parent(pids[0])]), flush=True)
-        await anyio.sleep_forever()
+            pids = await _pids(one._session.engine.session)
+            print(json.dumps([*pids, parent(pids[0])]), flush=True)
+            await anyio.sleep_forever()
 
-    site.pages["/opened"] = opened
-    async with site.serving(), anyio.create_task_group() as tasks:
+        site.pages |= {"/": page("<script>fetch('/opened')</script>"), "/opened": opened}
         tasks.start_soon(one.run)
         await one.view(PageRequest("http://site.test/", wait_for="#never"), anyio.current_time() + 60)
 

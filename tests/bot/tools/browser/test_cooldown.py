@@ -2,44 +2,41 @@
 
 import pytest
 
-from bot.tools.browser.cooldown import COOLDOWN_S, Switch
+from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
 
-ON, OFF, TRYING = Switch(), Switch("off", 100.0), Switch("trying", 100.0)
-
-
-@pytest.mark.parametrize(
-    ("switch", "now", "after", "may"),
-    [
-        (ON, 0, ON, True),
-        (OFF, 0, OFF, False),
-        (OFF, 99.9, OFF, False),
-        (OFF, 100, TRYING, True),
-        (OFF, 1e9, TRYING, True),
-        (TRYING, 1e9, TRYING, False),
-    ],
-)
-def test_who_asks_may_use_what_is_on_and_one_may_try_what_was_off(switch, now, after, may):
-    assert switch.asked(now) == (after, may)
+OFF_AGAIN = Cooldown("off", 200 + COOLDOWN_S)
 
 
 @pytest.mark.parametrize(
-    ("switch", "how", "after"),
+    ("state", "now", "after", "allowed"),
     [
-        (ON, "worked", ON),
-        (ON, "given up", ON),
-        (ON, "failed", Switch("off", 200 + COOLDOWN_S)),
-        (OFF, "worked", OFF),
-        (OFF, "given up", OFF),
-        (OFF, "failed", OFF),
-        (TRYING, "worked", ON),
-        (TRYING, "failed", Switch("off", 200 + COOLDOWN_S)),
-        (TRYING, "given up", Switch("off", 200)),
+        ("on", 0, "on", True),
+        ("off", 0, "off", False),
+        ("off", 99.9, "off", False),
+        ("off", 100, "trying", True),
+        ("trying", 1e9, "trying", False),
     ],
 )
-def test_what_a_call_came_to_decides_what_is_next(switch, how, after):
-    assert switch.ended(how, 200) == after
+def test_a_call_may_use_what_is_on_and_one_call_may_try_what_was_off(state, now, after, allowed):
+    cooldown = Cooldown(state, 100)
+    assert (cooldown.allows(now), cooldown) == (allowed, Cooldown(after, 100))
 
 
-def test_a_try_that_was_given_up_leaves_the_next_call_to_try():
-    switch, _ = TRYING.ended("given up", 200).asked(200)
-    assert switch.state == "trying"
+@pytest.mark.parametrize(
+    ("state", "outcome", "after"),
+    [
+        ("on", "worked", Cooldown("on", 100)),
+        ("on", "given up", Cooldown("on", 100)),
+        ("on", "failed", OFF_AGAIN),
+        ("off", "worked", Cooldown("off", 100)),
+        ("off", "given up", Cooldown("off", 100)),
+        ("off", "failed", Cooldown("off", 100)),
+        ("trying", "worked", Cooldown("on", 100)),
+        ("trying", "failed", OFF_AGAIN),
+        ("trying", "given up", Cooldown("off", 200)),
+    ],
+)
+def test_the_outcome_of_a_call_decides_the_next_state(state, outcome, after):
+    cooldown = Cooldown(state, 100)
+    cooldown.record(outcome, 200)
+    assert cooldown == after

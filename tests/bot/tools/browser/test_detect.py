@@ -2,10 +2,11 @@
 
 import importlib.util
 import os
+import subprocess
+import sys
 
 import pytest
 
-from bot.tools.browser import detect
 from bot.tools.browser.detect import INSTALL, has_own, unavailable
 
 
@@ -42,7 +43,7 @@ def test_playwrights_own_browser_is_enough(machine):
 
 
 def test_a_browser_that_people_name_must_be_a_program(machine):
-    assert "no program" in unavailable(machine / "missing")
+    assert "not a program" in unavailable(machine / "missing")
     assert unavailable(program(machine / "elsewhere" / "chrome")) == ""
 
 
@@ -53,12 +54,20 @@ def test_it_is_off_for_root_whom_no_sandbox_holds(machine, monkeypatch):
 
 
 def test_nothing_of_playwright_is_imported_to_find_out():
-    import subprocess  # noqa: PLC0415
-    import sys  # noqa: PLC0415
-
     code = (
         "import sys; from bot.tools.browser import detect, launch, session, tool; detect.unavailable();"
         "sys.exit('playwright' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert detect.SYSTEM
+
+
+@pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="it is an extra")
+def test_a_driver_gets_none_of_our_secrets_and_nothing_stays_replaced(monkeypatch):
+    from playwright._impl import transport  # noqa: PLC0415
+
+    from bot.tools.browser.chromium import bare_driver_environment  # noqa: PLC0415
+
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-canary")
+    with bare_driver_environment():
+        assert "SLACK_BOT_TOKEN" not in transport.get_driver_env()
+    assert "SLACK_BOT_TOKEN" in transport.get_driver_env()

@@ -9,23 +9,23 @@ from anyio.abc import SocketStream
 from bot.ports.errors import ToolDenied
 from bot.tools.browser import proxy as proxies
 from bot.tools.browser.proxy import Proxy
+from tests.bot.tools.site import PUBLIC
 
-from .site import PUBLIC, Site, page
+from .site import page, serving
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 async def site():
-    site = Site()
-    async with site.serving():
+    async with serving() as site:
         yield site
 
 
 @pytest.fixture
 async def out(site):
     """A proxy with one visit; what `say` sends goes to it."""
-    proxy = Proxy(site.egress)
+    proxy = Proxy(site.egress())
     async with proxy.serving() as port:
         yield Out(proxy, port)
 
@@ -41,12 +41,14 @@ class Out:
     async def connect(self) -> SocketStream:
         return await anyio.connect_tcp("127.0.0.1", self.port)
 
+    def head(self, *lines: str, password: str | None = None) -> bytes:
+        credentials = self.password if password is None else password
+        return "\r\n".join([*lines, f"Proxy-Authorization: Basic {credentials}", "", ""]).encode()
+
     async def say(self, *lines: str, password: str | None = None) -> bytes:
         """Return all that is answered until the proxy hangs up."""
-        given = self.password if password is None else password
         async with await self.connect() as stream:
-            head = [*lines, f"Proxy-Authorization: Basic {given}", "", ""]
-            await stream.send("\r\n".join(head).encode())
+            await stream.send(self.head(*lines, password=password))
             return await rest(stream)
 
 
@@ -63,8 +65,7 @@ async def rest(stream) -> bytes:
 async def test_a_tunnel_goes_to_the_address_that_was_checked(site, out):
     site.pages["/"] = page("hello")
     async with await out.connect() as stream:
-        head = f"CONNECT site.test:443 HTTP/1.1\r\nHost: site.test:443\r\nProxy-Authorization: Basic {out.password}\r\n\r\n"
-        await stream.send(head.encode())
+        await stream.send(out.head("CONNECT site.test:443 HTTP/1.1", "Host: site.test:443"))
         assert (await stream.receive()).startswith(b"HTTP/1.1 200")
         await stream.send(b"GET / HTTP/1.1\r\nHost: site.test\r\n\r\n")
         assert (await stream.receive()).endswith(b"hello")
@@ -84,7 +85,7 @@ async def test_what_a_client_says_right_behind_its_head_goes_through_the_tunnel_
 
 
 async def test_a_plain_request_is_passed_on_without_what_was_meant_for_the_proxy(site, out):
-    site.pages["/a?b"] = page("hello", "Connection: close, X-Hop", "X-Hop: 1", "X-Kept: 1")
+    site.pages["/a?b"] = page("hello", Connection="close, X-Hop", X_Hop=1, X_Kept=1)
     said = await out.say(
         "GET http://site.test/a?b HTTP/1.1", "Host: evil.test", "Proxy-Connection: keep-alive", "X-Mine: 1"
     )
@@ -93,27 +94,24 @@ async def test_a_plain_request_is_passed_on_without_what_was_meant_for_the_proxy
     assert b"x-kept: 1" in said
     assert b"x-hop" not in said.lower()
     (head,) = site.heads
-    assert b"Host: site.test\r\n" in head
-    assert b"x-mine: 1" in head
-    assert b"proxy" not in head.lower()
-    assert b"evil" not in head
+    assert "Host: site.test\r\n" in head
+    assert "x-mine: 1" in head
+    assert "proxy" not in head.lower()
+    assert "evil" not in head
 
 
 async def test_the_body_of_a_plain_request_gets_through(site, out):
     async def count(stream):
-        got = site.heads[-1].partition(b"\r\n\r\n")[2]
+        got = site.heads[-1].partition("\r\n\r\n")[2].encode()
         while len(got) < 5:
             got += await stream.receive()
         await stream.send(page(got))
-        await stream.send_eof()
 
     site.pages["/form"] = count
     async with await out.connect() as stream:
-        head = (
-            "POST http://site.test/form HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\n"
-            f"Proxy-Authorization: Basic {out.password}\r\n\r\n"
+        await stream.send(
+            out.head("POST http://site.test/form HTTP/1.1", "Host: site.test", "Content-Length: 5")
         )
-        await stream.send(head.encode())
         await stream.send(b"a=b&c")
         assert (await rest(stream)).endswith(b"a=b&c")
 
@@ -122,13 +120,12 @@ async def test_a_second_request_on_the_same_connection_is_never_passed_on(site, 
     """It could be for another host, and would come with that host's cookies."""
     site.pages["/"] = page("first")
     async with await out.connect() as stream:
-        one = f"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\nProxy-Authorization: Basic {out.password}\r\n\r\n"
-        two = one.replace("site.test", "other.test")
-        await stream.send((one + two).encode())
+        one = out.head("GET http://site.test/ HTTP/1.1", "Host: site.test")
+        await stream.send(one + one.replace(b"site.test", b"other.test"))
         said = await rest(stream)
     assert said.count(b"HTTP/1.1") == 1
     assert b"onnection: close" in said
-    assert site.asked == ["GET / HTTP/1.1"]
+    assert len(site.heads) == 1
 
 
 @pytest.mark.parametrize(
@@ -147,37 +144,26 @@ async def test_the_password_of_a_visit_ends_with_it(site, out):
 
 async def test_a_tunnel_moves_nothing_after_its_visit(site, out):
     async with await out.connect() as stream:
-        head = (
-            f"CONNECT site.test:443 HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic {out.password}\r\n\r\n"
-        )
-        await stream.send(head.encode())
+        await stream.send(out.head("CONNECT site.test:443 HTTP/1.1", "Host: a"))
         await stream.receive()
         out.proxy.close_visit(out.visit)
         await stream.send(b"GET / HTTP/1.1\r\n\r\n")
         assert await rest(stream) == b""
-    assert site.asked == []
+    assert site.heads == []
 
 
+# The guard refuses many more, see `tests.bot.guards.test_egress`: these show that nothing goes around it.
 HOSTILE = [
     "127.0.0.1:80",
-    "127.0.0.1:8080",
     "localhost:80",
     "[::1]:443",
-    "[::ffff:127.0.0.1]:80",
     "169.254.169.254:80",
     "metadata.google.internal:80",
-    "0.0.0.0:80",
-    "10.0.0.1:443",
     "2130706433:80",
-    "0x7f000001:80",
-    "0177.0.0.1:80",
-    "127.1:80",
     "inside.test:443",
     "looped.test:443",
     "halved.test:443",
     "site.test:22",
-    "site.test:25",
-    "site.test:6379",
     "site.test:0",
     "site.test:65536",
     "site.test:99999999999",
@@ -202,7 +188,7 @@ async def test_no_tunnel_leads_where_the_guard_does_not_let(site, out, target):
 @pytest.mark.parametrize(
     "target",
     [
-        *(f"http://{host}/" for host in HOSTILE[:16]),
+        *(f"http://{host}/" for host in HOSTILE[:9]),
         "ftp://site.test/",
         "file:///etc/passwd",
         "/",
@@ -264,11 +250,8 @@ async def test_a_server_that_says_wait_without_end_is_hung_up_on_when_the_visit_
 
     site.pages["/"] = waits
     async with await out.connect() as stream:
-        head = (
-            f"GET http://site.test/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic {out.password}\r\n\r\n"
-        )
-        await stream.send(head.encode())
-        while not site.asked:
+        await stream.send(out.head("GET http://site.test/ HTTP/1.1", "Host: a"))
+        while not site.heads:
             await anyio.sleep(0.01)
         out.proxy.close_visit(out.visit)
         assert await rest(stream) == b""
@@ -281,7 +264,7 @@ async def test_a_thousand_refusals_are_not_all_remembered(out):
 
 
 async def test_the_port_is_closed_when_no_browser_runs(site):
-    async with Proxy(site.egress).serving() as port:
+    async with Proxy(site.egress()).serving() as port:
         pass
     with pytest.raises(OSError):
         await anyio.connect_tcp("127.0.0.1", port)

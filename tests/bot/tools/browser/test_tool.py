@@ -16,7 +16,7 @@ from bot.ports.errors import (
 )
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from bot.tools.browser import tool as tools
-from bot.tools.browser.cooldown import COOLDOWN_S, Switch
+from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
 from bot.tools.browser.tool import Browser, BrowserArguments
 from bot.tools.files.quota import Quota
@@ -98,12 +98,18 @@ async def test_a_page_is_read_and_marked_as_from_outside(world):
 
 async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
     seen = PageView(
-        "u", "t", "x", status=404, cut=True, unready="It had not loaded whole.", refused=(("h", "why"),) * 9
+        "u",
+        "t",
+        "x",
+        status=404,
+        cut=True,
+        unready="It did not load completely.",
+        refused=(("h", "why"),) * 9,
     )
     returned = await world.call(world.browser(seen))
     assert returned.result["status"] == 404
     assert returned.result["cut"]
-    assert returned.result["unready"] == "It had not loaded whole."
+    assert returned.result["unready"] == "It did not load completely."
     assert [error.type for error in returned.errors] == ["permission"] * tools.MAX_REFUSED
 
 
@@ -149,7 +155,7 @@ async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_pa
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert returned.images == ()
     assert returned.result["text"] == "text"
-    assert "could not be kept" in returned.result["degraded"]
+    assert "could not be saved" in returned.result["degraded"]
 
 
 async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
@@ -174,12 +180,13 @@ async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, 
     await world.call(browser)
     await world.call(browser)
     assert len(world.pages.wishes) == 1
-    browser.switches.browser = Switch("off", anyio.current_time())
+    cooldown = browser.browser_cooldown
+    cooldown.until = anyio.current_time()
     assert "degraded" in (await world.call(browser)).result
-    assert browser.switches.browser.until > anyio.current_time() + COOLDOWN_S - 5
-    browser.switches.browser = Switch("off", anyio.current_time())
+    assert cooldown.until > anyio.current_time() + COOLDOWN_S - 5
+    cooldown.until = anyio.current_time()
     assert "degraded" not in (await world.call(browser)).result
-    assert browser.switches.browser == Switch()
+    assert cooldown.state == "on"
 
 
 async def test_while_one_call_tries_it_again_others_go_without(world):
@@ -190,22 +197,20 @@ async def test_while_one_call_tries_it_again_others_go_without(world):
         await go.wait()
         return VIEW
 
-    browser = world.browser(slow)
-    browser.switches.browser = Switch("off", 0)
+    browser = world.browser(slow, browser_cooldown=Cooldown("off", 0))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.call, browser)
         await began.wait()
         assert (await world.call(browser)).result["degraded"] == tools.OFF
         go.set()
-    assert browser.switches.browser == Switch()
+    assert browser.browser_cooldown.state == "on"
 
 
 async def test_a_try_that_is_stopped_leaves_the_try_to_the_next_call(world):
-    browser = world.browser(anyio.sleep_forever)
-    browser.switches.browser = Switch("off", 0)
+    browser = world.browser(anyio.sleep_forever, browser_cooldown=Cooldown("off", 0))
     with anyio.move_on_after(0.01):
         await world.call(browser)
-    assert browser.switches.browser.asked(anyio.current_time())[1]
+    assert browser.browser_cooldown.allows(anyio.current_time())
 
 
 async def test_a_page_that_does_not_work_takes_the_browser_from_no_other(world):
@@ -224,7 +229,7 @@ async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, err
     with pytest.raises(type(error), match="no"):
         await world.call(browser)
     assert world.fetch.places == []
-    assert browser.switches.browser == Switch()
+    assert browser.browser_cooldown.state == "on"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +290,7 @@ async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_w
     assert world.told == [tools.TELL_NO_PICTURE]
     assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE
     assert [request.picture for request in world.pages.wishes] == [True, False]
-    assert browser.switches.browser == Switch()
+    assert browser.browser_cooldown.state == "on"
 
 
 async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world):
@@ -294,7 +299,7 @@ async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world)
         await world.call(browser, action="screenshot")
     assert raised.value.partial["text"] == "text"
     assert raised.value.origin == "web page"
-    assert browser.switches.pictures == Switch()
+    assert browser.picture_cooldown.state == "on"
 
 
 async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):

@@ -66,17 +66,3 @@ async def call(servers: Servers, name: str, within_s: float = 20, **arguments: o
     tool = next(tool for tool in servers.tools if tool.name == name)
     place = ToolContext(Path("/nowhere"), deadline=anyio.current_time() + within_s)
     return await tool(tool.arguments.model_validate(arguments), place)
-
-
-async def gone(pid: int, within_s: float = 5) -> bool:
-    """Whether a process has ended; one that nobody has reaped has."""
-    with anyio.move_on_after(within_s):
-        while True:
-            try:
-                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            except (FileNotFoundError, ProcessLookupError):
-                return True
-            if state in "ZX":
-                return True
-            await anyio.sleep(0.02)
-    return False

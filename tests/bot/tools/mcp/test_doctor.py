@@ -8,7 +8,8 @@ from bot.admin.doctor.screen import plain_lines, shown
 from bot.admin.doctor.tools import mcp_servers
 from bot.config.settings import McpServer, Settings
 from bot.guards.redaction import Masker
-from tests.bot.tools.mcp.opened import gone, plain, starts
+from tests.bot.tools.mcp.opened import plain, starts
+from tests.bot.tools.processes import gone
 from transports.shared.checks import Finding
 
 

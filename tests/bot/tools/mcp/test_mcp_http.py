@@ -1,7 +1,7 @@
 import os
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -110,12 +110,8 @@ async def canned(answer: bytes):
     async def serve(stream):
         async with stream:
             seen.append(await stream.receive())
-            try:
+            with suppress(OSError, anyio.BrokenResourceError):
                 await stream.send(answer)
-            except OSError:
-                return
-            except anyio.BrokenResourceError:
-                return
             if not answer:
                 await anyio.sleep_forever()
 
@@ -127,6 +123,7 @@ async def canned(answer: bytes):
         tasks.cancel_scope.cancel()
 
 
+REDIRECT = b"HTTP/1.1 307 Temporary\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n"
 JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
 
 
@@ -136,10 +133,7 @@ JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\
         (b"", "it did not answer within 0.5 s"),
         (b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n", "it refused the connection"),
         (b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n", "it refused the connection"),
-        (
-            b"HTTP/1.1 307 Temporary\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
-            "it refused the connection",
-        ),
+        (REDIRECT, "it refused the connection"),
         (b"SSH-2.0-OpenSSH_9.9\r\n", "the connection broke"),
         (JSON + b"content-length: 5\r\n\r\nhello", "it refused the connection"),
         (JSON + b"content-encoding: gzip\r\ncontent-length: 5\r\n\r\nhello", "the connection broke"),

@@ -189,27 +189,28 @@ def test_what_is_left_out_is_told_in_plain_words():
     assert told == "evil[31m: its schema is not a JSON Schema of an object"
 
 
+KEYWORDS = [
+    "type",
+    "properties",
+    "$ref",
+    "items",
+    "allOf",
+    "enum",
+    "pattern",
+    "x",
+    "$defs",
+    "required",
+    "not",
+]
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(alphabet=string.printable, max_size=8),
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "type",
-                        "properties",
-                        "$ref",
-                        "items",
-                        "allOf",
-                        "enum",
-                        "pattern",
-                        "x",
-                        "$defs",
-                        "required",
-                        "not",
-                    ]
-                ),
+                st.sampled_from(KEYWORDS),
                 inner,
                 max_size=4,
             )

@@ -124,7 +124,7 @@ async def test_the_circuit_opens_after_three_failures_refuses_at_once_and_closes
     async with owned(Timeouts(first_pause=0.02, longest_pause=0.3)) as server:
         with pytest.raises(McpUnavailable):
             await ask(server)
-        await until(lambda: server._failures >= 3 and server.state == "waiting")
+        await until(lambda: played.opened >= 3 and server.state == "waiting")
         started = anyio.current_time()
         with pytest.raises(McpUnavailable, match=r"is down: it ended\. It is tried again in 1 s"):
             await ask(server)
@@ -132,20 +132,16 @@ async def test_the_circuit_opens_after_three_failures_refuses_at_once_and_closes
         played.refuse = None
         await until(lambda: server.state == "connected")
         assert await ask(server) == "tool did"
-        assert server._failures == 0
+        played.fault = ConnectionLost("it ended")
+        with pytest.raises(McpUnavailable, match="went away"):
+            await ask(server)
+        played.fault = None
+        assert await ask(server) == "tool did", "the count began anew: this call waits and is not refused"
 
 
 async def test_the_pauses_are_1_2_4_and_at_most_60_s():
-    assert [Timeouts().pause(failures) for failures in (1, 2, 3, 4, 6, 7, 100, 10**9)] == [
-        1,
-        2,
-        4,
-        8,
-        32,
-        60,
-        60,
-        60,
-    ]
+    pauses = {1: 1, 2: 2, 3: 4, 4: 8, 6: 32, 7: 60, 100: 60, 10**9: 60}
+    assert {failures: Timeouts().pause(failures) for failures in pauses} == pauses
 
 
 async def test_nobody_waits_for_a_server_that_nobody_called_for_long(played):

@@ -10,7 +10,8 @@ import pytest
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.tools.mcp.result import MAX_TEXT
-from tests.bot.tools.mcp.opened import QUICK, call, gone, opened, plain, starts, workshop
+from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts, workshop
+from tests.bot.tools.processes import gone
 
 pytestmark = pytest.mark.anyio
 
@@ -108,16 +109,12 @@ async def test_the_last_words_of_a_server_are_kept_for_operators(tmp_path):
         assert servers.servers[0].last_output == "ModuleNotFoundError: No module named 'workshop'"
 
 
-@pytest.mark.parametrize("command", ["no-such-program-anywhere", "/etc/passwd", "/"])
+@pytest.mark.parametrize("command", [("no-such-program-anywhere",), ("/etc/passwd",), ("/",), ("sh", "a\0b")])
 async def test_a_program_that_cannot_be_run(tmp_path, command):
-    async with opened(tmp_path, {"bad": McpServer(command=command)}) as servers:
+    bad = McpServer(command=command[0], args=command[1:])
+    async with opened(tmp_path, {"bad": bad}) as servers:
         assert servers.tools == []
         assert servers.servers[0].reason in ("its program was not found", "it could not be started")
-
-
-async def test_an_argument_that_no_program_can_be_given(tmp_path):
-    async with opened(tmp_path, {"bad": McpServer(command="sh", args=("a\0b",))}) as servers:
-        assert servers.servers[0].reason == "it could not be started"
 
 
 async def test_a_setting_that_refers_to_nothing_is_told_and_stops_nobody_else(tmp_path):
@@ -224,15 +221,11 @@ async def test_secrets_a_server_was_given_are_masked_in_what_it_writes(tmp_path,
 async def test_a_slow_server_does_not_delay_another(tmp_path):
     both = {"slow": plain(tmp_path, tools=("hang",)), "quick": plain(tmp_path, "other")}
     async with opened(tmp_path, both) as servers, anyio.create_task_group() as tasks:
-        tasks.start_soon(_times_out, servers, "slow__hang")
+        tasks.start_soon(call, servers, "slow__hang")
         for _ in range(20):
             with anyio.fail_after(5):
                 await call(servers, "quick__hello")
         tasks.cancel_scope.cancel()
-
-
-async def _times_out(servers, name):
-    await call(servers, name)
 
 
 async def test_nothing_is_left_open_when_a_server_fails_to_start(tmp_path):
