@@ -31,8 +31,6 @@ class FileServer(FakeHttp):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(files, "PAUSE_S", 0.01)
 
 
