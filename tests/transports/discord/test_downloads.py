@@ -139,14 +139,6 @@ async def test_a_new_address_that_is_refused_as_well_is_not_asked_for_again(disc
     assert len(discord.downloads) == 2
 
 
-async def test_a_file_that_is_too_large_is_refused_before_it_is_read(discord, rest, session):
-    attachment = attached(discord)
-    assert "too large" in await refused(session, rest, attachment, discord.api_base_url, max_bytes=9)
-    assert discord.downloads == []
-    unsaid = replace(attachment, size=0)
-    assert "too large" in await refused(session, rest, unsaid, discord.api_base_url, max_bytes=9)
-
-
 async def test_no_token_goes_to_where_files_are_kept_and_none_is_fetched_elsewhere(session, rest):
     async with FileServer(lambda _: Reply((b"here",))) as thief:
         there = (("location", f"{thief.base_url}/f"),)

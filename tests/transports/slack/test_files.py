@@ -124,15 +124,6 @@ async def test_a_short_retry_after_is_obeyed(session, slack):
     assert time.monotonic() - started >= 1
 
 
-async def test_a_file_that_is_too_large_is_refused_before_it_is_read(session, slack):
-    attachment = kept(slack, b"x" * 1000)
-    assert "too large" in await refused(session, slack, attachment, max_bytes=999)
-    assert slack.downloads == []
-    unsaid = Attachment(attachment.id, "notes.txt", "text/plain", 0, attachment.url)
-    assert "too large" in await refused(session, slack, unsaid, max_bytes=999)
-    assert await got(session, slack, unsaid, max_bytes=1000) == b"x" * 1000
-
-
 async def test_a_file_without_an_address_is_gone(session, slack):
     assert "not there" in await refused(session, slack, Attachment("F1", "a"))
 

@@ -42,7 +42,6 @@ async def open_download(
     attachment: Attachment,
     own: URL | None = None,
     *,
-    max_bytes: int | None = None,
     idle_s: float = IDLE_S,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
@@ -50,7 +49,7 @@ async def open_download(
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
     keeper, size = Keeper("Discord", partial(trusted, own=own), NO_ACCESS), attachment.size
-    at = partial(opened, session, keeper=keeper, size=size, max_bytes=max_bytes, idle_s=idle_s)
+    at = partial(opened, session, keeper=keeper, size=size, idle_s=idle_s)
     async with AsyncExitStack() as stack:
         try:
             response = await stack.enter_async_context(at(attachment.url))

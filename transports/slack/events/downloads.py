@@ -26,7 +26,6 @@ async def open_download(
     *,
     token: str,
     own: URL | None = None,
-    max_bytes: int | None = None,
     idle_s: float = IDLE_S,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
@@ -35,9 +34,7 @@ async def open_download(
     """
     slack = Keeper("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
     size = attachment.size
-    async with opened(
-        session, attachment.url, slack, size=size, max_bytes=max_bytes, idle_s=idle_s
-    ) as response:
+    async with opened(session, attachment.url, slack, size=size, idle_s=idle_s) as response:
         _check(response, attachment)
         yield read(response, size)
 
