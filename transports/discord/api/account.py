@@ -103,7 +103,7 @@ class Account:
         """Raise `TransportRateLimited` for a call that would do harm, or that has no room."""
         if wait := self.invalid_requests.wait(anyio.current_time(), urgent=urgent):
             raise TransportRateLimited(f"{call}: held back: {self.trouble}", retry_after=wait)
-        if not urgent and not self._calls.room(urgent=False):
+        if not urgent and self._calls.full:
             raise TransportRateLimited(f"{call}: too much is under way", retry_after=CROWDED_S)
 
     def _explained(self, call: str, error: Exception, sent: bool) -> PostFailed:

@@ -58,9 +58,10 @@ class UncancelledCalls:
         self._lines: dict[str, _Line] = {}
         self._open: set[_Call[Any]] = set()
 
-    def room(self, *, urgent: bool) -> bool:
-        """Tell whether such a call could begin now, except for its line."""
-        return (self._urgent if urgent else self._cosmetic).value > 0
+    @property
+    def full(self) -> bool:
+        """Whether a cosmetic call would have to wait."""
+        return self._cosmetic.value == 0
 
     async def make(
         self,

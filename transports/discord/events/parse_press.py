@@ -37,7 +37,7 @@ def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "
     """Read a press; None for an unknown button (`EXPIRED` is the answer). Never raises.
 
     *root* is the first message of the conversation that the message with the button belongs to, where the bot
-    answers in place (`chains.ReplyChains`).
+    answers in place (`ReplyChains`).
     """
     message, author, custom_id = interaction.message, author_of(interaction), _custom_id(interaction)
     command = command_of(custom_id)

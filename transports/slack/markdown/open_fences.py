@@ -74,15 +74,8 @@ class TableHold:
         return "" if self._mode == "table" else self._release() + self._line
 
     def _take(self, piece: str) -> str:
-        match self._mode:
-            case "text":
-                return self._text(piece)
-            case "header":
-                return self._header(piece)
-            case "delimiter":
-                return self._delimiter(piece)
-            case _:
-                return self._row(piece)
+        modes = {"text": self._text, "header": self._header, "delimiter": self._delimiter, "table": self._row}
+        return modes[self._mode](piece)
 
     def _text(self, piece: str) -> str:
         at = -1 if self._fences.open else piece.find("|")
