@@ -52,11 +52,6 @@ EVENTS: list[TurnEvent] = [
 ]
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 async def sink(_):
     raise AssertionError
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
+<<<<<<< HEAD
 from cachetools import FIFOCache
+=======
+from cachetools import LRUCache
+>>>>>>> r-edges
 
 from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
 
@@ -36,7 +40,11 @@ P = TypeVar("P", bound=Press)
 
 class Presses(Generic[P]):
     def __init__(self) -> None:
+<<<<<<< HEAD
         self._pressed: FIFOCache[str, P] = FIFOCache(REMEMBERED)
+=======
+        self._pressed: LRUCache[str, P] = LRUCache(REMEMBERED)
+>>>>>>> r-edges
 
     def pressed(self, press: P) -> None:
         """Remember a press before it is handed over."""

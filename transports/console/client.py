@@ -1,4 +1,4 @@
-"""The console as a transport: one face for a terminal, one for a pipe, chosen once."""
+"""The console as a transport, at a terminal or through a pipe."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ CONSOLE_USER = "you"
 
 
 class Console:
-    """A chat with the person at this terminal, or with whatever is piped in.
+    """A chat with the person at this terminal, or through a pipe.
 
-    ``session`` must differ between any two runs over the same data folder: message ids begin with it.
-    ``history_file`` keeps what was typed, mode 0600; None keeps nothing. ``commands`` are those of the bot,
-    with their meanings, for ``/help`` and completion; ``completions`` are more that may be typed.
-    ``attached`` is the folder that files from the bot are put into; None takes none.
-    ``interactive`` overrides the look at the streams.
+    ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
+    mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
+    are more. ``attached`` is the folder for files from the bot, if it may send any. ``interactive`` overrides the
+    check of the streams.
     """
 
     name = "console"
@@ -59,14 +58,14 @@ class Console:
         self._attached = attached
         self.capabilities = Capabilities(lands_late=False, asks=self.interactive, files=attached is not None)
         sender = Sender(session, Author(CONSOLE_USER, author))
-        self._face: Pipe | Terminal
+        self._frontend: Pipe | Terminal
         if self.interactive:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._face = Terminal(sender, commands, completions, history_file, (stdin, stdout))
+            self._frontend = Terminal(sender, commands, completions, history_file, (stdin, stdout))
         else:
-            self._face = Pipe(sender, streams, commands)
+            self._frontend = Pipe(sender, streams, commands)
 
     trouble = ""
     silent_s: float | None = None
@@ -76,24 +75,24 @@ class Console:
         return "connected"
 
     async def reconnected(self) -> None:
-        """Return at once: a terminal does not come back."""
+        """Return at once: a terminal does not reconnect."""
 
     @property
     def exit_code(self) -> int:
-        """0 when every line that was piped in was settled well, else 1; a terminal always leaves with 0."""
-        return self._face.exit_code
+        """0 if every piped line succeeded, else 1; always 0 at a terminal."""
+        return self._frontend.exit_code
 
     async def serve(self, sink: Sink) -> None:
-        """Return when the input ended or the person left."""
-        await self._face.serve(sink)
+        """Return when the input ends or the person leaves."""
+        await self._frontend.serve(sink)
 
     async def post(self, outgoing: Outgoing) -> str:
-        await self._face.post(outgoing)
+        await self._frontend.post(outgoing)
         self._posts += 1
         return f"{self._session}-shown-{self._posts}"
 
     async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002
-        """Return None: a screen remembers nothing."""
+        """Return None: a screen cannot be searched."""
         return None
 
     def link(self, thread: ThreadId) -> str:  # noqa: ARG002
@@ -107,7 +106,7 @@ class Console:
         return files.open_attachment(attachment)
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
-        """Copy the file to where the person finds it, and say where. Raises `threads.errors.PostFailed`."""
+        """Copy the file into the folder, and print its path. Raises `threads.errors.PostFailed`."""
         if self._attached is None:
             raise TransportRejected(f"no folder to put files into: {name}")
         try:
@@ -115,15 +114,15 @@ class Console:
         except OSError as error:
             raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
         text = f"File {name} ({files.format_size(size)}): {path}"
-        await self._face.post(Outgoing(thread, key, text, "notice"))
+        await self._frontend.post(Outgoing(thread, key, text, "notice"))
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Draw it soon; at a pipe only the outcome counts."""
-        self._face.show(thread, message_id, event)
+        """Draw the event; through a pipe only the outcome counts."""
+        self._frontend.show(thread, message_id, event)
 
 
 def _is_terminal(stdin: TextIO | None, stdout: TextIO | None) -> bool:
-    """Tell whether a person sits at both ends of a terminal that can move its cursor."""
+    """Tell whether both streams are a terminal that can move its cursor."""
     if stdin is None or stdout is None or os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"}:
         return False
     return stdin.isatty() and stdout.isatty()

@@ -1,4 +1,4 @@
-"""Files at a console: what the bot gives is kept in a folder, what a person gives is read from where it lies."""
+"""Files at a console: the bot's are copied into a folder, a person's are read in place."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def copy_into(folder: Path, file: Path, name: str) -> tuple[Path, int]:
                 shutil.copyfileobj(source, target)
                 return path, target.tell()
         except BaseException:
-            with suppress(OSError):  # half a file is no file; of what cannot be removed nobody was told
+            with suppress(OSError):  # half a file is worthless
                 path.unlink()
             raise
 
 
 def _new(folder: Path, name: Path) -> tuple[Path, int]:
-    """Make a file that was not there, with a number in its name if another has that name."""
+    """Create a new file, with a number in its name if the name is taken."""
     number, path = 1, folder / name
     while True:
         try:
@@ -48,7 +48,7 @@ def _new(folder: Path, name: Path) -> tuple[Path, int]:
 
 
 def read_attachment(typed: str, file_id: str) -> Attachment:
-    """Return the file that a person names. Blocking; raises OSError for what is no readable regular file."""
+    """Return the file that a person names. Blocking; raises OSError unless it is a readable regular file."""
     path = _path(typed)
     with closing(_open(path)) as file:
         size = os.fstat(file.fileno()).st_size
@@ -56,7 +56,7 @@ def read_attachment(typed: str, file_id: str) -> Attachment:
 
 
 def _path(typed: str) -> Path:
-    """Return the path as typed, or as a terminal writes one that is dropped on it: quoted, or with backslashes."""
+    """Return the path as typed, or as a terminal writes a dropped one: quoted, or with backslashes."""
     path = Path(typed).expanduser()
     if not path.exists():
         with suppress(ValueError):
@@ -69,13 +69,13 @@ def _open(path: Path) -> FileIO:
     file = FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(0, "it is no regular file")
+        raise OSError(0, "it is not a regular file")
     return file
 
 
 @asynccontextmanager
 async def open_attachment(attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Open what a person gave. Raises `threads.errors.FileUnavailable`."""
+    """Open a person's file. Raises `threads.errors.FileUnavailable`."""
     try:
         file = await anyio.to_thread.run_sync(_open, Path(attachment.url))
     except (OSError, ValueError) as error:

@@ -1,12 +1,12 @@
-"""The Enter key: it sends what was typed, or ends a line of what was pasted.
+"""The Enter key: it sends a typed message, or ends a line of pasted text.
 
-| Enter, and then                  | it was                                    |
+| Enter, followed by               | means                                     |
 |----------------------------------|-------------------------------------------|
 | nothing for `PASTE_S`            | typed: the message is sent                |
 | text, a tab or an Enter sooner   | pasted: a new line of the same message    |
 | any other key                    | typed: the message is sent                |
 
-Most terminals mark their pastes and need none of this; over a serial line, or in some multiplexers, they do not.
+Most terminals mark their pastes, but not over a serial line or in some multiplexers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EnterKey:
         event.current_buffer.insert_text(event.data)
 
     def _ends_line(self, event: KeyPressEvent) -> None:
-        """Make a new line of the Enter before this key, if it came right behind one."""
+        """Turn an Enter right before this key into a new line."""
         if self._sending:
             self._sending.cancel()
             self._sending = None

@@ -1,7 +1,4 @@
-"""What a person typed or piped in, as values; pure.
-
-Input is split on the newline byte and on nothing else, and no line is held beyond its limit.
-"""
+"""Typed or piped input as values; pure. Only the newline byte ends a line."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 LEAST_COLUMNS = 20
-"""Columns that the meaning of a command gets at least, beside it or below."""
+"""The least columns for the meaning of a command."""
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
     "Ctrl-C": "stop what is running, or clear the line; twice: leave",
 }
-"""What keys do at a terminal."""
+"""Keys at a terminal."""
 
 OWN_COMMANDS: Mapping[str, str] = {
     "/thread NAME": "go to another conversation, or start it; without a name, list them",
@@ -108,9 +105,9 @@ def _mistyped(typed: str, commands: Mapping[str, str]) -> Action | None:
 def help_text(
     commands: Mapping[str, str], columns: int = MAX_LINE, *, keys: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """List *keys*, the console's own commands and the bot's, each meaning folded in a column of its own.
+    """List the console's own commands, the bot's and *keys*, each with its meaning in a second column.
 
-    In a window that is too narrow for two columns it stands below its command.
+    In a narrow window the meaning stands below its command.
     """
     listed = {**OWN_COMMANDS, **commands, **keys}
     width = max(map(len, listed)) + 2
@@ -142,7 +139,7 @@ class Lines:
         return found
 
     def end(self) -> list[bytes | None]:
-        """Return the last line when the input ended without its newline."""
+        """Return the last line, if the input ends without a newline."""
         return [self._complete(b"")] if self._held or self._too_long else []
 
     def _hold(self, part: bytes) -> None:

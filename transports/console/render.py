@@ -1,4 +1,4 @@
-"""A post as terminal text; pure. Nothing a model wrote can steer the terminal or hide where a link leads."""
+"""A post as terminal text; pure. A model cannot steer the terminal or hide where a link leads."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from transports.base.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 _ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")
-"""What a button says. Where no other question is open its id need not be typed."""
+"""The command of a button. Its id is not needed if no other question is open."""
 
 MAX_MARKDOWN = 50_000
-"""Characters; a longer text is shown as it is: laying it out takes too long."""
+"""Characters; a longer text is not laid out, which would take too long."""
 
 
 class _PlainHeading(Heading):
-    """A heading at the left, where the eye reads a chat."""
+    """A heading at the left."""
 
     LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
 
 
 class _CloseCode(CodeBlock):
-    """Code without empty lines of its own above and below."""
+    """Code without empty lines above and below."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
@@ -41,7 +41,7 @@ class _CloseCode(CodeBlock):
 
 
 class _ExactCode(CodeBlock):
-    """Code that somebody decides about: all of it, and no row that could be taken for a line of its own."""
+    """Code to be approved: complete, with wrapped rows marked."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(options.max_width - 2, 1)
@@ -80,8 +80,8 @@ def render(
 ) -> str:
     """Return the whole lines to print, an empty one last.
 
-    *heading* names a thread that is not the current one; *tools* are lines about what was done until then.
-    *alone*: no question is open there that an answer without an id could be taken for.
+    *heading* names a thread that is not the current one; *tools* are lines about tools that ran before.
+    *alone*: no other question is open there, so an answer needs no id.
     """
     lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
     lines += [_styled(tool_line(tool), "dim", width, colour=colour) for tool in tools]
@@ -106,7 +106,7 @@ def render(
 
 
 def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
-    """List what can be typed, each with what it means."""
+    """List the commands, each with its meaning."""
     typed = [_ANSWER.sub(r"\1", choice.command) if alone else choice.command for choice in choices]
     longest = max(map(len, typed))
     labels = [without_controls(choice.label) for choice in choices]
@@ -114,12 +114,12 @@ def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
 
 
 def tool_line(tool: str) -> str:
-    """Return the line about a tool, marked like everything that is beside the answer."""
+    """Return a line about a tool, marked like every line that is not the answer."""
     return f"· {tool}"
 
 
 def note(text: str, width: int, *, colour: bool = True) -> str:
-    """Return a word of the console's own, dimmed, and an empty line."""
+    """Return a message of the console itself, dimmed, and an empty line."""
     return _styled(without_controls(text), "dim", width, colour=colour) + "\n"
 
 
@@ -174,7 +174,7 @@ def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool)
 
 
 def _faithful(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Keep what rich would drop or hide: line ends, tags as written, where an image lies."""
+    """Keep what rich would drop: line ends, tags as written, the address of an image."""
     for token in tokens:
         match token.type:
             case "link_open" | "link_close" if token.markup == "autolink":

@@ -39,9 +39,9 @@ REDRAW_S = 0.05
 TICK_S = 0.5
 AGAIN = "Ctrl-C again to leave"
 TWICE_S = 2.0
-"""Two Ctrl-C this close together leave, whatever runs."""
+"""Two Ctrl-C within this time leave, whatever runs."""
 DRAIN_S = 5.0
-"""How long leaving may wait for what was typed last to be on disk."""
+"""How long leaving may wait until the last message is on disk."""
 PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
@@ -81,7 +81,7 @@ class Terminal:
         self._prompt.app.min_redraw_interval = REDRAW_S
 
     async def serve(self, sink: Sink) -> None:
-        """Return when the person left and what they typed is with *sink*."""
+        """Return when the person has left and *sink* has their messages."""
         # Unbounded: it fills only as fast as a person types.
         self._unsent, unsent = anyio.create_memory_object_stream[Incoming](math.inf)
         async with unsent, anyio.create_task_group() as group:
@@ -123,7 +123,7 @@ class Terminal:
                 line = await self._prompt.prompt_async(set_exception_handler=False)
             except EOFError:
                 break
-            except OSError:  # the terminal went away, and nothing can be drawn on it any more
+            except OSError:  # the terminal is gone
                 return
             action = parse.action(line, self._commands)
             if action and not await self._run(action):
@@ -209,7 +209,7 @@ class Terminal:
         prompt: StyleAndTextTuples = [("bold", f"{self._view.current}> ")]
         size = self._prompt.app.output.get_size()
         rows = max(1, min(size.rows - PROMPT_ROWS, size.rows // 2))
-        # What is drawn last, when the line is entered, stays on the screen for good.
+        # What is drawn when the line is entered stays on the screen.
         if self._prompt.app.is_done:
             return prompt
         draft = render.tail(self._view.draft, size.columns, rows)
@@ -244,7 +244,7 @@ class Terminal:
         await self._print_own(render.render(error, self._width, colour=self._colour))
 
     async def _print_own(self, text: str) -> None:
-        with contextlib.suppress(TransportRejected):  # the prompt, which comes next, meets the same end
+        with contextlib.suppress(TransportRejected):  # the next prompt fails too
             await self._print(text)
 
     async def _print(self, text: str) -> None:
@@ -261,7 +261,7 @@ class Terminal:
 
 
 class _History(FileHistory):
-    """What was typed, kept for the next session as long as the disk takes it; never a reason to fail."""
+    """The typed lines, stored for the next session. A full disk is not an error."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path or os.devnull)

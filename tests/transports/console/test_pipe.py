@@ -185,14 +185,20 @@ async def test_a_post_alone_settles_nothing(piped):
     async def sink(event: object) -> None:
         await piped.console.post(Outgoing(event.thread, "k", "one moment", "notice", event.id))
 
+    served = anyio.Event()
+
+    async def serve() -> None:
+        await piped.console.serve(sink)
+        served.set()
+
     async with anyio.create_task_group() as group:
         group.start_soon(piped.type, b"/compact\n")
-        group.start_soon(piped.console.serve, sink)
+        group.start_soon(serve)
         await shown(piped, "one moment")
-        await anyio.wait_all_tasks_blocked()
-        assert not piped.console._face._sent.settled.is_set()
         piped.console.show(thread_id("main"), "s1.1", TextDelta("x"))
         piped.console.show(thread_id("main"), "s1.0", TurnSettled("failed"))
+        await anyio.wait_all_tasks_blocked()
+        assert not served.is_set()
         piped.console.show(thread_id("main"), "s1.1", TurnSettled("answered"))
     assert piped.console.exit_code == 0
 

@@ -137,7 +137,7 @@ async def test_whatever_discord_answers_becomes_a_finding(fault, state, said, ro
 
 @pytest.mark.parametrize("fault", [Status(503), Cut(), Stall()], ids=str)
 async def test_a_gateway_that_does_not_answer_is_told(fault, monkeypatch):
-    monkeypatch.setattr(module, "WITHIN_S", 0.3)
+    monkeypatch.setattr("transports.shared.checks.WITHIN_S", 0.3)
     async with FakeDiscord() as discord:
         discord.fail("GET /gateway", fault, forever=True)
         assert (await look(discord))["discord.session"].state == "fail"

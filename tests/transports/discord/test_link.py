@@ -30,18 +30,6 @@ from transports.shared.link.supervisor import LinkDown, Supervisor
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
 @pytest.fixture
 async def discord(anyio_backend, monkeypatch):
     async with FakeDiscord() as discord:

@@ -43,18 +43,6 @@ STOP = Button("Stop", "stop:1", "danger")
 
 
 @pytest.fixture(autouse=True)
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
-@pytest.fixture(autouse=True)
 def naps(monkeypatch):
     """The sleeps of the library between its tries, which take a hundredth of their time."""
     naps, sleep = [], asyncio.sleep

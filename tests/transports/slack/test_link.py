@@ -25,14 +25,6 @@ pytestmark = pytest.mark.anyio
 PING_S = 0.1
 
 
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    """The SDK takes a proxy from the environment for loopback too."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
 @pytest.fixture
 async def slack(anyio_backend):
     """A Slack that waits for an acknowledgement as long as the real one does."""

@@ -147,8 +147,6 @@ def together(texts):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("transports.shared.delivery.outbox.PAUSES_S", (0.01, 0.01, 0.01))
 
 

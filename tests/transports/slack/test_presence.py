@@ -383,8 +383,6 @@ class TestOverSockets:
         return "asyncio"
 
     async def test_the_same_over_the_real_sdk(self, monkeypatch):
-        for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
-            monkeypatch.delenv(name, raising=False)
         async with FakeSlack(echo=False) as slack, open_web(slack.api_base_url, slack.bot_token) as web:
             scene = Scene.__new__(Scene)
             scene.slack, scene.channel = slack, "D1"

@@ -46,23 +46,7 @@ from transports.slack.api.web_api import open_web
 
 pytestmark = pytest.mark.anyio
 
-PROXIES = (
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-    "NO_PROXY",
-    "no_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-)
 HELLO = {"channel": "C1", "text": "hello"}
-
-
-@pytest.fixture(autouse=True)
-def no_proxies(monkeypatch):
-    for name in PROXIES:
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""Slack's files: the token is shown to Slack's hosts alone, and a login page is no file.
+"""Slack's files. The token goes to Slack's hosts only.
 
-A private file needs ``Authorization: Bearer`` and the files:read scope; without them Slack answers 200 and a login
-page (docs.slack.dev, "Working with files").
+Without the files:read scope Slack answers 200 and a login page (docs.slack.dev, "Working with files").
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ async def open_download(
     *,
     token: str,
     own: URL | None = None,
-    max_bytes: int | None = None,
     idle_s: float = IDLE_S,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
@@ -36,9 +34,7 @@ async def open_download(
     """
     slack = Keeper("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
     size = attachment.size
-    async with opened(
-        session, attachment.url, slack, size=size, max_bytes=max_bytes, idle_s=idle_s
-    ) as response:
+    async with opened(session, attachment.url, slack, size=size, idle_s=idle_s) as response:
         _check(response, attachment)
         yield read(response, size)
 
