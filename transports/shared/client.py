@@ -61,7 +61,7 @@ A = TypeVar("A", bound=Api)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection(Generic[A]):
+class Connection(ABC, Generic[A]):
     """What a client has once the platform has said who the bot is."""
 
     api: A
@@ -69,6 +69,34 @@ class Connection(Generic[A]):
     presence: Presence[Any, Any]
     presses: Presses[Any]
     opened_at: float = field(default_factory=anyio.current_time)
+
+    @abstractmethod
+    async def post(self, outgoing: Outgoing, draft: Sequence[Any]) -> str:
+        """Post, into the *draft* messages as far as they go, and return the id of the post."""
+
+    @abstractmethod
+    async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
+        """Delete the messages of a draft that the platform took without an answer.
+
+        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
+        """
+
+    @abstractmethod
+    def follow_up(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Do what only this platform does after an event."""
+
+    @abstractmethod
+    async def name_of(self, user: str) -> str:
+        """Return what to call a person by, "" if that is not known."""
+
+    @abstractmethod
+    async def retire(self, press: Any) -> None:
+        """Take the buttons off a message after one was pressed."""
+
+    async def close(self, question: Any, event: QuestionClosed) -> None:
+        """Take the buttons off a question, and say how it ended."""
+        who = await self.name_of(event.by) if event.by else ""
+        await self.posting.close_question(question, decided(event, who))
 
 
 S = TypeVar("S")
@@ -133,11 +161,11 @@ class Client(ABC, Generic[S, A, C]):
         draft = connection.presence.draft_of(thread, message_id) if answers else None
         live = await draft.hand_over() if draft else ()
         with self._reach.watched():
-            posted = await self._post(connection, outgoing, live)
+            posted = await connection.post(outgoing, live)
         if answers:
             connection.presence.posted(thread, message_id)
         if draft and draft.lost:
-            await self._sweep_lost(connection, thread, message_id)
+            await connection.sweep_lost(thread, message_id)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -150,7 +178,7 @@ class Client(ABC, Generic[S, A, C]):
             if draft := connection.presence.draft_of(thread, message_id):
                 await connection.posting.clear(thread, key, await draft.hand_over())
                 if draft.lost:
-                    await self._sweep_lost(connection, thread, message_id)
+                    await connection.sweep_lost(thread, message_id)
         return found
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
@@ -161,13 +189,13 @@ class Client(ABC, Generic[S, A, C]):
         posting, soon = connection.posting, connection.presence.soon
         connection.presence.show(thread, message_id, event)
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
-            soon(partial(self._close, connection, question, event))
+            soon(partial(connection.close, question, event))
         if isinstance(event, TurnSettled):
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
                 soon(partial(posting.close_question, question, UNDECIDED))
-        self._follow_up(connection, thread, message_id, event)
+        connection.follow_up(thread, message_id, event)
         if press := connection.presses.taken(message_id, event):
-            soon(partial(self._retire, connection, press))
+            soon(partial(connection.retire, press))
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
@@ -184,33 +212,6 @@ class Client(ABC, Generic[S, A, C]):
     @abstractmethod
     async def _run_link(self, connection: C, connected: Callable[[], None]) -> None:
         """Receive until the link is down."""
-
-    @abstractmethod
-    async def _post(self, connection: C, outgoing: Outgoing, draft: Sequence[Any]) -> str:
-        """Post, into the *draft* messages as far as they go, and return the id of the post."""
-
-    @abstractmethod
-    def _follow_up(self, connection: C, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Do what only this platform does after an event."""
-
-    @abstractmethod
-    async def _name_of(self, connection: C, user: str) -> str:
-        """Return what to call a person by, "" if that is not known."""
-
-    @abstractmethod
-    async def _retire(self, connection: C, press: Any) -> None:
-        """Take the buttons off a message after one was pressed."""
-
-    @abstractmethod
-    async def _sweep_lost(self, connection: C, thread: ThreadId, message_id: str) -> None:
-        """Delete the messages of a draft that the platform took without an answer.
-
-        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
-        """
-
-    async def _close(self, connection: C, question: Any, event: QuestionClosed) -> None:
-        who = await self._name_of(connection, event.by) if event.by else ""
-        await connection.posting.close_question(question, decided(event, who))
 
     async def _connect(self) -> C:
         """Wait until the platform has said who we are: a post may be due before. Raises `TransportUnavailable`."""

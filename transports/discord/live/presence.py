@@ -47,7 +47,6 @@ from transports.discord.live.draft import Draft
 from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
 from transports.discord.live.typing_indicator import Typing
-from transports.discord.post.rewrite import DraftMessage
 from transports.discord.post.thread_opening import Places
 from transports.shared.live import presence as shared
 from transports.shared.live.presence import LiveMessage
@@ -69,14 +68,14 @@ MOST_JOBS = 4_000
 
 
 @dataclass(slots=True)
-class _Live(LiveMessage[DraftMessage]):
+class _Live(LiveMessage):
     """``started``: its turn runs."""
 
     draft: Draft | None = None
     started: bool = False
 
 
-class Presence(shared.Presence[_Live, DraftMessage]):
+class Presence(shared.Presence[_Live, Draft]):
     def __init__(
         self,
         rest: Rest,

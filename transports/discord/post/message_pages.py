@@ -8,7 +8,7 @@ from threads.model import Outgoing
 from transports.discord.api.values import Button
 from transports.discord.markdown.buttons import choice_buttons, spelled, without_button
 from transports.discord.markdown.render import MAX_CONTENT, note, parts, utf16_size
-from transports.discord.post.nonces import file_name
+from transports.shared.delivery.files import file_name
 
 MAX_PARTS = 5
 """An answer that needs more messages is a file, with its beginning in a message."""

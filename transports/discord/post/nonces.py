@@ -37,11 +37,6 @@ def since_of(key: str) -> str:
     return before(at(due), CLOCKS_S) if due else question_of(key)
 
 
-def file_name(key: str) -> str:
-    """Return the name of the file that holds a text too long to be read in messages."""
-    return f"answer-{_digest(key).hex()[:8]}.md"
-
-
 def is_slash(message_id: str) -> bool:
     return message_id.startswith("slash-")
 

@@ -59,7 +59,6 @@ from transports.slack.live.thread_status import (
     words_arguments,
 )
 from transports.slack.markdown.links import Links, hosts_in
-from transports.slack.post.rewrite import DraftMessage
 
 PROMPTS = "assistant.threads.setSuggestedPrompts"
 
@@ -81,7 +80,7 @@ MOST_PROMPTS = 4
 
 
 @dataclass(slots=True)
-class _Live(LiveMessage[DraftMessage]):
+class _Live(LiveMessage):
     draft: Draft | None = None
     author: str = ""
     hosts: frozenset[str] = frozenset()
@@ -105,7 +104,7 @@ class _Live(LiveMessage[DraftMessage]):
                 pass
 
 
-class Presence(shared.Presence[_Live, DraftMessage]):
+class Presence(shared.Presence[_Live, Draft]):
     """``allowed`` are the hosts whose links stay links, ``prompts`` pairs of a title and a message."""
 
     def __init__(

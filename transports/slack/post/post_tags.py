@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from pydantic import JsonValue
 
 from threads.scheduled_messages import due_of
+from transports.shared.delivery.files import file_name
 from transports.slack.api.json_fields import Shape, count, instant, is_stamp, part, parts, stamp, string
 
 EVENT_TYPE = "threadfast"
@@ -139,8 +139,3 @@ def since_of(key: str) -> str:
     if due := due_of(ts):
         return f"{max(0, int(due.timestamp()) - CLOCKS_S)}.000000"
     return ts if is_stamp(ts) and "." in ts else ""
-
-
-def file_name(key: str) -> str:
-    """Return the name of the file that holds a text too long to be read in messages."""
-    return f"answer-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:8]}.md"

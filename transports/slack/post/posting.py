@@ -30,6 +30,7 @@ from pydantic import JsonValue
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import progress
+from transports.shared.delivery.files import file_name
 from transports.shared.delivery.open_questions import OpenQuestions
 from transports.slack.api import thread_history
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
@@ -40,7 +41,7 @@ from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
 from transports.slack.post.post_lookup import Lookups
-from transports.slack.post.post_tags import Sent, Tag, file_name, fold, since_of
+from transports.slack.post.post_tags import Sent, Tag, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
 log = logging.getLogger(__name__)

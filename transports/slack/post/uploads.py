@@ -16,7 +16,8 @@ import aiohttp
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
+from transports.shared.delivery.files import rejected, size_of
 from transports.shared.link.proxy import proxy_for
 from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
@@ -37,12 +38,6 @@ Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
 MAY_NOT = "I may not send files here: whoever runs this bot needs to add the files:write permission."
 
 
-def rejected(why: str, friendly: str) -> TransportRejected:
-    error = TransportRejected(why)
-    error.friendly = friendly
-    return error
-
-
 def of_text(text: str) -> tuple[Source, int]:
     data = text.encode("utf-8", "replace")
 
@@ -60,17 +55,7 @@ async def _pieces(data: bytes) -> AsyncIterator[bytes]:
 
 async def of_file(path: Path, max_bytes: int) -> tuple[Source, int]:
     """Return what reads the file in chunks, and its size. Raises `TransportRejected` with the reason."""
-    try:
-        size = (await anyio.Path(path).stat()).st_size
-    except OSError as error:
-        raise rejected(f"attach: {error}", "The file cannot be read.") from error
-    if size == 0:
-        raise rejected("attach: the file is empty", "The file is empty, and Slack takes no empty files.")
-    if size > max_bytes:
-        most = max_bytes / 1_000_000
-        raise rejected(
-            f"attach: {size} bytes", f"The file has {size / 1_000_000:.1f} MB; I may send {most:g} at most."
-        )
+    size = await size_of(path, max_bytes)
 
     @asynccontextmanager
     async def source() -> AsyncIterator[AsyncIterator[bytes]]:
