@@ -41,14 +41,14 @@ from transports.discord.events.parse_message import spoken
 from transports.discord.events.parse_press import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Places
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
     places: Places
-    answers: Answers
+    answers: EphemeralAnswers
     posting: Posting
     presence: Presence
 
@@ -116,7 +116,7 @@ class _Connection(Connection[Rest]):
             await self._sweep(thread, key)
 
     async def _sweep(self, thread: ThreadId, key: str) -> None:
-        await insist(lambda: self.posting.sweep(thread, key, live=self.presence.live_in(thread)), thread)
+        await retry_sweep(lambda: self.posting.sweep(thread, key, live=self.presence.live_in(thread)), thread)
 
 
 class Discord(Client[Options, Rest, _Connection]):
@@ -170,7 +170,7 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, places, answers = Channels(rest), Places(rest, options.in_place), Answers()
+        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers()
         presence = Presence(
             rest,
             places,

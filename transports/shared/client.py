@@ -28,7 +28,7 @@ from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
 from transports.shared.delivery.open_questions import OpenQuestions
-from transports.shared.delivery.reachability import Reach
+from transports.shared.delivery.reachability import Reachability
 from transports.shared.link.supervisor import Supervisor
 from transports.shared.live.presence import Presence
 
@@ -126,7 +126,7 @@ class Client(ABC, Generic[S, A, C]):
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected = anyio.Event()
-        self._reach = Reach()
+        self._reachability = Reachability()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
 
     @property
@@ -152,7 +152,7 @@ class Client(ABC, Generic[S, A, C]):
     async def reconnected(self) -> None:
         """Return when the link is up, and the API answers again if it could not be reached at all."""
         await self._supervisor.reconnected()
-        await self._reach.regained((await self._connect()).api.ping)
+        await self._reachability.regained((await self._connect()).api.ping)
 
     async def post(self, outgoing: Outgoing) -> str:
         connection = await self._connect()
@@ -160,7 +160,7 @@ class Client(ABC, Generic[S, A, C]):
         answers = outgoing.key == message_key(thread, message_id)
         draft = connection.presence.draft_of(thread, message_id) if answers else None
         live = await draft.hand_over() if draft else ()
-        with self._reach.watched():
+        with self._reachability.watch():
             posted = await connection.post(outgoing, live)
         if answers:
             connection.presence.posted(thread, message_id)

@@ -26,7 +26,7 @@ from threads.model import (
 )
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.socket_mode import SocketModeLink
@@ -155,7 +155,7 @@ class _Connection(Connection[Web]):
                         return
 
         try:
-            await insist(tidy, thread)
+            await retry_sweep(tidy, thread)
         finally:
             left.tidying = False
 
@@ -197,7 +197,7 @@ class Slack(Client[Options, Web, _Connection]):
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
         def up() -> None:
-            self._reach.found()
+            self._reachability.found()
             connected()
             connection.intake.missed()
 

@@ -27,7 +27,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.draft_content import Mode, Page, Script
 from transports.discord.live.pacing import Pace
-from transports.discord.live.unfinished_draft import leave
+from transports.discord.live.unfinished_draft import close_messages
 from transports.discord.markdown.buttons import stop_button
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.page_sender import refers
@@ -117,7 +117,7 @@ class Draft:
             return
         await self._end()
         left = [(message, live.page.text) for message, live in zip(self.messages, self._lives, strict=True)]
-        await leave(self._rest, self._pace, left, outcome)
+        await close_messages(self._rest, self._pace, left, outcome)
 
     async def _end(self) -> None:
         """Let no further call out; returns when no message is on its way, or was waited for long enough."""

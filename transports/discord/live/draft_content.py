@@ -25,7 +25,7 @@ from threads.model import (
     Waiting,
 )
 from transports.discord.markdown.render import MAX_CONTENT, NOTHING, live_parts, note, utf16_size
-from transports.shared.live.activity import Running, doing, waiting_words
+from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 Mode = Literal["edits", "progress"]
 
@@ -61,7 +61,7 @@ class Script:
         self._mode = mode
         self._text = ""
         self._whole = False  # the step's text is complete
-        self._running = Running()
+        self._running = RunningTools()
         self._lines: dict[str, str] = {}
         self._waiting: Waiting | None = None
 
@@ -78,10 +78,10 @@ class Script:
                 self._lines.clear()
             case ToolStarted():
                 self._whole, self.due = True, min(self.due, now)
-                self._line(self._running.started(event), f"{doing(event)}{NOTHING}")
+                self._line(self._running.started(event), f"{tool_label(event)}{NOTHING}")
             case ToolFinished(ok=ok):
                 if known := self._running.finished(event):
-                    self._line(known[0], f"{doing(known[1])} {DONE if ok else FAILED}")
+                    self._line(known[0], f"{tool_label(known[1])} {DONE if ok else FAILED}")
             case Waiting(seconds=seconds):
                 self._waiting = event
                 self.due = min(self.due, now) if seconds < math.inf else self.due

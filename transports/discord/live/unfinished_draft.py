@@ -23,7 +23,7 @@ WITHIN_S = 120.0
 STOPPED, UNFINISHED = note("stopped"), note("not finished")
 
 
-async def leave(
+async def close_messages(
     rest: Rest, pace: Pace, messages: Sequence[tuple[DraftMessage, str]], outcome: Outcome
 ) -> None:
     """Tidy up the messages of a draft, each with the text that it is to keep; the last one says how it ended.

@@ -29,7 +29,7 @@ NO_MESSAGE = 10_008
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
+class PageSender:
     """``live`` are the ids of messages there that show the answer so far; the pages are written over them."""
 
     rest: Rest

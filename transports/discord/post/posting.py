@@ -32,10 +32,10 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import DIRECT, Upload
 from transports.discord.post import uploads
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
 from transports.discord.post.nonces import is_press, is_slash, nonce_of, question_of, since_of
-from transports.discord.post.page_sender import Showing, refers
+from transports.discord.post.page_sender import PageSender, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
@@ -66,7 +66,7 @@ class Posting:
         self,
         rest: Rest,
         places: Places,
-        answers: Answers,
+        answers: EphemeralAnswers,
         *,
         upload_limit: Callable[[str], int],
         now: Callable[[], datetime],
@@ -187,28 +187,30 @@ class Posting:
     async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
         spot = sent.spot = sent.spot or await self._spot(outgoing)
         live = [message.id for message in draft if message.channel == spot.channel]
-        way = Showing(self._rest, self._now, outgoing, spot, live, sent)
+        sender = PageSender(self._rest, self._now, outgoing, spot, live, sent)
         said = pages(outgoing)
-        if len(said) <= MAX_PARTS or not await self._as_file(way, said):
+        if len(said) <= MAX_PARTS or not await self._as_file(sender, said):
             sent.begin(said)
             for page in said:
-                await way.show(page)
+                await sender.show(page)
         self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.shown if page.buttons), None):
-            self.questions[outgoing.key] = Question(way.spot.channel, sent.out[asking.part], asking.content)
+            self.questions[outgoing.key] = Question(
+                sender.spot.channel, sent.out[asking.part], asking.content
+            )
 
-    async def _as_file(self, way: Showing, said: Sequence[Page]) -> bool:
+    async def _as_file(self, sender: PageSender, said: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; False when it has to go out in messages."""
-        outgoing, sent = way.outgoing, way.sent
+        outgoing, sent = sender.outgoing, sender.sent
         text = outgoing.text.strip().encode("utf-8", "replace")
         sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in said)
         if sent.spelled or len(text) > self._upload_limit(outgoing.thread.workspace):
             return False
         sent.begin(with_file(outgoing))
         beginning, file = sent.shown
-        await way.show(beginning)
+        await sender.show(beginning)
         try:
-            await way.show(file, Upload(text, file.file))
+            await sender.show(file, Upload(text, file.file))
         except DiscordRefused as refused:
             if refused.kind in ("token", "gone", "locked"):
                 raise

@@ -13,13 +13,13 @@ PROBE_EVERY_S = 5.0
 """How often a platform is asked for a sign of life after it could not be reached."""
 
 
-class Reach:
+class Reachability:
     def __init__(self) -> None:
         self._lost = False
         self._probing = anyio.Lock()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Note whether what is done in the block could reach the platform."""
         try:
             yield

@@ -25,7 +25,7 @@ TIDY_AFTER_S = 10.0
 """When what killed processes left unfinished is first swept: all they sent has landed, and outcomes came first."""
 
 
-async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
+async def retry_sweep(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
     """Do what the platform may refuse to do now, a few times if need be; what it never takes is logged."""
     for tried, pause in enumerate((*AGAIN_S, None), 1):
         try:
@@ -41,7 +41,7 @@ async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> Non
             return
 
 
-class Jobs:
+class BackgroundCalls:
     """At most *most* jobs are held, under way or waiting for `run`."""
 
     def __init__(self, most: int) -> None:

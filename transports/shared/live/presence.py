@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from threads.model import ThreadId, TurnEvent, TurnSettled
-from transports.shared.live.background_calls import Jobs
+from transports.shared.live.background_calls import BackgroundCalls
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Presence(ABC, Generic[L, D]):
     def __init__(self, new_message: Callable[[ThreadId], L], most_jobs: int) -> None:
         self._new_message = new_message
         self._messages: dict[tuple[ThreadId, str], L] = {}
-        self._jobs = Jobs(most_jobs)
+        self._jobs = BackgroundCalls(most_jobs)
         self.soon = self._jobs.soon
 
     async def run(self) -> None:

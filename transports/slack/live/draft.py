@@ -34,10 +34,10 @@ from threads.model import (
     TurnStarted,
 )
 from transports.slack.api.web_api import Web
-from transports.slack.live.draft_calls import Wire
+from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.edited_post import UPDATE, EditedPost
 from transports.slack.live.native_stream import APPEND, Live, NativeStream
-from transports.slack.live.unfinished_draft import leave
+from transports.slack.live.unfinished_draft import close_messages
 from transports.slack.markdown.links import Links
 from transports.slack.post.rewrite import DraftMessage
 
@@ -91,12 +91,12 @@ class Draft:
     ) -> None:
         self._on_message = on_message
         self._thread, self._seats = thread, seats
-        self._wire = Wire(seats.web)
+        self._calls = DraftCalls(seats.web)
         self._changed = anyio.Event()
         self._handed = False
         stream = seats.streams_in(thread.channel)
-        self._native = NativeStream(self._wire, thread, (to, seats.team), links) if stream else None
-        self._edited = EditedPost(self._wire, thread, links)
+        self._native = NativeStream(self._calls, thread, (to, seats.team), links) if stream else None
+        self._edited = EditedPost(self._calls, thread, links)
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
@@ -106,7 +106,7 @@ class Draft:
     @property
     def lost(self) -> bool:
         """Return whether there may be another message of it that nobody knows, to be looked for."""
-        return self._wire.lost
+        return self._calls.lost
 
     def feed(self, event: TurnEvent) -> None:
         """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
@@ -126,20 +126,20 @@ class Draft:
 
     async def run(self) -> None:
         """Show the draft until it is over."""
-        await self._wire.run(self._show)
+        await self._calls.run(self._show)
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
         """Make no further call, and return the messages: the final text is to be written over them."""
         self._handed = True
-        await self._wire.end()
+        await self._calls.end()
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
         """End it for a turn whose final text will not come: what was shown stays, what says nothing is deleted."""
         if not self._handed:
             self._handed = True
-            await self._wire.end()
-            await leave(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
+            await self._calls.end()
+            await close_messages(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
 
     @property
     def _lives(self) -> list[Live]:
@@ -154,7 +154,7 @@ class Draft:
 
     async def _show(self) -> None:
         await self._due(self._edited if self._native is None else self._native)
-        while not self._wire.over:
+        while not self._calls.over:
             async with self._seats.seat(stream=self._native is not None) as method:
                 writer = self._native if self._native and method == APPEND else self._edited
                 if writer is self._edited:

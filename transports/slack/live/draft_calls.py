@@ -19,7 +19,7 @@ OVER_WITHIN_S = 10.0
 """How long the end of a draft waits for the call that is on its way; what that did is unknown then."""
 
 
-class Wire:
+class DraftCalls:
     def __init__(self, web: Web) -> None:
         self.over = False
         self.lost = False

@@ -28,10 +28,10 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.live.activity import Running, doing
+from transports.shared.live.activity import RunningTools, tool_label
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
-from transports.slack.live.draft_calls import Wire
+from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.draft_content import Batch, Script
 from transports.slack.live.task_cards import Card, inert
 from transports.slack.markdown.links import Links
@@ -70,11 +70,11 @@ class NativeStream:
 
     method = APPEND
 
-    def __init__(self, wire: Wire, thread: ThreadId, to: tuple[str, str], links: Links) -> None:
+    def __init__(self, calls: DraftCalls, thread: ThreadId, to: tuple[str, str], links: Links) -> None:
         self.barred: Literal["", "turn", "workspace"] = ""
         self.lives: list[Live] = []
-        self._wire, self._thread, self._to, self._links = wire, thread, to, links
-        self._script, self._running = Script(links), Running()
+        self._calls, self._thread, self._to, self._links = calls, thread, to, links
+        self._script, self._running = Script(links), RunningTools()
         self._cards = True
         self._mute = False
         self._retire = False  # the open message is to be stopped
@@ -100,12 +100,12 @@ class NativeStream:
     def started(self, tool: ToolStarted) -> None:
         self._script.pause()
         if self._cards and (card_id := self._running.started(tool)):
-            self._script.card(Card(card_id, inert(doing(tool), self._links), "in_progress"))
+            self._script.card(Card(card_id, inert(tool_label(tool), self._links), "in_progress"))
 
     def finished(self, tool: ToolFinished) -> None:
         if found := self._running.finished(tool):
             card_id, start = found
-            title = inert(doing(start), self._links)
+            title = inert(tool_label(start), self._links)
             self._script.card(Card(card_id, title, "complete" if tool.ok else "error"))
 
     def due(self, now: float) -> float:
@@ -185,7 +185,7 @@ class NativeStream:
 
     async def _send(self, method: str, batch: Batch, **arguments: JsonValue) -> Shape | None:
         """Call; cards alone go only when a call is to spare."""
-        send = self._wire.call if batch.text.strip() else self._wire.try_call
+        send = self._calls.call if batch.text.strip() else self._calls.try_call
         return await send(method, self._thread.channel, **arguments)
 
     async def _stop(self, live: Live) -> bool:
@@ -195,7 +195,7 @@ class NativeStream:
         unfinished = Tag("", draft=True).metadata()
         channel = self._thread.channel
         try:
-            await self._wire.call(STOP, channel, ts=live.ts, markdown_text=last or None, metadata=unfinished)
+            await self._calls.call(STOP, channel, ts=live.ts, markdown_text=last or None, metadata=unfinished)
         except TransportRateLimited:
             self._script.put_back(Batch((rest,)))
             return False

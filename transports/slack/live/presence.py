@@ -41,12 +41,12 @@ from threads.model import (
     Waiting,
 )
 from transports.shared.live import presence as shared
-from transports.shared.live.activity import Running
+from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
 from transports.slack.live.draft import Draft, Seats
-from transports.slack.live.latest_wins import Board
+from transports.slack.live.latest_wins import LatestCalls
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.thread_status import (
     IDLE,
@@ -87,7 +87,7 @@ class _Live(LiveMessage):
     title: str = ""
     shown: Status = IDLE
     waiting: Waiting | None = None
-    tools: Running = field(default_factory=Running)
+    tools: RunningTools = field(default_factory=RunningTools)
 
     def note(self, event: TurnEvent) -> None:
         """Keep what the turn does."""
@@ -119,9 +119,9 @@ class Presence(shared.Presence[_Live, Draft]):
         super().__init__(_Live, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
         self._seats = Seats(web, team=team, in_channels=stream_in_channels)
-        self._sessions: Board[ThreadId] = Board(web, SESSION)
-        self._words: Board[ThreadId] = Board(web, WORDS)
-        self._suggestions: Board[str] = Board(web, PROMPTS)
+        self._sessions: LatestCalls[ThreadId] = LatestCalls(web, SESSION)
+        self._words: LatestCalls[ThreadId] = LatestCalls(web, WORDS)
+        self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._reactions = Reactions(web)
         self._running: dict[ThreadId, str] = {}
         self._closing: list[ThreadId] = []

@@ -16,7 +16,7 @@ from cachetools import FIFOCache
 
 from transports.slack.api.json_fields import is_stamp
 from transports.slack.api.web_api import Web
-from transports.slack.live.latest_wins import Arguments, Board
+from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
 
@@ -31,13 +31,13 @@ Key = tuple[str, str, str]
 
 class Reactions:
     def __init__(self, web: Web) -> None:
-        self._adding: Board[Key] = Board(web, ADD, self._added)
-        self._removing: Board[Key] = Board(web, REMOVE)
+        self._adding: LatestCalls[Key] = LatestCalls(web, ADD, self._added)
+        self._removing: LatestCalls[Key] = LatestCalls(web, REMOVE)
         self._there: FIFOCache[Key, None] = FIFOCache(MOST_THERE)
         self._unwanted: set[Key] = set()
 
     @property
-    def boards(self) -> tuple[Board[Key], Board[Key]]:
+    def boards(self) -> tuple[LatestCalls[Key], LatestCalls[Key]]:
         return self._adding, self._removing
 
     @property

@@ -28,7 +28,7 @@ KEPT = Tag("kept").metadata()
 WITHIN_S = 120.0
 
 
-async def leave(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
+async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
     """Tidy up the messages of a draft. Never raises; what Slack does not allow is left as it is."""
     kept = [live for live in lives if live.shown.strip() and not live.stale]
     with anyio.move_on_after(WITHIN_S) as scope:

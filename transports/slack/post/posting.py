@@ -40,7 +40,7 @@ from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
-from transports.slack.post.post_lookup import Lookups
+from transports.slack.post.post_lookup import PostLookups
 from transports.slack.post.post_tags import Sent, Tag, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
@@ -70,7 +70,7 @@ class Posting:
 
     def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
         self._web, self._feedback = web, feedback
-        self._lookups = Lookups(web, frozenset(filter(None, (me.user, me.bot_id))))
+        self._lookups = PostLookups(web, frozenset(filter(None, (me.user, me.bot_id))))
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
         self._addresses: LRUCache[str, str] = LRUCache(REMEMBERED)
@@ -105,9 +105,9 @@ class Posting:
         known, sent.ours = sent.ours, True
         try:
             if known:
-                said = (await self._lookups.again(thread, since_of(key), live)).said
+                said = (await self._lookups.again(thread, since_of(key), live)).messages
             else:
-                said = (await self._lookups.first(thread, key, live)).said
+                said = (await self._lookups.first(thread, key, live)).messages
         except PostFailed:
             sent.ours = known
             raise
@@ -134,14 +134,14 @@ class Posting:
         no post of this process; and between two turns nothing is live. Unless it has to look *again*, the first look
         does, if there was one. Raises `PostFailed`.
         """
-        look = None if again else self._lookups.known(thread, since)
-        if look is None:
-            look = await self._lookups.again(thread, since, (), urgent=False)
+        scan = None if again else self._lookups.known(thread, since)
+        if scan is None:
+            scan = await self._lookups.again(thread, since, (), urgent=False)
             if not undisturbed():
                 return False
         out = {ts for sent in self._sent.values() for ts in sent.out.values()}
-        while look.left:
-            if (ts := look.left.pop()) not in out:
+        while scan.unfinished:
+            if (ts := scan.unfinished.pop()) not in out:
                 log.info(
                     "post.swept: sweeping an unfinished answer",
                     extra={"thread_id": str(thread), "post_id": ts},
