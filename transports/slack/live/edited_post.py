@@ -8,8 +8,8 @@
 | posted | Slack does not let it be edited                      | mute   |
 | posted | somebody deleted it                                  | mute, and forgotten |
 
-A step's text is what was said since the last tool began: it takes the place of the narration before it, as the final
-text will. While tools run, a line below says what they do.
+A step's text is the text since the last tool began. It replaces the text before it, as the final text will. While
+tools run, a line below says what they do.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class EditedPost:
         self._touch()
 
     def due(self, now: float) -> float:
-        """Return when a call would be worth while."""
+        """Return when to make the next call."""
         if not self._changed:
             return math.inf
         if self.lives or "\n\n" in self._text.strip():
@@ -161,6 +161,6 @@ class EditedPost:
 
 
 def body(text: str, *, blocks: bool = True) -> dict[str, JsonValue]:
-    """Return safe *text* as the content of a post: Markdown, and plain words for where no blocks are shown."""
+    """Return safe *text* as the content of a post: Markdown, and plain text where blocks are not shown."""
     words: dict[str, JsonValue] = {"text": plain(text)}
     return words | {"blocks": [markdown_block(text)]} if blocks else words

@@ -12,8 +12,8 @@
 | open   | stopped_by_user, or it cannot be written to        | mute   |
 
 Slack ends a stream about 5 min after its start, and refuses text beyond about 10.6 kB; neither is documented. A
-stream that was stopped is a post like any other. What is barred goes on as a post that is edited, in the whole
-workspace if Slack has no streams there; mute shows nothing more until the final text.
+stopped stream is a post like any other. A barred draft goes on as an edited post, in the whole workspace if Slack has
+no streams there. A mute one shows nothing more until the final text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EXPIRED, STOPPED, FULL = "message_not_in_streaming_state", "stopped_by_user", "m
 
 @dataclass(slots=True)
 class Live:
-    """A message of the draft. ``sure``: it shows ``shown`` and nothing else; ``stale``: that text was taken back."""
+    """A message of the draft. ``sure``: it shows exactly ``shown``; ``stale``: that text was withdrawn."""
 
     ts: str
     started_at: float
@@ -92,7 +92,7 @@ class NativeStream:
         self._script.say(delta)
 
     def reset(self) -> None:
-        """Take the step's text back: what is out cannot be, so its message is given up and written over later."""
+        """Withdraw the step's text: a message that shows some of it is stopped, and written over later."""
         self._script.begin()
         if (live := self._open) and live.shown:
             live.stale = self._retire = True
@@ -109,13 +109,13 @@ class NativeStream:
             self._script.card(Card(card_id, title, "complete" if tool.ok else "error"))
 
     def due(self, now: float) -> float:
-        """Return when a call would be worth while."""
+        """Return when to make the next call."""
         if self._retire or self._script.has_text or self._script.has_cards:
             return now
         return self._open.started_at + ROTATE_S if self._open else math.inf
 
     async def flush(self) -> None:
-        """Show what there is to show, as far as it goes."""
+        """Show as much of the new text and cards as fits."""
         now = anyio.current_time()
         live = self._open
         if live and (self._retire or now >= live.started_at + ROTATE_S) and not await self._stop(live):
@@ -184,12 +184,12 @@ class NativeStream:
         return True
 
     async def _send(self, method: str, batch: Batch, **arguments: JsonValue) -> Shape | None:
-        """Call; cards alone go only when a call is to spare."""
+        """Make the call; cards alone only if the rate limit has a call to spare."""
         send = self._calls.call if batch.text.strip() else self._calls.try_call
         return await send(method, self._thread.channel, **arguments)
 
     async def _stop(self, live: Live) -> bool:
-        """End the message; False when that has to be tried again."""
+        """End the message; return False if that has to be tried again."""
         rest = "" if live.stale or live.shown[-1:].isspace() else self._script.rest_of_word()
         last = rest + self._fences.seam[0]
         unfinished = Tag("", draft=True).metadata()
@@ -230,7 +230,7 @@ class NativeStream:
         log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
 
     def _lost(self, live: Live | None, batch: Batch, error: TransportUnavailable) -> None:
-        """Note that nobody knows whether *batch* is out: it is not shown again, the final text has it."""
+        """Handle a lost answer: *batch* may be out, so it is not shown again; the final text has it."""
         log.info("live.cut: %s", error, extra={"thread_id": str(self._thread)})
         if not error.maybe_posted:
             self._script.put_back(batch)

@@ -11,10 +11,9 @@
 | any        | `TurnSettled`           | eyes away, session "active", no words, draft closed unless   | unknown |
 |            |                         | handed over, and the outcome's reaction if nothing was said  |         |
 
-Outcomes that no post of their own tells of get a reaction: merged `heavy_plus_sign`, stopped `octagonal_sign`,
-refused `no_entry_sign`, failed and dead_letter `x`, undelivered `warning`; withdrawn none. What was taken has `eyes`.
+An outcome without a post of its own gets its reaction (`OUTCOMES`).
 
-Nothing here is urgent: all of it waits behind final texts, and says only the newest there is.
+Nothing here is urgent: all of it waits behind final texts, and only the newest state is sent.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class _Live(LiveMessage):
 
 
 class Presence(shared.Presence[_Live, Draft]):
-    """``allowed`` are the hosts whose links stay links, ``prompts`` pairs of a title and a message."""
+    """``allowed`` are hosts whose links stay live, ``prompts`` pairs of title and message."""
 
     def __init__(
         self,
@@ -142,11 +141,11 @@ class Presence(shared.Presence[_Live, Draft]):
         return not any(live.thread == thread for live in self._messages.values())
 
     def closing_in(self, thread: ThreadId) -> bool:
-        """Return whether a draft of the thread, whose final text will not come, is being closed."""
+        """Return whether a draft without a final text is being closed in the thread."""
         return thread in self._closing
 
     def links_for(self, thread: ThreadId, message_id: str, *, live: bool) -> Links:
-        """Return which links an answer to the message may have: of hosts that the person named, or settings allow."""
+        """Return which links an answer may have: to hosts that the person named, or that the settings allow."""
         known = self._messages.get((thread, message_id))
         return Links(self._allowed | (known.hosts if known else frozenset()), live)
 
@@ -155,11 +154,11 @@ class Presence(shared.Presence[_Live, Draft]):
         self._message(thread, message_id).posted = True
 
     def renamed(self, thread: ThreadId) -> None:
-        """Note that a person gave the session a title: it is theirs from now on."""
+        """Note that a person gave the session a title, which then stays."""
         self._renamed[thread] = None
 
     async def clear(self, threads: Sequence[ThreadId]) -> None:
-        """Take away the status that a killed process may have left in these threads."""
+        """Clear the status that a killed process may have left in these threads."""
         for thread in threads[:MOST_CLEARED]:
             if thread not in self._running and is_stamp(thread.root):
                 self._show_status(thread, IDLE, soon=False)

@@ -1,4 +1,4 @@
-"""What becomes of a live answer whose final text does not come: it stays as far as it says something."""
+"""Closing a draft whose final text does not come: messages with text stay, the others are deleted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WITHIN_S = 120.0
 
 
 async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
-    """Tidy up the messages of a draft. Never raises; what Slack does not allow is left as it is."""
+    """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
     kept = [live for live in lives if live.shown.strip() and not live.stale]
     with anyio.move_on_after(WITHIN_S) as scope:
         for live in lives:
