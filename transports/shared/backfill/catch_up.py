@@ -2,8 +2,8 @@
 
 First new conversations are looked for. Then every channel with a gap is read from its mark on, and its messages are
 handed over, oldest first, as if they came live; the journal drops what it knows. Only the marks say what is missing,
-and `Marks.due` says after each channel which is next: a link that comes back restarts nothing. The platform's `Reader`
-does the reading, and says what a refusal means:
+and `Marks.due` says after each channel which is next: a link that comes back restarts nothing. The platform's
+`Reader` does the reading, and says what a refusal means:
 
 gone      no such channel, not in it     -> the channel is not followed any more
 unread    a right, no such method, ...   -> the gap is closed unread, and logged

@@ -1,9 +1,9 @@
 """How far each channel has been read, in one small file, so that a start knows where to go on.
 
-Everything up to a channel's mark was handed over. The mark stands still while a message is being handed over, and from
-a gap (a start, a lost link, a message that the disk refused) until a catch-up has closed it. Live messages only raise
-``seen``, which the mark takes over afterwards. A message that others have overtaken moves the mark back while it is
-handed over. After a kill everything since the mark is read again.
+Everything up to a channel's mark was handed over. The mark stands still while a message is being handed over, and
+from a gap (a start, a lost link, a message that the disk refused) until a catch-up has closed it. Live messages only
+raise ``seen``, which the mark takes over afterwards. A message that others have overtaken moves the mark back while
+it is handed over. After a kill everything since the mark is read again.
 
                   taking begins    taken            refused, or gap    catch-up done, no newer gap
 held by nobody    held             -                due                -
@@ -11,8 +11,8 @@ held              held             mark := seen     due                -
 due               due              due (seen up)    due, newer gap     mark := seen or what was read
 
 A catch-up may note its progress; the mark moves there while it is due. A new channel starts at its first message. In
-some channels messages may have been missed before (see `Scale`): until a catch-up has looked for those, such a channel
-starts at ``alive_at``, when the bot was last known to receive everything.
+some channels messages may have been missed before (see `Scale`): until a catch-up has looked for those, such a
+channel starts at ``alive_at``, when the bot was last known to receive everything.
 
 All times are the platform's (`transports.shared.backfill.message_time`).
 """

@@ -10,8 +10,8 @@
 Each call shows the newest state, so a draft that waits misses nothing. A turn is never held up: what cannot be shown
 now comes with the final text.
 
-The number of live drafts in a workspace is limited (`Seats`): each live message needs a call when its answer is final;
-all of these calls must get through within seconds. A draft without a seat waits; its thread's status shows
+The number of live drafts in a workspace is limited (`Seats`): each live message needs a call when its answer is
+final; all of these calls must get through within seconds. A draft without a seat waits; its thread's status shows
 meanwhile that the turn runs.
 """
 
