@@ -10,7 +10,7 @@ import pytest
 
 from bot.guards.redaction import Masker
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import Arguments, Returned
+from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.files.attach import Attach
 from tests.bot.documents.hostile_files import pdf, png
 from tests.transports.approving import SECRET, RunArguments, Scene, chat_of
@@ -114,7 +114,7 @@ class Shot:
         path = place.workspace / "shot.png"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_bytes, png((64, 48)))
-        return Returned("a picture", origin="web page", images=(Image("shot.png", "image/png"),))
+        return ToolOutput("a picture", origin="web page", images=(Image("shot.png", "image/png"),))
 
 
 def pictures(request):

@@ -47,7 +47,7 @@ PROMPT_ROWS = 8
 
 
 class Terminal:
-    """Serves one person until they leave; ``exit_code`` is always 0."""
+    """Serves one person until they leave."""
 
     exit_code = 0
 
@@ -125,32 +125,31 @@ class Terminal:
                 break
             except OSError:  # the terminal went away, and nothing can be drawn on it any more
                 return
-            if not await self._run(parse.action(line, self._commands)):
+            action = parse.action(line, self._commands)
+            if action and not await self._run(action):
                 break
         if any(thread.busy for thread in self._view.threads.values()):
             await self._note("Not everything is answered yet; the next start takes it up.")
 
-    async def _run(self, action: parse.Action | None) -> bool:
+    async def _run(self, action: parse.Action) -> bool:
         """Run a command of the person's. Returns False if they leave."""
-        match action:
-            case None:
-                pass
-            case parse.SendMessage(text):
-                self._say(text)
-            case parse.SwitchThread(name):
-                self._view.switch_to(name)
-            case parse.ListThreads():
+        match action.kind:
+            case "send":
+                self._say(action.text)
+            case "switch":
+                self._view.switch_to(action.text)
+            case "list":
                 await self._note(self._view.listing())
-            case parse.Attach(path):
-                await self._attach(path)
-            case parse.ShowHelp():
+            case "attach":
+                await self._attach(action.text)
+            case "help":
                 await self._note(parse.help_text(self._commands, self._width, keys=parse.KEYS))
-            case parse.Reject(why):
-                await self._error(why)
-            case parse.Quit():
+            case "reject":
+                await self._error(action.text)
+            case "quit":
                 return False
-            case other:
-                assert_never(other)
+            case _:
+                assert_never(action.kind)
         return True
 
     async def _attach(self, path: str) -> None:

@@ -77,7 +77,7 @@ def hurry(scale: float) -> None:
     rewrite.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
-    client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
+    client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))
     reachability.PROBE_EVERY_S *= scale

@@ -19,7 +19,7 @@ from tests.transports.console.test_pipe import between_pipes
 from threads.errors import FileUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Attachment
 from transports.console import Console, files
-from transports.console.parse import Attach, Reject, SendMessage, action, thread_id
+from transports.console.parse import Action, action, thread_id
 
 pytestmark = pytest.mark.anyio
 
@@ -117,10 +117,13 @@ async def test_a_line_of_a_pipe_attaches_nothing(mine):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("/attach", Attach("")),
-        ("/attach  my list.csv ", Attach("my list.csv")),
-        ("/attached x", Reject("I do not know /attached. Did you mean /attach? /help lists what I know.")),
-        ("attach x", SendMessage("attach x")),
+        ("/attach", Action("attach", "")),
+        ("/attach  my list.csv ", Action("attach", "my list.csv")),
+        (
+            "/attached x",
+            Action("reject", "I do not know /attached. Did you mean /attach? /help lists what I know."),
+        ),
+        ("attach x", Action("send", "attach x")),
     ],
 )
 def test_what_is_typed_to_attach(line, expected):

@@ -160,6 +160,17 @@ async def test_a_session_begins_before_anything_of_it_is_told(discord):
         assert {CHANNEL, FORUM} <= set(bot.places)
 
 
+async def test_two_links_in_one_process_each_speak_to_their_own_gateway(discord):
+    async with FakeDiscord() as other:
+        bots = Bot(discord, {}), Bot(other, {})
+        async with anyio.create_task_group() as tasks:
+            for bot in bots:
+                tasks.start_soon(bot.run)
+            await until(lambda: all(bot.has("ready")() or bot.end for bot in bots))
+            assert [len(fake.links) for fake in (discord, other)] == [1, 1]
+            tasks.cancel_scope.cancel()
+
+
 async def test_messages_are_told_at_once_and_in_order(discord):
     """The library's own way is a task for each, and what waits in one lets the next one pass."""
     async with listening(discord) as bot:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import discord
 
 from threads.model import Incoming
+from transports.base.text import digest
 from transports.discord.api.values import Place
-from transports.discord.events.interactions import author_of, digest
+from transports.discord.events.interactions import author_of
 from transports.discord.events.parse_message import sent_at
 from transports.discord.markdown.buttons import command_of
 

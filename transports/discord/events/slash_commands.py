@@ -18,8 +18,9 @@ from discord import app_commands
 
 from threads import wording
 from threads.model import Incoming
+from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.interactions import author_of, digest, take_in, tell
+from transports.discord.events.interactions import author_of, take_in, tell
 from transports.discord.events.parse_message import sent_at
 
 log = logging.getLogger(__name__)

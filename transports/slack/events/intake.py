@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Inbound, Incoming, Sink
+from threads.model import Feedback, Inbound, Incoming, Sink
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -27,18 +27,17 @@ from transports.slack.api.web_api import Web
 from transports.slack.events.catch_up import History
 from transports.slack.events.parse_action import (
     ButtonPress,
-    Judged,
     parse_action,
     parse_command,
     reply_address,
 )
 from transports.slack.events.parse_event import (
+    EventsDropped,
     HomeOpened,
     Joined,
     Left,
-    Overload,
+    SessionRenamed,
     Signal,
-    TitleChanged,
     parse_event,
 )
 from transports.slack.events.parse_message import Me
@@ -133,7 +132,7 @@ class Intake:
                 self._on_address(pressed.incoming.id, reply_address(dict(body)))
                 self.buttons.pressed(pressed)
                 await self._hear(pressed.incoming)
-            case Judged(feedback):
+            case Feedback() as feedback:
                 await self._hear(feedback)
                 self._presence.soon(partial(self.buttons.thank, feedback))
             case None:
@@ -154,9 +153,8 @@ class Intake:
 
     def _heed(self, signal: Signal) -> None:
         match signal:
-            case TitleChanged(thread=thread, by=by):
-                if by != self._me.user:
-                    self._presence.renamed(thread)
+            case SessionRenamed(thread):
+                self._presence.renamed(thread)
             case HomeOpened(channel=channel):
                 self._presence.soon(partial(self._presence.home_opened, channel))
             case Joined(channel=channel, at=at):
@@ -165,7 +163,7 @@ class Intake:
                 self._close_gaps()
             case Left(channel=channel):
                 self._marks.drop(channel)
-            case Overload():
+            case EventsDropped():
                 log.error(
                     "slack.dropping: Slack drops events of this workspace, which had more than 30,000 in an hour"
                 )
