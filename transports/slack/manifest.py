@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """``reason`` is why it is asked for, ``without`` what does not work when it was not granted."""
+    """``reason`` is why it is needed, ``without`` what does not work without it."""
 
     name: str
     reason: str
@@ -20,7 +20,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What the settings switch on. ``command`` is the slash command, blank for none; ``files`` go in and out."""
+    """What the settings switch on. ``command`` is the slash command, or blank."""
 
     command: str = "/threadfast"
     files: bool = True
@@ -84,7 +84,7 @@ def scopes(features: Features) -> tuple[Scope, ...]:
 
 
 def missing_scopes(granted: Iterable[str], features: Features) -> list[str]:
-    """Return a clause for each needed scope that was not granted; nothing when Slack did not say what was."""
+    """Return a clause for each missing scope; none if the granted ones are unknown."""
     known = frozenset(granted)
     return [
         f"{scope.name}: {scope.without}" for scope in scopes(features) if known and scope.name not in known
@@ -93,7 +93,7 @@ def missing_scopes(granted: Iterable[str], features: Features) -> list[str]:
 
 def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]) -> dict[str, object]:
     """Return the manifest of an app called *name*, with its suggested prompts."""
-    shown = name[:35]
+    short_name = name[:35]
     about = "Answers in threads. Write to it directly, or mention it in a channel."
     agent: dict[str, object] = {"agent_description": about}
     if prompts:
@@ -105,7 +105,7 @@ def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]
             "messages_tab_enabled": True,
             "messages_tab_read_only_enabled": False,
         },
-        "bot_user": {"display_name": shown, "always_online": True},
+        "bot_user": {"display_name": short_name, "always_online": True},
     }
     if features.command:
         offered["slash_commands"] = [
@@ -117,7 +117,7 @@ def manifest(name: str, features: Features, prompts: Sequence[Mapping[str, str]]
             }
         ]
     return {
-        "display_information": {"name": shown, "description": about},
+        "display_information": {"name": short_name, "description": about},
         "features": offered,
         "oauth_config": {"scopes": {"bot": sorted(scope.name for scope in scopes(features))}},
         "settings": {

@@ -3,6 +3,8 @@ import pytest
 
 from transports.discord.events.channel_queue import ChannelQueues
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 async def tasks():
@@ -20,44 +22,43 @@ def work(done, name, gate=None):
     return do
 
 
-@pytest.mark.anyio
 async def test_in_a_channel_one_thing_comes_after_the_other_and_no_channel_waits_for_another(tasks):
-    lanes, done, gate = ChannelQueues(tasks), [], anyio.Event()
-    lanes.put("slow", work(done, "message", gate))
-    lanes.put("slow", work(done, "its edit"))
-    lanes.put("quick", work(done, "elsewhere"))
+    queues, done, gate = ChannelQueues(tasks), [], anyio.Event()
+    queues.put("slow", work(done, "message", gate))
+    queues.put("slow", work(done, "its edit"))
+    queues.put("quick", work(done, "elsewhere"))
     await anyio.wait_all_tasks_blocked()
     assert done == ["elsewhere"]
-    assert (lanes.busy("slow"), lanes.busy("quick")) == (True, False)
+    assert (queues.busy("slow"), queues.busy("quick")) == (True, False)
     gate.set()
     await anyio.wait_all_tasks_blocked()
     assert done == ["elsewhere", "message", "its edit"]
-    assert not lanes.busy("slow")
+    assert not queues.busy("slow")
 
 
-@pytest.mark.anyio
-async def test_what_waits_is_bounded_over_all_channels_and_there_is_room_again_later(tasks):
-    lanes, done, gate = ChannelQueues(tasks, most=2), [], anyio.Event()
-    assert lanes.put("a", work(done, 1, gate))
-    assert lanes.put("b", work(done, 2, gate))
-    assert not lanes.put("a", work(done, 3))
+async def test_what_waits_is_bounded_over_all_channels_and_there_is_room_again_later(tasks, monkeypatch):
+    monkeypatch.setattr("transports.discord.events.channel_queue.MOST_HELD", 2)
+    queues, done, gate = ChannelQueues(tasks), [], anyio.Event()
+    assert queues.put("a", work(done, 1, gate))
+    assert queues.put("b", work(done, 2, gate))
+    assert not queues.put("a", work(done, 3))
     gate.set()
     await anyio.wait_all_tasks_blocked()
-    assert lanes.put("a", work(done, 4))
+    assert queues.put("a", work(done, 4))
     await anyio.wait_all_tasks_blocked()
     assert sorted(done) == [1, 2, 4]
 
 
-@pytest.mark.anyio
-async def test_a_bug_costs_one_thing_and_not_those_behind_it(tasks, caplog):
-    lanes, done = ChannelQueues(tasks, most=2), []
+async def test_a_bug_costs_one_thing_and_not_those_behind_it(tasks, caplog, monkeypatch):
+    monkeypatch.setattr("transports.discord.events.channel_queue.MOST_HELD", 2)
+    queues, done = ChannelQueues(tasks), []
 
     async def broken():
         raise ZeroDivisionError
 
     for _ in range(3):
-        assert lanes.put("a", broken)
-        assert lanes.put("a", work(done, "next"))
+        assert queues.put("a", broken)
+        assert queues.put("a", work(done, "next"))
         await anyio.wait_all_tasks_blocked()
     assert done == ["next"] * 3
     assert "was not taken in" in caplog.text

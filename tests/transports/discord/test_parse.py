@@ -81,37 +81,37 @@ def test_a_mention_begins_a_thread_and_is_taken_without_the_bots_name(named):
     assert incoming.thread == ThreadId("discord", GUILD, TEXT, ID)
 
 
-def test_a_mention_that_is_only_the_bots_name_keeps_it_so_that_it_is_not_blank():
-    assert parsed(said(f" {AT_BOT} ")).text == "@Threadfast"
+@pytest.mark.parametrize(
+    ("data", "via"),
+    [
+        (said("and then?"), "overheard"),
+        (said(f"<@{BOB}> and {AT_BOT} look", mentions=[BOB]), "mention"),
+        (said("@everyone hello", mention_everyone=True), "overheard"),
+        (said(f"why does `<@{BOB}>` not ping?"), "overheard"),
+        (said(f"<@{BOB}> look", mentions=[BOB]), None),
+        (said(f"<@&{OPS}> look"), None),
+        (said(""), None),  # so is a message of a guild without the intent
+    ],
+)
+def test_in_a_thread_a_message_is_for_the_bot_unless_it_names_others(data, via):
+    incoming = overheard(data)
+    assert (incoming and incoming.via) == via
+    assert incoming is None or incoming.thread == ThreadId("discord", GUILD, TEXT, THREAD)
 
 
-def test_a_message_in_a_thread_that_names_nobody_is_overheard_there():
-    incoming = overheard(said("and then?"))
-    assert (incoming.via, incoming.thread) == ("overheard", ThreadId("discord", GUILD, TEXT, THREAD))
-
-
-def test_a_message_in_a_thread_that_names_others_is_not_for_the_bot():
-    assert overheard(said(f"<@{BOB}> look", mentions=[BOB])) is None
-    assert overheard(said(f"<@&{OPS}> look")) is None
-    assert overheard(said(f"<@{BOB}> and {AT_BOT} look", mentions=[BOB])).via == "mention"
-
-
-def test_a_ping_of_everyone_names_nobody_in_particular():
-    assert overheard(said("@everyone hello", mention_everyone=True)).via == "overheard"
-    assert parsed(said("@everyone @here hello", mention_everyone=True)) is None
-
-
-def test_what_is_said_in_a_channel_without_naming_the_bot_is_not_for_it():
-    assert parsed(said("lunch?")) is None
-
-
-def test_a_name_in_code_names_nobody():
-    assert parsed(said(f"`{AT_BOT}` and ```\n{AT_BOT}\n```")) is None
-    assert overheard(said(f"why does `<@{BOB}>` not ping?")).via == "overheard"
-
-
-def test_a_longer_id_that_begins_like_the_bots_is_somebody_else():
-    assert parsed(said(f"<@{BOT}1> hi")) is None
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f" {AT_BOT} ", "@Threadfast"),  # only the name: it is not blank
+        ("lunch?", None),
+        ("@everyone @here hello", None),
+        (f"`{AT_BOT}` and ```\n{AT_BOT}\n```", None),
+        (f"<@{BOT}1> hi", None),
+    ],
+)
+def test_in_a_channel_a_message_is_for_the_bot_only_if_it_names_it(text, words):
+    incoming = parsed(said(text, mention_everyone="@everyone" in text))
+    assert (incoming and incoming.text) == words
 
 
 # -- replies ---------------------------------------------------------------------------------------------------
@@ -282,10 +282,6 @@ def test_stickers_and_polls_are_named_where_the_bot_is_meant_and_nothing_where_i
         assert direct(data).text == text
         assert parsed({**data, "content": AT_BOT}).text == text
         assert overheard(data) is None
-
-
-def test_without_the_intent_a_guilds_message_is_blank_and_nothing():
-    assert overheard(said("")) is None
 
 
 # -- earlier lines ---------------------------------------------------------------------------------------------

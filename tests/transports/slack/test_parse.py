@@ -60,48 +60,53 @@ def test_a_direct_message_is_always_for_the_bot():
     )
 
 
-def test_a_direct_message_that_names_others_is_still_for_the_bot():
-    assert heard("what does <@U2> mean?", channel="D1").via == "direct"
-
-
-def test_a_mention_is_taken_without_the_bots_name():
-    incoming = heard("<@UBOT>: is it <@UBOT>?")
-    assert (incoming.via, incoming.text) == ("mention", "is it @Threadfast?")
-
-
-def test_a_mention_with_a_label_is_a_mention():
-    assert heard("<@UBOT|threadfast> hi").text == "hi"
-
-
-def test_a_mention_that_is_only_the_bots_name_keeps_it_so_that_it_is_not_blank():
-    assert heard(" <@UBOT> ").text == "@Threadfast"
-
-
-def test_a_reply_that_names_nobody_is_overheard_in_its_thread():
-    incoming = heard("and then?", thread_ts=ROOT)
-    assert (incoming.via, incoming.thread.root, incoming.id) == ("overheard", ROOT, TS)
+IN_THREAD, DIRECT = {"thread_ts": ROOT}, {"channel": "D1"}
+GROUP = {"channel": "G1", "channel_type": "mpim"}
+ROOT_WITH_REPLIES = {"thread_ts": TS}
 
 
 @pytest.mark.parametrize(
-    "named", ["<@U2>", "<@W2|ann>", "<!subteam^S1|@ops>", "<!here>", "<!channel|@channel>"]
+    ("text", "more", "via", "words"),
+    [
+        ("what does <@U2> mean?", DIRECT, "direct", "what does @U2 mean?"),
+        ("<@UBOT>: is it <@UBOT>?", {}, "mention", "is it @Threadfast?"),
+        ("<@UBOT|threadfast> hi", {}, "mention", "hi"),
+        (" <@UBOT> ", {}, "mention", "@Threadfast"),  # only the name: it is not blank
+        ("<@UBOT> 1 &lt; 2 &amp;&amp; 3", {}, "mention", "1 < 2 && 3"),
+        ("and then?", IN_THREAD, "overheard", "and then?"),
+        ("<@U2> and <@UBOT> look", IN_THREAD, "mention", "@U2 and @Threadfast look"),
+        ("`&lt;@UBOT&gt;`", IN_THREAD, "overheard", "`<@UBOT>`"),  # code: Slack escapes the name
+        ("<@UBOT> hi", {"subtype": "thread_broadcast", **IN_THREAD}, "mention", "hi"),
+        ("<@UBOT> hi", {"subtype": "me_message", **IN_THREAD}, "mention", "hi"),
+        ("by the way", {"subtype": "thread_broadcast", **IN_THREAD}, "overheard", "by the way"),
+    ],
 )
-def test_a_reply_that_names_others_is_not_for_the_bot(named):
-    assert heard(f"{named} look", thread_ts=ROOT) is None
-    assert heard(f"{named} and <@UBOT> look", thread_ts=ROOT).via == "mention"
+def test_a_message_is_for_the_bot_if_it_is_direct_names_it_or_goes_on_in_a_thread(text, more, via, words):
+    incoming = heard(text, **more)
+    assert (incoming.via, incoming.text, incoming.id) == (via, words, TS)
+    assert incoming.thread.root == more.get("thread_ts", TS)
 
 
-def test_what_is_said_in_a_channel_without_naming_the_bot_is_not_for_it():
-    assert heard("lunch?") is None
-    assert heard("lunch?", thread_ts=TS) is None  # a root that has replies by now
-    assert heard("lunch?", channel="G1", channel_type="mpim") is None
-
-
-def test_a_name_in_code_is_no_mention_because_slack_escapes_it():
-    assert heard("`&lt;@UBOT&gt;`", thread_ts=ROOT).via == "overheard"
-
-
-def test_a_longer_id_that_begins_like_the_bots_is_somebody_else():
-    assert heard("<@UBOT2> hi") is None
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("lunch?", {}),
+        ("lunch?", ROOT_WITH_REPLIES),
+        ("lunch?", GROUP),
+        ("<@UBOT2> hi", {}),
+        ("<@UBOT> hi", {"hidden": True}),
+        ("<@UBOT> hi", {"user": None}),
+        ("<@UBOT> hi", {"user": ["U1"]}),
+        *(
+            (f"{named} look", IN_THREAD)
+            for named in ("<@U2>", "<@W2|ann>", "<!subteam^S1|@ops>", "<!here>", "<!channel|@channel>")
+        ),
+        ("", DIRECT),
+        ("", {**DIRECT, "files": [{"id": "F4", "mode": "tombstone"}]}),
+    ],
+)
+def test_any_other_message_is_not_for_the_bot(text, more):
+    assert heard(text, **more) is None
 
 
 def test_twins_are_one_message_whichever_comes_first():
@@ -140,25 +145,7 @@ def test_what_nobody_said_is_not_heard_but_moves_the_channel(subtype):
     assert event(said("<@UBOT> joined", subtype=subtype)) == Parsed(moved=("C1", TS))
 
 
-def test_hidden_messages_are_not_heard():
-    assert heard("<@UBOT> hi", hidden=True) is None
-
-
-@pytest.mark.parametrize("subtype", ["thread_broadcast", "me_message"])
-def test_subtypes_with_a_persons_words_are_text(subtype):
-    assert heard("<@UBOT> hi", subtype=subtype, thread_ts=ROOT).text == "hi"
-
-
-def test_a_reply_shown_in_the_channel_too_stays_in_its_thread():
-    incoming = heard("by the way", subtype="thread_broadcast", thread_ts=ROOT)
-    assert (incoming.via, incoming.thread.root) == ("overheard", ROOT)
-
-
 # -- what is said ----------------------------------------------------------------------------------------------
-
-
-def test_entities_are_decoded():
-    assert heard("<@UBOT> 1 &lt; 2 &amp;&amp; 3").text == "1 < 2 && 3"
 
 
 def test_blocks_speak_when_there_is_no_text():
@@ -221,11 +208,6 @@ def test_a_file_that_cannot_be_had_is_kept_so_that_the_person_is_told_and_one_ta
     ]
     incoming = heard("<@UBOT> read", subtype="file_share", files=files)
     assert incoming.files == (Attachment("F2", "file"), Attachment("F3", "old.pdf"))
-
-
-def test_a_message_with_nothing_in_it_is_nothing():
-    assert heard("", channel="D1") is None
-    assert heard("", channel="D1", files=[{"id": "F4", "mode": "tombstone"}]) is None
 
 
 # -- edits, deletes, and the rest ------------------------------------------------------------------------------
@@ -353,11 +335,6 @@ def test_what_cannot_be_read_is_odd_and_nothing_else(body):
     parsed = parse_event(body, ME)
     assert parsed.odd
     assert parsed == Parsed(odd=parsed.odd)
-
-
-def test_a_message_without_an_author_is_nobodys():
-    assert heard("<@UBOT> hi", user=None) is None
-    assert heard("<@UBOT> hi", user=["U1"]) is None
 
 
 # -- earlier lines ---------------------------------------------------------------------------------------------

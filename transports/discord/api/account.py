@@ -1,4 +1,4 @@
-"""The bot's account at Discord's REST API: who it is, and every call that is made in its name.
+"""The bot's account at Discord's REST API, through which every call goes.
 
 It lives as long as the transport, so its rate limits outlive the gateway's. The library waits for buckets, sleeps
 through 429, and retries 500, 502, 504 and 524 (five times, 25 s in all), but not 503 or a cut connection. Each call
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 URGENT_WITHIN_S, COSMETIC_WITHIN_S = 40.0, 15.0
-"""An urgent call has time for all of the library's tries."""
+"""An urgent call has time for all of the library's retries."""
 LOGIN_WITHIN_S = 60.0
 CLOSE_WITHIN_S = 3.0
 CROWDED_S = 1.0
 
 
 class Account:
-    """``me`` is there after `login`; ``invalid_requests`` is for the gateway too."""
+    """``me`` is set by `login`; the gateway shares ``invalid_requests``."""
 
     me: Me
 
@@ -49,11 +49,11 @@ class Account:
 
     @property
     def trouble(self) -> str:
-        """What is held back now, for operators; blank if nothing is."""
+        """Why calls are held back now, for operators; blank if they are not."""
         return self.invalid_requests.trouble(anyio.current_time())
 
     async def login(self) -> Me:
-        """Ask who the token belongs to; to be done first. Raises `TransportFatal` for a bad one, else as a call."""
+        """Ask who the token belongs to, before any call. Raises `TransportFatal` for a bad token, else as a call."""
         self._admit("login", urgent=True)
         client = Client(Route.BASE, self.invalid_requests)
         work = partial(client.login, self._token)
@@ -100,14 +100,14 @@ class Account:
         )
 
     def _admit(self, call: str, *, urgent: bool) -> None:
-        """Raise `TransportRateLimited` for a call that would do harm, or that there is no room for."""
+        """Raise `TransportRateLimited` for a call that would do harm, or that has no room."""
         if wait := self.invalid_requests.wait(anyio.current_time(), urgent=urgent):
             raise TransportRateLimited(f"{call}: held back: {self.trouble}", retry_after=wait)
         if not urgent and not self._calls.room(urgent=False):
             raise TransportRateLimited(f"{call}: too much is under way", retry_after=CROWDED_S)
 
     def _explained(self, call: str, error: Exception, sent: bool) -> PostFailed:
-        """Say what the error means, and note what it means for other calls."""
+        """Return our error for the library's, and note what it means for other calls."""
         if isinstance(error, PostFailed):
             return error
         if not isinstance(error, FROM_OUTSIDE):
@@ -124,7 +124,7 @@ class Account:
         return failed
 
     async def close(self) -> None:
-        """Let what is under way end, and close the connections."""
+        """Let open calls end, and close the connections."""
         with anyio.CancelScope(shield=True):
             await self._calls.close(CLOSE_WITHIN_S)
             if self._client:

@@ -1,13 +1,13 @@
-"""What Discord's refusals mean: from an error of the library or of its sockets to one of our errors. Pure.
+"""Errors of the library and of its sockets as our errors. Pure.
 
-| the answer                                            | becomes                                            |
+| answer                                                | error                                              |
 |-------------------------------------------------------|----------------------------------------------------|
-| 429 of Discord's own that outlasted the library's tries | `TransportRateLimited`                           |
+| 429 of Discord's own, after the library's retries     | `TransportRateLimited`                           |
 | 429 without ``Via``, or with a page                   | `Banned`: Cloudflare has shut out this address     |
 | 5xx, no answer, a cut connection                      | `TransportUnavailable`, maybe posted if it was sent |
 | 4xx in Discord's JSON, by a code that will pass       | `TransportUnavailable`                             |
-| 4xx in Discord's JSON                                 | `DiscordRefused`, of a kind that tells what to do  |
-| 4xx without Discord's JSON                            | `TransportUnavailable`: some box on the way spoke  |
+| 4xx in Discord's JSON                                 | `DiscordRefused`, with a kind                      |
+| 4xx without Discord's JSON                            | `TransportUnavailable`: a proxy answered           |
 
 Codes: https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
 """
@@ -52,7 +52,7 @@ KINDS: dict[int, Kind] = {int(code): kind for kind, codes in CODES.items() for c
 BY_STATUS: dict[int, Kind] = {
     400: "shape", 401: "token", 403: "forbidden", 404: "gone", 405: "unsupported", 413: "too_large",
 }  # fmt: skip
-"""For an answer whose code is 0, or one that we do not know."""
+"""For an answer whose code is 0 or unknown."""
 
 PASSING = frozenset({40004, 40006, 110001, 130000})
 """Switched off for now, not available yet, overloaded."""
@@ -83,7 +83,7 @@ NEEDED: dict[str, str] = {
     "channel": "View Channel",
     "send": "View Channel, Send Messages, Send Messages in Threads, Attach Files and Read Message History",
 }
-"""The permissions that a call takes, by their names in Discord's own settings."""
+"""The permissions for a call, by their names in Discord's settings."""
 
 ADVICE: dict[Kind, str] = {
     "token": "reset the token under Bot at discord.com/developers/applications and set the new one",
@@ -95,35 +95,35 @@ ADVICE: dict[Kind, str] = {
 """For operators, after the code."""
 
 ASK_AGAIN_S = 10.0
-"""What a 429 means that names no time."""
+"""The wait after a 429 without a time."""
 BANNED_S = 600.0
-"""How long nothing is asked after a ban: Discord counts bad requests in windows of ten minutes."""
+"""How long no call is made after a ban: Discord counts bad requests in windows of ten minutes."""
 
-MOST_SAID = 200
-"""Characters of Discord's own words that an operator is told."""
+MAX_MESSAGE = 200
+"""Characters of Discord's own message in an error."""
 
 
 class DiscordRefused(TransportRejected):
-    """Discord took the call, understood it, and said no; nothing was done.
+    """Discord refused the call; nothing was done.
 
-    ``status`` is HTTP's, ``number`` Discord's own code (0: none), ``kind`` what to do about it.
+    ``status`` is HTTP's, ``number`` Discord's code or 0, ``kind`` what to do about it.
     """
 
-    def __init__(self, call: str, status: int, number: int = 0, said: str = "") -> None:
+    def __init__(self, call: str, status: int, number: int = 0, message: str = "") -> None:
         self.call, self.status, self.number = call, status, number
         self.kind = kind_of(status, number)
         self.friendly = FRIENDLY[self.kind]
         needed = NEEDED.get(call, "") if self.kind == "forbidden" else ""
         if needed:
             self.friendly += f" I need: {needed}."
-        why = " ".join(said.split())[:MOST_SAID]
+        why = " ".join(message.split())[:MAX_MESSAGE]
         advice = needed and f"the bot's role needs {needed}, here or in the channel's settings"
         parts = (f"{call}: {status}, code {number}", why, advice or ADVICE.get(self.kind, ""))
         super().__init__(": ".join(filter(None, parts)))
 
 
 class Banned(TransportRateLimited):
-    """Cloudflare answered in place of Discord: this address is shut out, for asking amiss too often."""
+    """Cloudflare answered in place of Discord: this address is shut out after too many bad requests."""
 
 
 def kind_of(status: int, number: int) -> Kind:
@@ -131,7 +131,7 @@ def kind_of(status: int, number: int) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Return whether no other form or way of the same post would be accepted there."""
+    """Tell whether every form of the same post would be refused there."""
     return isinstance(error, DiscordRefused) and error.kind in ("token", "forbidden", "locked", "gone")
 
 
@@ -143,7 +143,7 @@ def bad_token() -> TransportFatal:
 
 
 def explain(call: str, error: Exception, *, maybe_posted: bool) -> PostFailed:
-    """Say what an error of the library's means; *maybe_posted* if the call posts and may have reached Discord."""
+    """Return our error for the library's; *maybe_posted*: the call posts and may have reached Discord."""
     match error:
         case discord.LoginFailure(__cause__=discord.HTTPException() as why):
             return _answered(call, why, maybe_posted=maybe_posted)
@@ -174,21 +174,24 @@ def _limited(call: str, error: discord.HTTPException) -> PostFailed:
     headers = error.response.headers
     if not headers.get("Via") or not _is_discords(error):
         return Banned(f"{call}: this address is shut out by Cloudflare (429)", retry_after=BANNED_S)
-    return TransportRateLimited(f"{call}: rate limited", retry_after=_seconds(headers.get("Retry-After", "")))
+    return TransportRateLimited(
+        f"{call}: rate limited", retry_after=retry_seconds(headers.get("Retry-After", ""))
+    )
 
 
 def _is_discords(error: discord.HTTPException) -> bool:
-    """Return whether Discord's API itself spoke: in JSON, which the library reads by this very header."""
+    """Tell whether Discord's API itself answered: in JSON, by the header that the library reads."""
     return error.response.headers.get("Content-Type") == "application/json"
 
 
-def _seconds(header: str) -> float:
+def retry_seconds(text: str) -> float:
+    """Return the seconds of a Retry-After, at least one."""
     try:
-        seconds = float(header)
+        seconds = float(text)
     except ValueError:
         return ASK_AGAIN_S
     return max(seconds, 1.0) if math.isfinite(seconds) else ASK_AGAIN_S
 
 
 FROM_OUTSIDE = (aiohttp.ClientError, OSError, discord.DiscordException)
-"""What a call fails with that is no bug of ours; a TimeoutError is an OSError."""
+"""Errors that are not bugs of ours; a TimeoutError is an OSError."""

@@ -1,14 +1,8 @@
-"""How we stand with Discord: bad requests are counted by address, and 10,000 in ten minutes shut it out. Pure.
+"""Counting bad requests: Discord shuts out an address after 10,000 in ten minutes. Pure.
 
-| what is seen                                          | what is let through                                |
-|-------------------------------------------------------|----------------------------------------------------|
-| less than `CAREFUL_AT` bad answers in the window      | every call                                         |
-| `CAREFUL_AT` of them                                  | no cosmetic call: no typing, reaction or live edit |
-| `SILENT_AT` of them                                   | nothing                                            |
-| a ban (a 429 that is not Discord's own)               | nothing for 10 min, and 20, 40, 60 for the next ones |
-| a good answer after a ban                             | as before, and the next ban counts as a first one  |
-
-A bad answer is a 401, a 403, or a 429 that is not for others' use of something shared.
+From `CAREFUL_AT` bad answers on no cosmetic call is made (typing, reactions, live edits), from `SILENT_AT` on none. A
+ban (a 429 that is not Discord's own) stops all calls for 10 minutes, and the next bans for 20, 40 and 60, until there
+is a good answer. A bad answer is a 401, a 403, or a 429 that is not for a shared limit.
 https://docs.discord.com/developers/topics/rate-limits#invalid-request-limit-aka-cloudflare-bans
 """
 
@@ -18,7 +12,7 @@ from collections import deque
 
 WINDOW_S = 600.0
 CAREFUL_AT, SILENT_AT = 2_000, 8_000
-"""Of 10,000. Other programs may share the address, so the cosmetic calls leave them most of it."""
+"""Of 10,000. Other programs may share the address."""
 FIRST_BAN_S, LONGEST_BAN_S = 600.0, 3600.0
 BAD = (401, 403, 429)
 
@@ -32,28 +26,28 @@ class InvalidRequests:
         self._banned_until = 0.0
 
     def answered(self, now: float, status: int, *, shared: bool = False) -> None:
-        """Note an answer; *shared* says that a 429 is for a limit which others use up too."""
+        """Note an answer; *shared*: a 429 is for a limit shared with other bots."""
         if status in BAD and not shared:
             self._bad.append(now)
         elif status < 300 and now >= self._banned_until:
             self._bans = 0
 
     def banned(self, now: float) -> float:
-        """Note a ban and return for how many seconds nothing may be asked."""
+        """Note a ban and return for how many seconds no call may be made."""
         if now >= self._banned_until:
             self._banned_until = now + min(FIRST_BAN_S * 2.0 ** min(self._bans, 10), LONGEST_BAN_S)
             self._bans += 1
         return self._banned_until - now
 
     def wait(self, now: float, *, urgent: bool) -> float:
-        """Return for how many seconds such a call must not be made; 0 if it may be made now."""
+        """Return for how many seconds such a call must wait."""
         bad = self._count(now)
         most = SILENT_AT if urgent else CAREFUL_AT
         drained = self._bad[bad - most] + WINDOW_S - now if bad >= most else 0.0
         return max(self._banned_until - now, drained, 0.0)
 
     def trouble(self, now: float) -> str:
-        """Say for operators what is held back; blank if nothing is."""
+        """Say for operators why calls are held back; blank if they are not."""
         if (left := self._banned_until - now) > 0:
             return f"Discord has shut out this address; asking again in {left / 60:.0f} min"
         if (bad := self._count(now)) >= CAREFUL_AT:

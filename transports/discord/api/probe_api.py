@@ -13,6 +13,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
+from transports.discord.api.api_errors import retry_seconds
 from transports.shared.checks import WITHIN_S, describe_failure
 from transports.shared.link.proxy import proxy_for
 
@@ -70,31 +71,23 @@ class Api:
 
 def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Answer | PostFailed:
     try:
-        told: JsonValue = json.loads(body) if body else None
+        content: JsonValue = json.loads(body) if body else None
     except ValueError:
-        told = None
-    fields = told if isinstance(told, dict) else {}
+        content = None
+    fields = content if isinstance(content, dict) else {}
     match answer.status:
-        case 200 | 204 if told is not None or answer.status == 204:
-            return Answer(told, answer.headers.get("Date"))
+        case 200 | 204 if content is not None or answer.status == 204:
+            return Answer(content, answer.headers.get("Date"))
         case 429 if "Via" not in answer.headers or not fields:
             return TransportUnavailable(
                 f"{call}: Cloudflare has shut out this address for too many bad calls"
             )
         case 429:
-            return TransportRateLimited(f"{call}: rate limited", retry_after=_seconds(fields, answer))
+            wait = fields.get("retry_after", answer.headers.get("Retry-After"))
+            return TransportRateLimited(f"{call}: rate limited", retry_after=retry_seconds(str(wait)))
         case 401:
             return BadToken("Discord does not know this token")
         case 400 | 403 | 404 if fields:
             return TransportRejected(f"{call}: {fields.get('message')} ({fields.get('code')})")
         case status:
             return TransportUnavailable(f"{call}: status {status} and no answer of Discord's")
-
-
-def _seconds(fields: Mapping[str, JsonValue], answer: aiohttp.ClientResponse) -> float:
-    for told in (fields.get("retry_after"), answer.headers.get("Retry-After")):
-        try:
-            return max(float(str(told)), 1.0)
-        except ValueError:
-            continue
-    return 60.0

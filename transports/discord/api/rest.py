@@ -1,4 +1,4 @@
-"""The one way to call Discord's REST API: our words for the calls, made through discord.py by ids alone."""
+"""Calls of Discord's REST API, made through discord.py by ids alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 UPLOAD_WITHIN_S = 300.0
 MAX_NAME = 100
 MAX_PAGE = 100
-"""Messages that Discord shows in one call."""
+"""Messages of one call."""
 ARCHIVE_AFTER_MIN: Literal[1440] = 1440
 
 STYLES = {
@@ -39,8 +39,7 @@ class Rest(Account):
     """Discord's REST API with one bot token, after `login`.
 
     Every call raises `DiscordRefused`, `TransportRateLimited`, `TransportUnavailable` or `TransportRejected`, and no
-    other `Exception`. Calls that are not *urgent* are the first to be held back when Discord has enough of us.
-    Nobody is pinged by anything that is sent, and links have no previews.
+    other `Exception`. Calls that are not *urgent* are held back first. Posts ping nobody, and links have no previews.
     """
 
     async def send(
@@ -56,8 +55,8 @@ class Rest(Account):
     ) -> discord.Message:
         """Post a message; *content* has at most 2,000 characters, *nonce* 25.
 
-        A second send with the same nonce within minutes returns what the first one stored, whose content may be
-        another. A reply to a message that is gone becomes a plain post.
+        A second send with the same nonce within minutes returns the first message, whose content may differ. A reply
+        to a deleted message becomes a plain post.
         """
 
         async def post() -> discord.Message:
@@ -84,7 +83,7 @@ class Rest(Account):
         buttons: Sequence[Button] = (),
         urgent: bool = True,
     ) -> None:
-        """Change a message of ours; it has *buttons* then and no others. No *content* leaves what it says."""
+        """Change a message of ours, and replace its buttons. Without *content* its text stays."""
 
         async def patch() -> None:
             text: dict[str, Any] = {} if content is None else {"content": content}
@@ -105,15 +104,13 @@ class Rest(Account):
         await self._ask("react", react, line=f"reactions {message}", urgent=False)
 
     async def unreact(self, channel: str, message: str, emoji: str) -> None:
-        """Take a reaction of ours off."""
-
         async def unreact() -> None:
             await self._message(channel, message).remove_reaction(emoji, discord.Object(self.me.id))
 
         await self._ask("unreact", unreact, line=f"reactions {message}", urgent=False)
 
     async def typing(self, channel: str) -> None:
-        """Show for ten seconds, or until the next post, that the bot is typing."""
+        """Show "typing" for ten seconds, or until the next post."""
 
         async def typing() -> None:
             await self._place(channel).typing()
@@ -121,7 +118,7 @@ class Rest(Account):
         await self._ask("typing", typing, line=f"typing {channel}", urgent=False)
 
     async def open_thread(self, channel: str, message: str, name: str) -> str:
-        """Open a thread from a message, if there is none yet, and return its id: the message's."""
+        """Open a thread from a message, unless there is one, and return its id: the message's."""
 
         async def start() -> None:
             opened: object = await self._library.http.start_thread_with_message(
@@ -145,7 +142,7 @@ class Rest(Account):
     ) -> list[discord.Message]:
         """Return one page, oldest first: the first *limit* (at most 100) after an id, else the last before one.
 
-        A message that the library cannot read is left out, and another one takes its place.
+        A message that the library cannot read is replaced by the next one.
         """
 
         async def read() -> list[discord.Message]:
@@ -153,15 +150,15 @@ class Rest(Account):
             edge = after or before
             while (wanted := min(limit, MAX_PAGE) - len(page)) > 0:
                 way = {"after" if after else "before": int(edge)} if edge else {}
-                told = await self._library.http.logs_from(int(channel), wanted, **way)
-                if not _is_page(told):  # taken for an empty one, it would hide what was said
+                listed = await self._library.http.logs_from(int(channel), wanted, **way)
+                if not _is_page(listed):  # an empty page would hide messages
                     raise TransportUnavailable("history: the answer is no list of messages")
-                page += filter(None, (self._read(channel, message) for message in told))
+                page += filter(None, (self._read(channel, message) for message in listed))
                 before_that = edge
                 edge = (max if after else min)(
-                    (str(message["id"]) for message in told), key=number, default=""
+                    (str(message["id"]) for message in listed), key=number, default=""
                 )
-                if len(told) < wanted or edge == before_that:
+                if len(listed) < wanted or edge == before_that:
                     break
             return sorted(page, key=lambda message: message.id)
 
@@ -197,15 +194,13 @@ class Rest(Account):
         return await self._ask("roles_of", read)
 
     async def ping(self) -> None:
-        """Ask for a sign of life."""
-
         async def ask() -> None:
             await self._library.application_info()
 
         await self._ask("ping", ask)
 
     def _read(self, channel: str, data: Any) -> discord.Message | None:
-        """Have the library read a message of the history; None for one that it cannot, and would hide the others."""
+        """Have the library read a message of the history; None if it cannot."""
         make, place = self._library._connection.create_message, self._place(channel)  # noqa: SLF001
         message = read_message(lambda fields: make(channel=place, data=fields), data)
         return message if hasattr(message, "author") else None
@@ -214,7 +209,7 @@ class Rest(Account):
         return self._library.get_partial_messageable(int(channel))
 
     def _message(self, channel: str, message: str) -> discord.PartialMessage:
-        """Return a message by its id: an edit of a whole one would bring the previews of its links back."""
+        """Return a message by its id: an edit of a whole one would restore the previews of its links."""
         return self._place(channel).get_partial_message(int(message))
 
 
@@ -236,12 +231,12 @@ async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
         raise failure
 
 
-def _is_page(told: object) -> bool:
-    return isinstance(told, list) and all(isinstance(item, dict) and "id" in item for item in told)
+def _is_page(listed: object) -> bool:
+    return isinstance(listed, list) and all(isinstance(item, dict) and "id" in item for item in listed)
 
 
 def view_of(buttons: Sequence[Button]) -> discord.ui.View:
-    """Return buttons that the library does not wait for: presses are told by their ids, after a restart too."""
+    """Return buttons that the library does not wait for: their ids tell presses, after a restart too."""
     view = discord.ui.View(timeout=None)
     for button in buttons[:MAX_BUTTONS]:
         view.add_item(

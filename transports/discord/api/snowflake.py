@@ -13,17 +13,17 @@ SHIFT = 22
 
 
 def is_snowflake(text: str) -> bool:
-    """Return whether *text* is an id of Discord's: a press or a slash command of ours is none."""
+    """Tell whether *text* is an id of Discord's; presses and slash commands have ids of our own."""
     return text.isascii() and text.isdigit() and len(text) <= 20
 
 
 def number(text: str) -> int:
-    """Return an id as a number, by which ids are ordered in time; 0 for what is no id."""
+    """Return an id as a number, which rises with time; 0 if it is not an id."""
     return int(text) if is_snowflake(text) else 0
 
 
 def at(moment: datetime) -> str:
-    """Return the least id that is made at that moment, "0" before 2015."""
+    """Return the least id of that moment, "0" before 2015."""
     return str(max(0, round(moment.timestamp() * 1000) - EPOCH_MS) << SHIFT)
 
 
@@ -32,5 +32,5 @@ def instant(text: str) -> datetime:
 
 
 def before(text: str, seconds: float) -> str:
-    """Return the least id that was made so many seconds before *text* was."""
+    """Return the least id of so many seconds before *text*."""
     return str(max(0, number(text) - (round(seconds * 1000) << SHIFT)))

@@ -1,11 +1,9 @@
-"""Calls of the library, each in a task of its own: who waits may give up, the call itself runs to its end.
+"""Calls of the library, each in its own task: a caller may give up, the call runs to its end.
 
-A cancelled call of the library does harm: one that sleeps through a global limit leaves every other waiting for ever,
-and one that waits for its bucket keeps the place of those behind. So a caller's cancel or deadline takes a call back
-only while it has not begun. What has begun ends by itself: each request has its time limit and is tried five times.
-
-Calls with the same ``line`` are made one after another, in order: an edit that the library tries again for half a
-minute must not overtake, and undo, the edit that came after it.
+A cancelled call of the library does harm: in a global limit it leaves all others waiting for ever, and in a bucket it
+blocks those behind it. So a caller's cancellation or deadline stops a call only before it begins. Each request has a
+time limit and five tries, so every call ends. Calls with the same ``line`` are made in order: a slow edit must not
+overtake, and undo, the next one.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ from transports.discord.api.sdk import on_sent
 T = TypeVar("T")
 
 URGENT_AT_ONCE, COSMETIC_AT_ONCE = 64, 32
-"""How many calls may be under way. Discord takes 50 a second; more than these wait for a bucket, or hang."""
+"""Calls at a time. Discord takes 50 a second; more than these wait for a bucket, or hang."""
 OPENINGS_AT_ONCE = 32
-"""Threads that are opened at a time: Discord's limit on them is tight, and posts elsewhere must not wait for it."""
+"""Threads opened at a time: Discord's limit on them is tight, and other posts must not wait for it."""
 
 Explain = Callable[[str, Exception, bool], PostFailed]
-"""Makes our error of the library's; told the call, and whether a request of it went out."""
+"""Returns our error for the library's, given the call, and whether a request went out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +36,7 @@ class _Call(Generic[T]):
     line: str
     work: Callable[[], Awaitable[T]]
     failed: PostFailed
-    """What is raised; until the call has ended, that nobody knows how it ended."""
+    """The error to raise; until the call ends, that its outcome is unknown."""
     sent: bool = False
     results: list[T] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -50,7 +48,7 @@ class _Call(Generic[T]):
 
 
 class UncancelledCalls:
-    """Runs calls in *tasks*, which must outlive those who wait for them."""
+    """Runs calls in *tasks*, which must outlive the callers."""
 
     def __init__(self, tasks: TaskGroup, explain: Explain) -> None:
         self._tasks, self._explain = tasks, explain
@@ -61,7 +59,7 @@ class UncancelledCalls:
         self._open: set[_Call[Any]] = set()
 
     def room(self, *, urgent: bool) -> bool:
-        """Return whether such a call could begin at once, but for its line."""
+        """Tell whether such a call could begin now, except for its line."""
         return (self._urgent if urgent else self._cosmetic).value > 0
 
     async def make(
@@ -75,9 +73,9 @@ class UncancelledCalls:
         posts: bool = False,
         opens: bool = False,
     ) -> T:
-        """Do *work* and return its result. Raises `PostFailed`, and nothing else.
+        """Do *work* and return its result. Raises `PostFailed` only.
 
-        *posts*: a call that is given up after *within* seconds may have posted something, or will.
+        *posts*: a call that is given up after *within* seconds may still post.
         """
         late = TransportUnavailable(f"{name}: not done within {within:.0f} s", maybe_posted=posts)
         call = _Call(name, line, work, late)
@@ -93,7 +91,7 @@ class UncancelledCalls:
         raise call.failed
 
     async def close(self, within: float) -> None:
-        """Wait for what is under way, and give up what is not done by then."""
+        """Wait for open calls, and cancel those that are not done in time."""
         with anyio.move_on_after(within):
             for call in list(self._open):
                 await call.done.wait()
@@ -120,7 +118,7 @@ class UncancelledCalls:
 
     @asynccontextmanager
     async def _turn(self, name: str) -> AsyncIterator[None]:
-        """Wait for those before in the line of that name; without a name there is none."""
+        """Wait for the calls before in the line of that name, if it has one."""
         if not name:
             yield
             return

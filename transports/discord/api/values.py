@@ -1,4 +1,4 @@
-"""Small values that all of Discord's rooms speak in."""
+"""Values that all Discord modules share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIRECT = "@me"
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who the bot is. ``roles`` are those that Discord made for it alone, one in each guild."""
+    """The bot. ``roles`` are those that Discord made for it alone, one in each guild."""
 
     id: str
     name: str
@@ -45,10 +45,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a channel's id stands for. ``parent`` is a thread's channel.
-
-    ``threads``: a thread can be opened from a message that is said there.
-    """
+    """A channel. ``parent`` is a thread's channel; ``threads``: threads can be opened from its messages."""
 
     id: str
     kind: Literal["direct", "channel", "thread"]
@@ -57,10 +54,9 @@ class Place:
     threads: bool = False
 
     def thread(self, message_id: str = "") -> ThreadId:
-        """Return the conversation that a message said here belongs to, if it continues none in a channel.
+        """Return the conversation of a message in this channel, if it does not continue another one.
 
-        A thread that is opened from a message has the message's id. Without one it is the place itself, which is
-        a blank root in a channel.
+        A thread that is opened from a message has the message's id. Without an id it is the channel itself.
         """
         match self.kind:
             case "direct":

@@ -1,14 +1,11 @@
-"""Reading what was said while nobody listened: a new session of the gateway has no replay.
+"""Reading missed messages from the history: a new session of the gateway has no replay.
 
-When it begins, Discord tells the id of the last message in every channel and active thread (`last_said`). So only
-those are read where something was said since the mark or, in one that was never heard of, since the bot was last
-known to hear everything. Nobody tells it of direct messages, which are all read, and of threads that were archived
-again meanwhile: no earlier than an hour after their last message.
+When it begins, Discord tells the id of the last message in every channel and active thread (`last_said`). Only those
+with a message since their mark are read or, without a mark, since the bot was last known to hear everything. All
+direct messages are read too, and threads that may have been archived meanwhile.
 
-Of each channel the last `BACK_S` are read, oldest first. Of messages that are too old to be answered, for which a
-person can only get a word of regret, no more than `MOST_OLD` are read; then it goes on with the others.
-
-What is not found: a direct message from someone whose first it is. Discord lists no such channels.
+Of each channel the last `BACK_S` are read, oldest first, but at most `MOST_OLD` messages that are too old to be
+answered. A person's first direct message is not found: Discord lists no such channels.
 """
 
 from __future__ import annotations
@@ -31,13 +28,13 @@ from transports.shared.backfill.message_time import NEVER
 log = logging.getLogger(__name__)
 
 BACK_S = 72 * 3600.0
-"""How far back is read: over a weekend. Who asked before that does not wait any more."""
+"""How far back is read: over a weekend."""
 
 MOST_OLD = 10_000
-"""Messages of a channel that are read although they are too old to be answered."""
+"""Messages of a channel that are read though they are too old to be answered."""
 
 MOST_PAGES = 1_000
-"""Pages of one channel: a bound for what should have ended."""
+"""Pages of one channel."""
 
 ARCHIVED_AFTER_S = 3600.0
 """The shortest time of quiet after which Discord archives a thread."""
@@ -55,9 +52,8 @@ class Pages(Protocol):
 class History:
     """Reads a bot's channels, for `transports.shared.backfill.catch_up`.
 
-    Nothing is looked for between `began`, when a session begins, and `told`, which is given what `last_said` told
-    then. *hear* takes a message as if it came live; it raises `threads.errors.StoreUnavailable` and
-    `TransportUnavailable`, and nothing else.
+    Reading waits from `began`, when a session begins, until `told` passes the result of `last_said`. *hear* takes a
+    message as if it came live; it raises only `threads.errors.StoreUnavailable` and `TransportUnavailable`.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class History:
         self._told = anyio.Event()
 
     def began(self) -> None:
-        if self._told.is_set():  # or who waits for a session that ended before it told would wait for ever
+        if self._told.is_set():  # a waiter must not wait for a session that ended before
             self._told = anyio.Event()
 
     def told(self, last: Mapping[str, str]) -> None:
@@ -83,10 +79,10 @@ class History:
         self._told.set()
 
     async def look(self) -> None:
-        """Follow where something was said unheard, and close the gap where nothing was."""
+        """Follow the channels with missed messages, and close the gap of the others."""
         while not self._told.is_set():
             await self._told.wait()
-        # A newer session's gap is not closed by what this one told.
+        # This session must not close the gap of a newer one.
         gap, told = self._marks.gap_of(UNKNOWN), self.last
         since, scale = self._marks.alive_at, self._marks.scale
         if scale.is_before(since, oldest := self._ago(self._back_s)):
@@ -106,19 +102,19 @@ class History:
                 self._marks.close(channel, gap)
 
     def _moved(self, channel: str, since: str) -> bool:
-        # Where something was said shortly before the gap, a message may have been overtaken by a later one.
+        # Shortly before the gap, a message may have been overtaken by a later one.
         heard = self._marks.scale.earlier(self._marks.mark_of(channel), since)
         return self._marks.scale.is_before(heard, self.last.get(channel, NEVER))
 
     async def _archived(self, since: str) -> frozenset[str]:
-        """Return our threads that are not active, if one may have been archived since, with something said before."""
+        """Return our inactive threads, if one may have been archived since, after a new message."""
         if self._marks.scale.is_before(self._ago(ARCHIVED_AFTER_S), since):
             return frozenset()
         recent = await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE)
         return frozenset(path(thread.workspace, thread.root) for thread in recent) - self.last.keys()
 
     async def read(self, channel: str, _gap: int, /) -> str:
-        """Hand over what was missed in a channel, page by page; those that were read are not read again."""
+        """Hand over the missed messages of a channel, page by page; a page that was read is not read again."""
         scale, after = self._marks.scale, self._ago(self._back_s)
         after = scale.later(after, begin_of(self._marks, channel))
         for number in range(1, MOST_PAGES + 1):
@@ -139,7 +135,7 @@ class History:
         return self._past(after)
 
     def _skip(self, channel: str, after: str) -> str:
-        """Return where that begins which can still be answered, if it is later."""
+        """Return where the messages begin that can still be answered, if that is later."""
         fresh = self._ago(self._max_age_s)
         if self._marks.scale.is_before(after, fresh):
             log.warning(
@@ -154,7 +150,7 @@ class History:
         return self._marks.scale.before(self._marks.clock(), seconds)
 
     def _past(self, at: str) -> str:
-        """Return a time that is not to come: no mark is set there."""
+        """Return *at*, or the present if that is earlier: no mark is set in the future."""
         return self._marks.scale.earlier(at, self._marks.clock())
 
     def verdict(self, refused: TransportRejected) -> Verdict:

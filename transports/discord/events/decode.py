@@ -1,4 +1,4 @@
-"""Discord's message text as a person reads it; pure. What Discord does not know either stays as it is.
+"""Discord's message text as a person reads it; pure. Unknown markup stays as it is.
 
 https://docs.discord.com/developers/reference#message-formatting
 """
@@ -24,12 +24,12 @@ _TOKEN = re.compile(
 
 
 def decode(text: str, name_of: NameOf) -> str:
-    """Return *text* with the names of who and what it mentions, and with moments that can be read."""
+    """Return *text* with names in place of mentions, and with readable times."""
     return _TOKEN.sub(lambda found: _decoded(found, name_of), text)
 
 
 def one_line(name: str, longest: int) -> str:
-    """Return a name as it may stand amid a line."""
+    """Return a name as one line."""
     return " ".join(without_controls(scrub(name[: 4 * longest])).split())[:longest]
 
 

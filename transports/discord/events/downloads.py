@@ -1,7 +1,6 @@
-"""Discord's files: whoever has the address may read them, for about a day; the message gives a new one.
+"""Discord's files. Their signed addresses expire after about a day; the message has a new one. No token is sent.
 
-Addresses are signed and expire (https://docs.discord.com/developers/reference#signed-attachment-cdn-urls). No token
-is ever shown to the hosts that keep the files.
+https://docs.discord.com/developers/reference#signed-attachment-cdn-urls
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from transports.shared.downloads import GONE, IDLE_S, FileHost, FileRefused, ope
 HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
 EXPIRED = (401, 403, 404, 410)
-"""What an address may answer after its day; what is really gone answers so again."""
+"""The statuses of an expired address; a deleted file answers so again."""
 
 NO_ACCESS = (
     "I may not read it: whoever runs this bot needs to give me the permission to read this channel's history."
@@ -32,7 +31,7 @@ NO_ACCESS = (
 
 
 def open_session() -> aiohttp.ClientSession:
-    """Open the session for files, to be used as a context; it keeps no cookies."""
+    """Open the session for files, without cookies."""
     return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
 
 
@@ -63,7 +62,7 @@ async def open_download(
 
 
 def trusted(url: URL, own: URL | None) -> bool:
-    """Return whether *url* is where Discord keeps files."""
+    """Tell whether *url* is one of Discord's file hosts."""
     if own is not None and url.scheme and url.host and url.origin() == own:
         return True
     return url.host in HOSTS and url.scheme == "https" and url.port == 443 and url.user is None

@@ -1,22 +1,19 @@
-"""What comes in, live or from a catch-up, on its way to the sink.
+"""Events, live or from a catch-up, on their way to the sink.
 
-The gateway tells its events one after another from within its reading, so nothing here waits for one: it is put into
-its channel's lane (`lanes.ChannelQueues`).
+The gateway calls its hooks from within its reading, so each event is queued for its channel (`ChannelQueues`):
 
-| event                                | what becomes of it                                                       |
+| event                                | handling                                                                 |
 |--------------------------------------|--------------------------------------------------------------------------|
-| a message that is not for us         | its channel's mark moves, and that is all, unless others wait before it  |
-| a message in a channel nobody knows  | its lane asks Discord what the channel is                                |
-| a reply in a channel                 | its lane looks which conversation it continues                           |
-| too many wait                        | it was missed: the catch-up reads it when there is room                  |
-| the disk refuses                     | the same                                                                 |
-| a press, a slash command             | made durable, then acknowledged, in time: Discord waits 3 s              |
+| a message that is not for us         | moves its channel's mark, unless others wait before it                   |
+| a message in an unknown channel      | its queue asks Discord for the channel                                   |
+| a reply in a channel                 | its queue looks for the conversation that it continues                   |
+| too many wait, or the disk refuses   | missed: the catch-up reads it later                                      |
+| a press, a slash command             | made durable, then acknowledged within Discord's 3 s                     |
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,6 +22,7 @@ from functools import partial
 import anyio
 import discord
 from anyio.abc import TaskGroup
+from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
@@ -53,12 +51,12 @@ from transports.shared.bot_loop_guard import BotLoopGuard
 log = logging.getLogger(__name__)
 
 REMEMBERED = 10_000
-"""Messages whose conversation is known, for when they are edited or deleted."""
+"""Messages whose conversation is remembered, for edits and deletions."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeOptions:
-    """Who is heard, and how. ``roles`` are those that rights hang on: of others nothing is kept."""
+    """Whose messages are taken. ``roles`` are those that grant rights: others are dropped."""
 
     bots: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
@@ -66,7 +64,7 @@ class IntakeOptions:
 
 
 KNOWN_AFTER_S = 5.0
-"""After this long a process has found the questions of the one before that still wait for an answer."""
+"""By then a process has found the open questions of the one before."""
 
 
 class Intake:
@@ -86,42 +84,39 @@ class Intake:
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*asks* says whether the message of that id holds a question that is open."""
+        """*asks* tells whether a message holds an open question."""
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._places, self._answers = sink, places, answers
         self._options, self._asks, self._now = options, asks, now
-        self._queues, self._reply_chains, self._cap = (
-            ChannelQueues(tasks),
-            ReplyChains(rest, me, places),
-            BotLoopGuard(options.bots),
-        )
+        self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, places)
+        self._cap = BotLoopGuard(options.bots)
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=options.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
-        self._threads: OrderedDict[str, ThreadId] = OrderedDict()
+        self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
         self._roles = Roles(rest, options.roles)
         self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
     def began(self) -> None:
-        """Note that a session began, and what was said before it may be missed: no mark passes that from now on."""
+        """Note that a session began: earlier messages may be missed, and no mark passes them from now on."""
         self._roles.forget()
         self._history.began()
         self._catch_up.missed()
 
     def joined(self, guild: discord.Guild) -> None:
-        """Learn the role that Discord made for the bot there: who mentions that means the bot."""
+        """Learn the role that Discord made for the bot in a guild: a mention of it is a mention of the bot."""
         if role := guild.self_role:
             self._me = replace(self._me, roles=self._me.roles | {str(role.id)})
 
     def ready(self, client: discord.Client) -> None:
-        """Begin to look for what was missed, in the guilds that the session told of."""
+        """Begin to read missed messages, in the guilds of the session."""
         self._history.told(last_said(client.guilds))
         self._close_gaps()
 
     def message(self, message: discord.Message) -> None:
         """Take a message in. Never waits."""
         if message.flags.ephemeral:
-            return  # our own answer to one person, of which Discord tells without its guild: no direct message
+            return  # our own answer to one person; without its guild it looks like a direct message
         place, channel, at = self._channels.see(message.channel), str(message.channel.id), str(message.id)
         guild = place.guild if place else str(getattr(message.channel, "guild_id", None) or DIRECT)
         where = path(guild, channel)
@@ -142,7 +137,7 @@ class Intake:
         self._change(channel_id, partial(self._delete, channel_id, message_ids))
 
     async def interaction(self, interaction: discord.Interaction) -> None:
-        """Take a press in; a slash command is taken by its own tree."""
+        """Take a press; slash commands have their own tree."""
         if interaction.type is not discord.InteractionType.component:
             return
         await take_in(interaction, partial(self._press, interaction), thinking=False)
@@ -172,7 +167,7 @@ class Intake:
     async def command(
         self, incoming: Incoming, interaction: discord.Interaction, acknowledged: anyio.Event
     ) -> str:
-        """Make a press or a slash command durable; its answer goes to the *interaction* (see `interactions.Take`)."""
+        """Make a press or a slash command durable; its answer goes to the interaction (see `interactions.Take`)."""
         self._answers.remember(incoming.id, interaction, acknowledged)
         try:
             await self._hand_over(incoming)
@@ -183,7 +178,7 @@ class Intake:
     async def _take(self, message: discord.Message, where: str) -> None:
         try:
             with self._marks.taking(where, str(message.id)):
-                # Discord lists no direct messages: after a kill nobody would know of a new one.
+                # Discord lists no direct messages: after a kill a new one would be lost.
                 if where.startswith(DIRECT):
                     await self._marks.note()
                 await self._hear(message)
@@ -192,7 +187,7 @@ class Intake:
             self._close_gaps()
 
     def _change(self, channel: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Take in an edit or a deletion, after the message that it is about."""
+        """Queue an edit or a deletion after its message."""
 
         async def take() -> None:
             try:
@@ -249,8 +244,6 @@ class Intake:
         if not self._cap.admits(incoming):
             return
         self._threads[incoming.id] = incoming.thread
-        if len(self._threads) > REMEMBERED:
-            self._threads.popitem(last=False)
         await self._sink(replace(incoming, author=self._roles.that_matter(incoming.author)))
 
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:

@@ -1,7 +1,7 @@
-"""What a message of Discord's says, in words and files; pure.
+"""The text and files of a Discord message; pure.
 
-The author's own words come first, then what was forwarded, then the message of somebody else that it replies to:
-"what does this mean?" is nothing without it. A command stands alone.
+The author's own words come first, then forwarded messages, then somebody else's message that it replies to. A command
+stands alone.
 """
 
 from __future__ import annotations
@@ -19,24 +19,21 @@ LONGEST_NAME, LONGEST_PERSON = 255, 100
 """Characters of a name that are kept; Discord lets a person's have 32."""
 
 LONGEST_FILE = 1_000
-"""Characters of a file's name: more than Discord lets it have, for its ending tells what it is."""
+"""Characters of a file's name; its ending tells its type."""
 
 LONGEST_QUOTE = 2_000
-"""Characters of a message that is quoted: as many as a message has, short of a subscriber's."""
+"""Characters of a quoted message."""
 
 _COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
 def text_of(message: discord.Message, me: Me) -> str:
-    """Return what a person would say the message says, without the bot's name at its beginning.
-
-    A message that is nothing but the bot's name keeps it: in a thread that means "look at this".
-    """
+    """Return the text without the bot's name at its beginning, unless it is only the name."""
     name_of = _namer(message, me)
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
-    own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_besides(message, name_of))))
+    own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
     if _COMMAND.fullmatch(own):
         return own
     quotes = [*_forwarded(message, name_of), *_replied(message, me)]
@@ -44,17 +41,17 @@ def text_of(message: discord.Message, me: Me) -> str:
 
 
 def words_of(message: discord.Message, me: Me) -> str:
-    """Return a message as a line of a conversation: also what was forwarded, and its files by name."""
+    """Return a message as a line of a conversation, with forwarded messages and file names."""
     name_of = _namer(message, me)
-    words = [decode(content_of(message), name_of).strip(), *_besides(message, name_of)]
+    words = [decode(content_of(message), name_of).strip(), *_extras(message, name_of)]
     files = [f"[file: {_name(file)}]" for file in message.attachments]
     return "\n".join(filter(None, [*words, *_forwarded(message, name_of), *files]))
 
 
 def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
-    """Return the files of a message, of what was forwarded with it, and of what it replies to.
+    """Return the files of a message, of its forwarded messages, and of the message that it replies to.
 
-    The id is ``CHANNEL/MESSAGE/ATTACHMENT``: an address of Discord's ends after a day, and the message has a new one.
+    The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
     forwarded = [file for snapshot in message.message_snapshots for file in snapshot.attachments]
     files = [_attachment(message, file) for file in (*message.attachments, *forwarded)]
@@ -64,7 +61,7 @@ def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
 
 
 def replied_to(message: discord.Message) -> discord.Message | None:
-    """Return the message that this one replies to, as far as Discord gives it along and it is still there."""
+    """Return the message that this one replies to, if Discord includes it."""
     if message.type != discord.MessageType.reply or message.reference is None:
         return None
     resolved = message.reference.resolved
@@ -101,7 +98,7 @@ def content_of(message: discord.Message | discord.MessageSnapshot) -> str:
 
 
 def named_in(message: discord.Message) -> frozenset[str]:
-    """Return whom the text of a message names, as ``@ID`` and ``@&ID``; code names nobody."""
+    """Return the mentions in a message's text, outside code, as ``@ID`` and ``@&ID``."""
     text = _CODE.sub(" ", content_of(message))
     return frozenset(kind + who for kind, who in re.findall(r"<(@&?)!?([0-9]{1,20})>", text))
 
@@ -111,7 +108,7 @@ def _string(value: object) -> str:
 
 
 def _names_of(me: Me) -> str:
-    """Return the pattern of how a message names the bot: itself, or the role that is its alone."""
+    """Return the pattern of a mention of the bot, or of the role that is its alone."""
     return rf"<@(?:!?{re.escape(me.id)}{''.join(f'|&{re.escape(role)}' for role in sorted(me.roles))})>"
 
 
@@ -133,8 +130,8 @@ def _namer(message: discord.Message, me: Me) -> NameOf:
     return name_of
 
 
-def _besides(message: discord.Message | discord.MessageSnapshot, name_of: NameOf) -> list[str]:
-    """Return what a message says other than in its text: its stickers and its poll, and a bot's in embeds."""
+def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf) -> list[str]:
+    """Return a message's stickers, its poll, and the embeds of a bot's message."""
     words = [f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]" for sticker in message.stickers]
     if isinstance(message, discord.Message) and message.poll:
         answers = " / ".join(_string(answer.text) for answer in message.poll.answers)
@@ -151,16 +148,16 @@ def _embedded(embed: discord.Embed) -> str:
 
 
 def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
-    """Return the messages that were forwarded with this one, as quotes; Discord does not tell whose they were."""
+    """Return the forwarded messages as quotes; Discord does not tell their authors."""
     said = [
-        [decode(content_of(snapshot), name_of).strip(), *_besides(snapshot, name_of)]
+        [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
         for snapshot in message.message_snapshots
     ]
     return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in said]
 
 
 def _replied(message: discord.Message, me: Me) -> list[str]:
-    """Return the message that this one replies to as a quote, unless the bot said it and knows it."""
+    """Return the message that this one replies to as a quote, unless it is the bot's."""
     other = replied_to(message)
     if other is None or is_ours(other, me):
         return []

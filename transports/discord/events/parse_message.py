@@ -1,10 +1,10 @@
-"""What one message of Discord's says to the bot, whether it came as an event or out of the history; pure.
+"""A Discord message as a message to the bot, live or from the history; pure.
 
 in a DM                                          -> direct
 names the bot, or the role that is its alone     -> mention
 names others, not it (a reply that pings names)  -> nothing
 replies to the bot, or goes on from such a reply -> mention
-in a thread, naming nobody                       -> overheard: whether the bot has joined it is not known here
+in a thread, naming nobody                       -> overheard: the router knows whether the bot joined it
 said in the channel                              -> nothing
 
 ``@everyone`` and ``@here`` name nobody in particular. Another bot is heard only if it is listed and names the bot
@@ -41,16 +41,16 @@ ANSWERED = (discord.MessageType.chat_input_command, discord.MessageType.context_
 """The types under which a bot answers a command."""
 
 LATE = timedelta(minutes=30)
-"""How long after it was sent an edit can make a message one to the bot: surely known still, if it was one before."""
+"""How long an edit that adds the bot's name counts as a new message."""
 
 
 def parse_message(
     message: discord.Message, place: Place, me: Me, *, root: str = "", bots: frozenset[str] = frozenset()
 ) -> Incoming | None:
-    """Return what a message says to the bot, or None when it is not for it. Never raises.
+    """Return a message to the bot, or None for any other. Never raises.
 
-    *root* is the first message of the conversation that it continues by replying to the bot in a channel
-    (`chains.ReplyChains`). *bots* are the users of other bots, or the webhooks, that are listened to.
+    *root* is the first message of the conversation that it continues in a channel (`ReplyChains`). *bots* are the
+    users of other bots, or webhooks, that may write to this one.
     """
     author, via = heard_from(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:
@@ -78,9 +78,9 @@ def parse_edit(
     root: str = "",
     bots: frozenset[str] = frozenset(),
 ) -> tuple[Edited | Incoming, ...]:
-    """Read an edit; one that adds the bot's name is what the message should have been from the start.
+    """Read an edit; one that adds the bot's name is also a new message to it.
 
-    Discord sends the same event when it adds a preview, and then without a time of the edit.
+    Discord sends the same event, without a time of the edit, when it adds a preview.
     """
     message = event.message
     edited_at = message.edited_at
@@ -95,7 +95,7 @@ def parse_edit(
 
 
 def spoken(message: discord.Message, me: Me) -> Spoken | None:
-    """Return a message as an earlier line of its thread, whoever wrote it; None when nobody said anything.
+    """Return a message as an earlier line of its thread; None for one without words.
 
     A thread's history begins with a pointer to the message that the thread was opened from.
     """
@@ -110,7 +110,7 @@ def spoken(message: discord.Message, me: Me) -> Spoken | None:
 
 
 def heard_from(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
-    """Return who is to be heard: a person, or a bot that is listened to and names us; never the bot itself."""
+    """Return the author: a person, or a listed bot that names us; None for any other."""
     author = author_of(message)
     if author is None or message.type not in SAID or is_ours(message, me):
         return None
@@ -120,7 +120,7 @@ def heard_from(message: discord.Message, me: Me, bots: frozenset[str]) -> Author
 
 
 def author_value(author: discord.User | discord.Member) -> Author:
-    """Return a person with their roles, which Discord tells with what they say in a guild, not with the history."""
+    """Return a person with their roles, which live messages of a guild have."""
     # The public list leaves out the roles of a guild that is not in the cache (yet).
     roles: tuple[int, ...] = tuple(getattr(author, "_roles", ()))
     return Author(str(author.id), person_name(author), tuple(str(role) for role in roles))

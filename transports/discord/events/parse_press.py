@@ -1,7 +1,6 @@
-"""A press of a button, as what the person says by it; pure.
+"""A press of a button as a message: the command of the button; pure.
 
-A press is the command that its button stands for; pressed twice by one person, it is the same message. A button is
-known by its ``custom_id`` alone, so one of an earlier process works as ever.
+A second press by the same person is the same message. The ``custom_id`` holds all, so buttons outlive a restart.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from transports.discord.events.parse_message import sent_at
 from transports.discord.markdown.buttons import command_of
 
 EXPIRED = "This button does not work any more. Say what you would like to do instead."
-"""The answer to a press of a button that nobody knows; without one Discord says "This interaction failed"."""
+"""The answer to a press of an unknown button; without one Discord says "This interaction failed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class ButtonPress:
 
 
 def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "") -> ButtonPress | None:
-    """Read a press; None when the button is none that we know: `EXPIRED` is the answer. Never raises.
+    """Read a press; None for an unknown button (`EXPIRED` is the answer). Never raises.
 
     *root* is the first message of the conversation that the message with the button belongs to, where the bot
     answers in place (`chains.ReplyChains`).

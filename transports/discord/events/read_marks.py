@@ -1,7 +1,7 @@
-"""Discord's ids as a `Scale`, what its marks are kept under, and what moved; pure.
+"""Discord's ids as a `Scale`, and the keys of its marks; pure.
 
-The ids of messages hold the time and rise with it. A mark is kept under the path of its channel, as in Discord's own
-links: the guild's id, or "@me" for a direct message, a slash, and the channel's; a thread is a channel of its own.
+The ids of messages rise with time. The key of a mark is its channel's path, as in Discord's own links: the id of the
+guild, or "@me" for a direct message, a slash, and the channel's id. A thread is a channel of its own.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def channel_of(path: str) -> str:
 def last_said(guilds: Iterable[discord.Guild]) -> dict[str, str]:
     """Return the id of the last message in each channel and active thread whose history the bot may read, by path.
 
-    The gateway tells them all when it is ready, see https://docs.discord.com/developers/events/gateway-events#guild-create.
-    What the message was is not known; it may be deleted by now.
+    See https://docs.discord.com/developers/events/gateway-events#guild-create. The message may be deleted by now.
     """
     return {
         path(str(guild.id), str(channel)): str(last) for guild in guilds for channel, last in _last_in(guild)
@@ -61,7 +60,7 @@ def _last_in(guild: discord.Guild) -> Iterator[tuple[int, int]]:
 
 
 def _is_readable(channel: discord.abc.GuildChannel, guild: discord.Guild) -> bool:
-    """Say whether a call would not be in vain: after too many that it refuses, Discord shuts out the address."""
+    """Tell whether a call would succeed: after too many refusals Discord shuts out the address."""
     me = cast("discord.Member | None", guild.me)  # there as soon as the guild is
     rights = channel.permissions_for(me) if me else discord.Permissions.all()
     return rights.view_channel and rights.read_message_history

@@ -1,15 +1,15 @@
-"""Which conversation a reply continues, in a channel where the bot answers in place.
+"""The conversation that a reply continues, in a channel where the bot answers in place.
 
-A reply to a message of the bot continues the conversation of which that was an answer. From answer to question and
-from question to the answer that it replied to, the walk goes back to the first message, the root:
+A reply to the bot continues the conversation of that answer. From answer to question and from question to the answer
+that it replied to, the walk goes back to the first message, the root:
 
     question of a person        the root
       answer of the bot         replies to the question
         further question        replies to the answer
           its answer            and so on
 
-A message of the bot that replies to nothing is a root itself. A person's reply to a person begins anew. Of what this
-process posted the root is known, and the walk ends there.
+A message of the bot that is not a reply is a root itself. A person's reply to a person begins a new conversation.
+The roots of what this process posted are known, and the walk ends there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from transports.shared.retry import retry
 log = logging.getLogger(__name__)
 
 MOST_STEPS, LONGEST_WALK_S = 50, 5.0
-"""How far back the walk goes, in messages and seconds; then the earliest that was found is the root."""
+"""How far back the walk goes, in messages and seconds; then the earliest one found is the root."""
 
 PAUSES_S = (0.5, 1.5)
 """Waits before a message that could not be read is asked for again: without it, what was said is said anew."""
@@ -39,7 +39,7 @@ PAUSES_S = (0.5, 1.5)
 
 @dataclass(slots=True)
 class _Walk:
-    """What was found on the walk back: the earliest message so far, and the bot's own that lead there."""
+    """The earliest message found so far, and the bot's own messages on the walk."""
 
     root: str = ""
     answers: list[str] = field(default_factory=list)
@@ -52,8 +52,7 @@ class ReplyChains:
     async def root_of(self, message: discord.Message, place: Place) -> str:
         """Return the id of the first message of the conversation that a message continues, "" if it continues none.
 
-        One of the bot's own belongs to the conversation that it is an answer in. Never raises: what is deleted or
-        cannot be read now ends the walk.
+        Never raises: a message that is deleted or unreadable ends the walk.
         """
         walk = _Walk()
         if place.kind == "channel":
@@ -78,7 +77,7 @@ class ReplyChains:
                 walk.root = known
             if known or not previous:
                 return
-            if ours:  # what the bot answered was a question, also if it is deleted, or cannot be read now
+            if ours:  # the bot answered a question, which may be deleted or unreadable now
                 walk.root = previous
             before = await self._before(message, previous)
             if before is None or not (ours or is_ours(before, self._me)):

@@ -1,7 +1,6 @@
-"""Slash commands, as what the person says by them: ``/model x`` is the message "/model x", said there.
+"""Slash commands as messages: ``/model x`` is the message "/model x" in its thread or channel.
 
-In a channel, outside a thread, that is said to the channel itself. It is made durable like any message, then Discord
-is told that it was heard, and its answer is for the person alone. Only ``/retry`` is what pressing its button is: the
+It is made durable, then acknowledged, and its answer is for the person alone. Only ``/retry`` is like its button: the
 answer is for all.
 """
 
@@ -52,7 +51,7 @@ MODEL = "Which model answers here, or take another one"
 RETRY = "/retry"
 
 MOST_CHOICES, LONGEST_CHOICE = 25, 100
-"""What Discord shows while someone types, and the characters of one."""
+"""Choices that Discord shows while someone types, and the characters of one."""
 
 LONGEST_WORDS = 500
 
@@ -125,7 +124,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
     async def on_error(
         self, interaction: discord.Interaction, error: app_commands.AppCommandError, /
     ) -> None:
-        """Say one sentence to the person, and the rest to the log; what was typed is in neither."""
+        """Tell the person in one sentence, and log the rest; neither has what was typed."""
         if isinstance(error, app_commands.CommandNotFound | app_commands.CommandSignatureMismatch):
             log.info("slash.old: a command of an earlier version was called: %s", error)
             text = OUTDATED
@@ -138,7 +137,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
 
 
 def matching(names: Sequence[str], typed: str) -> list[str]:
-    """Return the names to offer for what was typed so far, those that begin with it first."""
+    """Return the names that contain what was typed, those that begin with it first."""
     wanted = typed.strip().casefold()
     found = [name for name in names if name and len(name) <= LONGEST_CHOICE and wanted in name.casefold()]
     return sorted(found, key=lambda name: not name.casefold().startswith(wanted))[:MOST_CHOICES]

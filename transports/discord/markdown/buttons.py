@@ -1,11 +1,10 @@
-"""Buttons: what each says, and what pressing it stands for; pure. Nothing else knows what is in a ``custom_id``.
+"""Buttons and their ``custom_id``; pure.
 
-All that a press needs is in the id itself, so that buttons work after a restart. Ids come back from the outside: what
-is not exactly as we write them is none of ours.
+The id holds all that a press needs, so buttons work after a restart. An id in any other form is unknown.
 
-| custom_id             | stands for                                                     |
+| custom_id             | command                                                        |
 |-----------------------|----------------------------------------------------------------|
-| ``stop:MARK``         | ``/stop``; MARK says which post the message is the draft of    |
+| ``stop:MARK``         | ``/stop``; MARK tells the post of which this is the draft      |
 | ``choice:N:/COMMAND`` | the command; N tells buttons of one message apart              |
 
 https://docs.discord.com/developers/components/reference#button
@@ -34,23 +33,23 @@ def stop_button(mark: str) -> Button:
 
 
 def choice_buttons(choices: Sequence[Choice]) -> tuple[Button, ...]:
-    """Return a button for each choice that can have one, in their order: at most 25, of commands that fit an id."""
+    """Return a button for each of the first 25 choices whose command fits an id."""
     return tuple(button for _, button in _buttons(choices))
 
 
 def without_button(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return the choices that `choice_buttons` leaves out; `spelled` says them."""
+    """Return the choices that `choice_buttons` leaves out, for `spelled`."""
     with_button = {number for number, _ in _buttons(choices)}
     return tuple(choice for number, choice in enumerate(choices) if number not in with_button)
 
 
 def spelled(choices: Iterable[Choice]) -> str:
-    """Return the choices in words, a line for each, for what has no button; "" if there are none."""
+    """Return the choices in words, one per line."""
     return "\n".join(f"{inert(choice.label)}: {_typed(choice.command)}" for choice in choices)
 
 
 def command_of(custom_id: str) -> str | None:
-    """Return what a person says by pressing a button of ours; None for any other."""
+    """Return the command of a button; None if it is not ours."""
     if _STOP.fullmatch(custom_id):
         return "/stop"
     found = _CHOICE.fullmatch(custom_id)
@@ -64,7 +63,7 @@ def stop_mark(custom_id: str) -> str:
 
 
 def unfinished(custom_ids: Iterable[str]) -> str:
-    """Return the mark of the post that a message with these buttons is the draft of; "" if it is none."""
+    """Return the mark of a draft by its buttons; "" if it is not a draft."""
     return next(filter(None, map(stop_mark, custom_ids)), "")
 
 

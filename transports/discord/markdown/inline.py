@@ -1,9 +1,8 @@
-r"""Prose, from what Markdown means to what Discord shows as the same; pure.
+r"""Paragraphs from Markdown to Discord's own form; pure.
 
-Discord's Markdown is its own: ``__x__`` is underlined, ``||x||`` is hidden, ``&lt;`` stays as it is, ``2 ** 3 ** 4``
-is bold in the middle. So a paragraph is read as models mean it, by markdown-it, and written down in the forms that
-both share. What is markup to Discord alone gets a backslash, code stays as it is, and every address stands in
-``<>``: then it ends where it ends, and Discord shows no preview of it, whatever a post's flags say.
+In Discord ``__x__`` is underlined, ``||x||`` is hidden, ``&lt;`` stays, ``2 ** 3 ** 4`` is bold in the middle. So
+markdown-it reads a paragraph, and it is written in the forms that both share. Markup of Discord alone is escaped,
+code stays, and every address stands in ``<>``, which ends it and hides its preview.
 
 https://support.discord.com/hc/en-us/articles/210298617
 """
@@ -23,10 +22,10 @@ from transports.discord.markdown.links import address, address_in_brackets, link
 ZERO_WIDTH = "\u200b"
 
 MOST_AT_ONCE = 2_000
-"""Characters that are read together; in a longer paragraph no markup reaches over a border of two pieces."""
+"""Characters of a piece; in a longer paragraph no markup spans two pieces."""
 
 MOST_BRACKETS = 100
-"""In one piece; where there are more, none begins a link: each would be looked for up to the end."""
+"""In one piece; with more, links are not read: each bracket is searched to the end."""
 
 _WORDS = frozenset({"text", "text_special", "softbreak", "hardbreak"})
 _LIVE = re.compile(
@@ -50,33 +49,33 @@ _KNOWN = re.compile(
     r"qualname|repr|set|setattr|setitem|slots|spec|str|sub|truediv|typename|version|wrapped|"
     r"xor"
 )
-"""What stands between double underscores as a name in a language, and not as bold words."""
+"""Words between double underscores that are names in a programming language, not bold."""
 
 
 def prose(text: str, *, bold: bool = False) -> str:
-    """Return a paragraph as Discord shows it like Markdown; all of it ``bold``, if it has anything to show."""
+    """Return a paragraph in Discord's form; all of it ``bold``, if it is not blank."""
     written = "".join(_Writer(bold=bold).write(tokens) for tokens in _read(text))
     return f"**{written}**" if bold and written.strip() else written
 
 
 def words(text: str) -> str:
-    """Return a paragraph without any markup, for where Discord reads none."""
+    """Return a paragraph without markup."""
     return "".join(_plain(tokens) for tokens in _read(text))
 
 
 def escaped(text: str) -> str:
-    """Return plain *text* so that Discord shows it as it is, in one line; a mention of one person stays one."""
+    """Return plain *text* in one line without markup; a mention of one person stays."""
 
-    def shown(found: re.Match[str]) -> str:
+    def escape(found: re.Match[str]) -> str:
         if found["url"] or len(found[0]) > 1:
             return f"<{found[0]}>" if found["url"] else found[0]
         return f"@{ZERO_WIDTH}" if found["at"] else f"\\{found[0]}"
 
-    return _INERT.sub(shown, " ".join(text.split()))
+    return _INERT.sub(escape, " ".join(text.split()))
 
 
 def _read(text: str) -> Iterator[Sequence[Token]]:
-    """Read it in pieces of a bounded length, whatever is nested in them: so the time stays linear."""
+    """Read a text in pieces of bounded length, so that the time stays linear."""
     at = 0
     while at < len(text):
         end = min(at + MOST_AT_ONCE, len(text))
@@ -84,7 +83,7 @@ def _read(text: str) -> Iterator[Sequence[Token]]:
             border = max(text.rfind("\n", at, end), text.rfind(" ", at, end))
             end = border + 1 if border > at else end
         piece = text[at:end]
-        said = piece.rstrip()  # what is blank at its end the reader may drop, as that of a paragraph
+        said = piece.rstrip()  # the reader may drop blanks at the end
         yield _parser(links=piece.count("[") <= MOST_BRACKETS).parseInline(said)[0].children or ()
         if blank := piece[len(said) :]:
             yield (Token("text", "", 0, content=blank),)
@@ -100,7 +99,7 @@ def _parser(*, links: bool) -> MarkdownIt:
 
 
 class _Writer:
-    """Writes down the tokens of one piece; ``bold``: it will stand in bold as a whole."""
+    """Writes the tokens of one piece; ``bold``: the piece stands in bold as a whole."""
 
     __slots__ = ("_bold", "_closers", "_label", "_out", "_raw")
 
@@ -153,15 +152,14 @@ class _Writer:
                 self._raw.append(token.content)
 
     def _mark(self, token: Token, tokens: Sequence[Token], at: int) -> str:
-        """Return what opens and closes an emphasis, which may be none: a product, a name, bold in bold."""
+        """Return the mark of an emphasis: escaped in a product or a name, blank for bold in bold."""
         before = self._out[-1][-1:] if self._out else ""
         following, after = tokens[at + 1], _after(tokens, at)[:1]
         if token.markup[0] == "*" and _operand(before) and (_operand(after) or after == "("):
             return r"\*" * len(token.markup)
         if token.type != "strong_open":
-            return (
-                "*" if token.type == "em_open" else token.markup
-            )  # a second ``_`` beside it would underline
+            # A second ``_`` beside it would underline.
+            return "*" if token.type == "em_open" else token.markup
         if token.markup == "__" and tokens[at + 2].type == "strong_close":
             beyond = _after(tokens, at + 2)[:1]
             known = _NAME.fullmatch(following.content) or _KNOWN.fullmatch(following.content)
@@ -181,7 +179,7 @@ def _operand(char: str) -> bool:
 
 
 def _raw(token: Token, newline: str) -> str:
-    """Return words as they can be written: escapes as they were, entities as the characters they stand for."""
+    """Return words with their escapes, and with characters in place of entities."""
     if token.type in ("softbreak", "hardbreak"):
         return newline
     if token.info != "entity":
@@ -192,20 +190,18 @@ def _raw(token: Token, newline: str) -> str:
 
 
 def _harmless(raw: str) -> str:
-    """Put a backslash before what is markup to Discord alone; nobody is called by ``@everyone``."""
+    """Escape what is markup to Discord alone, and break ``@everyone``."""
 
-    def shown(found: re.Match[str]) -> str:
+    def escape(found: re.Match[str]) -> str:
         if found["at"]:
             return f"@{ZERO_WIDTH}"
-        if found[
-            "bold"
-        ]:  # Discord takes it as it is meant, where Markdown does not: next to a letter of Chinese
+        if found["bold"]:  # unlike Markdown, Discord reads it next to a Chinese letter too
             return f"**{_harmless(found['bold'])}**"
         if found[0].startswith("\\"):
             return found[0]
         return r"]\(" if found[0] == "](" else "".join(f"\\{char}" for char in found[0])
 
-    return _LIVE.sub(shown, raw)
+    return _LIVE.sub(escape, raw)
 
 
 def _code(token: Token) -> str:

@@ -47,11 +47,8 @@ def address_in_brackets(state: StateInline, silent: bool) -> bool:
 
 def link(label: str, url: str, beyond: str = "") -> str:
     """Return a link that leads where it says; what Discord cannot link shows its target as code."""
-    said = (
-        _INVISIBLE.sub("", unicodedata.normalize("NFKC", re.sub(r"[\\*_~`\u200b]", "", label)))
-        .strip()
-        .lower()
-    )
+    plain = unicodedata.normalize("NFKC", re.sub(r"[\\*_~`\u200b]", "", label))
+    said = _INVISIBLE.sub("", plain).strip().lower()
     if not _WEB.match(url):
         target = url.removeprefix("mailto:").replace("`", "%60")
         return label if said == target.lower() else f"{label} (`{target}`)" if said else f"`{target}`"

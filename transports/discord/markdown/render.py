@@ -1,9 +1,8 @@
-"""What we say, as Discord shows it well, in parts of a message's length; pure. What the rest of the house asks.
+"""A model's Markdown as Discord's, in parts of a message's length; pure.
 
 Discord reads Markdown line by line, with rules of its own: three levels of headings, no tables, no rules, fences of
-ticks alone, a quote's ``>`` only before a space, ``>>>`` as a quote that never ends, ``-#`` as small print. So each
-line is written as what it is in Markdown, and the words in it by `inline.prose`. Nothing depends on what comes later
-but the block that the text ends in: when it grows by a block, every part but the last stays as it is.
+ticks alone, a quote's ``>`` only before a space, ``>>>`` as a quote that never ends, ``-#`` as small print. When the
+text grows by a block, every part but the last stays the same.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from transports.discord.markdown import tables
 from transports.discord.markdown.inline import ZERO_WIDTH, escaped, prose
 
 MAX_CONTENT = 2_000
-"""UTF-16 units of a message's content, white space at its ends not counted: Discord drops that."""
+"""UTF-16 units of a message's content, without white space at its ends."""
 
 NOTHING = "…"
 RULE = "─" * 12
@@ -51,10 +50,7 @@ def clean(text: str) -> str:
 
 
 def rendered(text: str) -> str:
-    """Return a model's Markdown so that Discord shows it as it is meant, and harmlessly.
-
-    To do it again changes nothing, but in nonsense that is glued together.
-    """
+    """Return a model's Markdown so that Discord shows it as it is meant, and harmlessly."""
     return "\n".join(_Blocks(clean(text), growing=False).lines())
 
 
@@ -64,20 +60,17 @@ def parts(text: str, limit: int = MAX_CONTENT) -> list[str]:
 
 
 def live_parts(text: str, limit: int = MAX_CONTENT) -> list[str]:
-    """Return the parts of a text that is still being written.
-
-    A table that may grow, and a last line that can still become anything, are left out until they are decided.
-    """
+    """Return the parts of an unfinished text, without a growing table and an undecided last line."""
     return _in_parts("\n".join(_Blocks(clean(text), growing=True).lines()), limit)
 
 
 def inert(text: str) -> str:
-    """Return plain words, in one line, so that nothing in them is live but an address and a person's mention."""
+    """Return plain words in one line, in which only addresses and mentions of a person are live."""
     return escaped(clean(text))
 
 
 def note(words: str) -> str:
-    """Return a line of small print, for below a text: plain words in one line."""
+    """Return a line of small print."""
     line = inert(words)
     if utf16_size(line) > MAX_NOTE - 4:
         line = split(line, MAX_NOTE - 4, size=utf16_size)[0].rstrip("\\") + "…"
@@ -90,7 +83,7 @@ def _in_parts(text: str, limit: int) -> list[str]:
 
 
 class _Blocks:
-    """Walks over the lines of a text, from block to block."""
+    """Renders a text block by block."""
 
     def __init__(self, text: str, *, growing: bool) -> None:
         lines = text.rstrip("\n").split("\n")
@@ -162,7 +155,7 @@ class _Blocks:
             margin = _margin(continued(prefix))
 
     def _paragraph(self) -> Iterator[str]:
-        """Take lines up to the next block; a line that begins an item or a heading is alone with what follows."""
+        """Take lines up to the next block; an item or a heading begins a new paragraph."""
         prefix, content = _parted(self._lines[self._at])
         self._at += 1
         if heading := _HEADING.match(content):
@@ -196,7 +189,7 @@ class _Blocks:
 
 
 def _unglued(lines: list[str]) -> Iterator[str]:
-    """Give a fence that opens at the end of a line (``so: ```py``) a line of its own, if it is closed later."""
+    """Give a fence that opens at the end of a line (``so: ```py``) its own line, if it is closed later."""
     closer = max((at for at, line in enumerate(lines) if line.strip("> \t") == "```"), default=0)
     fence: Fence | None = None
     for at, line in enumerate(lines):
@@ -211,19 +204,19 @@ def _unglued(lines: list[str]) -> Iterator[str]:
 
 
 def _parted(line: str) -> tuple[str, str]:
-    """Return the marks and the indentation that a line begins with, and its words."""
+    """Return a line's marks and indentation, and its words."""
     found = _PREFIX.match(line)
     prefix = found[0] if found else ""
     return prefix, line[len(prefix) :].rstrip(" \t")
 
 
 def _margin(prefix: str) -> str:
-    """Return a line's beginning as Discord takes it: a space after each ``>``, and no ``+`` for a list."""
+    """Return a line's beginning in Discord's form: a space after each ``>``, and no ``+`` for a list."""
     return _QUOTE.sub("> ", prefix).replace("+", "-")
 
 
 def _unquoted(line: str) -> tuple[int, str]:
-    """Return in how many quotes a line is, and what it says without their marks and the indentation."""
+    """Return the depth of a line's quotes, and the line without their marks and the indentation."""
     found = _QUOTES.match(line)
     return (found[0].count(">"), line[found.end() :]) if found else (0, line)
 

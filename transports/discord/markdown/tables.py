@@ -1,4 +1,4 @@
-"""Tables, which Discord has none of: columns in a block of code, or a list where they are too wide; pure."""
+"""Tables, which Discord lacks: columns in a code block, or a list if they are too wide; pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from transports.base.text import is_delimiter
 from transports.discord.markdown.inline import ZERO_WIDTH, prose, words
 
 WIDEST = 72
-"""Columns of a fixed-width font; a phone shows about half of it before it wraps."""
+"""Columns of a fixed-width font; a phone wraps at about half."""
 
 MOST_IN_BLOCK = 1_700
-"""Characters of one block; a longer table goes on in another one, with its header, so that it fits a message."""
+"""Characters of one block; a longer table continues in another block, with its header."""
 
 _BREAK = re.compile(r"<br[ \t]*/?>", re.IGNORECASE)
 _CELL = re.compile(r"\|((?:[^|\\`]++|\\.|`[^`]*+`|[\\`])*+)")
@@ -34,19 +34,19 @@ class _Table:
 
 
 def begins(header: str, delimiter: str) -> bool:
-    """Return whether a table begins with these lines, which are without the marks of what they stand in."""
+    """Tell whether a table begins with these lines, given without quote marks and indentation."""
     return is_delimiter(delimiter) and len(_cells(header)) == len(_cells(delimiter))
 
 
 def shown(lines: Sequence[str]) -> list[str]:
-    """Return the lines that show the table that these are, its header and delimiter first."""
+    """Return the table of these lines, the header and delimiter first, in Discord's form."""
     header, delimiter, *rows = (_cells(line) for line in lines)
     table = _Table(header, [_fitted(row, len(header)) for row in rows], [_side(cell) for cell in delimiter])
     return _as_code(table) or _as_list(table)
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells of a row; a pipe that is escaped or in code parts none."""
+    """Return the cells of a row; an escaped pipe, or one in code, does not separate cells."""
     line = line.strip(" \t")
     found: list[str] = _CELL.findall(line if line.startswith("|") else f"|{line}")
     cells = [_BREAK.sub(" ", cell).replace(r"\|", "|").strip(" \t") for cell in found]
@@ -54,7 +54,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _fitted(row: list[str], columns: int) -> list[str]:
-    """Return as many cells as there are columns: what is too much is in the last one."""
+    """Return a row with so many columns; the last one holds the excess."""
     kept = [*row[: columns - 1], " | ".join(row[columns - 1 :])]
     return kept + [""] * (columns - len(kept))
 

@@ -14,7 +14,7 @@ _LINK = re.compile(r"[a-z][a-z0-9+.-]*:[^\s|]+", re.IGNORECASE)
 
 
 def decode(text: str, names: Mapping[str, str]) -> str:
-    """Return *text* as plain text; *names* are the display names of users by id. What is malformed stays as it is."""
+    """Return *text* as plain text, with the *names* of users by id. Malformed markup stays."""
     done: list[str] = []
     at = 0
     for token in _TOKEN.finditer(text):

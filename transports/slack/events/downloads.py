@@ -1,7 +1,6 @@
-"""Slack's files: the token is shown to Slack's hosts alone, and a login page is no file.
+"""Slack's files. The token goes to Slack's hosts only.
 
-A private file needs ``Authorization: Bearer`` and the files:read scope; without them Slack answers 200 and a login
-page (docs.slack.dev, "Working with files").
+Without the files:read scope Slack answers 200 and a login page (docs.slack.dev, "Working with files").
 """
 
 from __future__ import annotations

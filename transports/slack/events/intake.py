@@ -1,7 +1,7 @@
-"""What comes in, live or from a catch-up, on its way to the sink; nothing is acknowledged before it is durable.
+"""Events, live or from a catch-up, on their way to the sink; nothing is acknowledged before it is durable.
 
-A channel is followed from the first message that is heard there. Slack tells of joining and leaving one only to an
-app that subscribes to it and has channels:read (groups:read), which the generated manifest does not ask for.
+A channel is followed from its first message. Slack tells of joins and leaves only with scopes that the generated
+manifest does not ask for.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ log = logging.getLogger(__name__)
 
 
 class Intake:
-    """One workspace's. ``bots`` are other bots that are heard; ``max_age_s`` is how old may be what was missed.
+    """Takes the events of one workspace. ``bots`` are other bots that are heard.
 
-    ``on_address`` is told where the answer to a message may be given to its person alone; what was missed is read
-    from ``read_from`` on, on the clock of `anyio.current_time`.
+    A missed message older than ``max_age_s`` is stale. ``on_address`` gets the address for an answer to one person
+    alone. Missed messages are read from ``read_from`` on, on the clock of `anyio.current_time`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Intake:
         self._catch_up = CatchUp(marks, history)
 
     def missed(self) -> None:
-        """Something may have been said that did not come in: from now on no mark passes it; begin to look for it."""
+        """Note that messages may have been missed: no mark passes them from now on. Begin to read them."""
         self._catch_up.missed()
         self._close_gaps()
 
@@ -119,7 +119,7 @@ class Intake:
             self._close_gaps()
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
-                await self._marks.note()  # or what is said there next, after a kill, would be missed
+                await self._marks.note()  # or the next message there would be missed after a kill
                 for event in parsed.inbound:
                     await self._hear(event)
         except StoreUnavailable:
@@ -128,15 +128,15 @@ class Intake:
 
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
-            case ButtonPress() as pressed:
-                self._on_address(pressed.incoming.id, reply_address(dict(body)))
-                self.buttons.pressed(pressed)
-                await self._hear(pressed.incoming)
+            case ButtonPress() as press:
+                self._on_address(press.incoming.id, reply_address(dict(body)))
+                self.buttons.pressed(press)
+                await self._hear(press.incoming)
             case Feedback() as feedback:
                 await self._hear(feedback)
                 self._presence.soon(partial(self.buttons.thank, feedback))
             case None:
-                log.info("intake.ignored: a button that is none of ours")
+                log.info("intake.ignored: a button that is not ours")
 
     async def _hear(self, event: Inbound) -> None:
         if not isinstance(event, Incoming) or self._cap.admits(event):
@@ -158,7 +158,7 @@ class Intake:
             case HomeOpened(channel=channel):
                 self._presence.soon(partial(self._presence.home_opened, channel))
             case Joined(channel=channel, at=at):
-                # Delivered late, it may be older than what was said there since, whose events got lost.
+                # It may be late, after messages whose events got lost.
                 self._marks.joined(channel, at or self._marks.clock())
                 self._close_gaps()
             case Left(channel=channel):

@@ -19,7 +19,7 @@ from transports.slack.events.decode import decode
 from transports.slack.events.parse_message import Me, sent_at
 
 CHOICE, FEEDBACK = "choice", "feedback"
-"""How the ``action_id`` of our buttons begins; with several choices each has its own ending."""
+"""How the ``action_id`` of our buttons begins."""
 
 _COMMAND = re.compile(r"/[A-Za-z][A-Za-z-]{0,20}(?: [^\r\n]{1,500})?")
 _WORD = re.compile(r"[/!]?([A-Za-z][A-Za-z-]{0,20})(?=\s|\Z)")
@@ -27,9 +27,9 @@ _WORD = re.compile(r"[/!]?([A-Za-z][A-Za-z-]{0,20})(?=\s|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class ButtonPress:
-    """A choice that a person made: ``channel``, ``ts`` and ``blocks`` are the message with the button.
+    """A pressed button: ``channel``, ``ts`` and ``blocks`` are its message.
 
-    ``blocks`` are as Slack shows them; there are none in a message that one person alone sees (``ephemeral``).
+    A message that one person alone sees (``ephemeral``) has no blocks.
     """
 
     incoming: Incoming
@@ -76,12 +76,12 @@ def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
 
 
 def reply_address(payload: JsonValue) -> str:
-    """Return where this press or command can be answered to its person alone, for 30 minutes; "" for nowhere."""
+    """Return the address for an answer to this person alone, valid for 30 minutes, or ""."""
     return string(payload, "response_url") if isinstance(payload, dict) else ""
 
 
 def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
-    """Read a slash command: ``/threadfast TEXT`` is "/TEXT", said to the channel itself. Never raises.
+    """Read a slash command: ``/threadfast TEXT`` is "/TEXT" in the channel itself. Never raises.
 
     Slack has no slash commands in threads, so the thread's root is blank.
     """
@@ -91,12 +91,12 @@ def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
     trigger = string(payload, "trigger_id")
     if not (channel and user and trigger):
         return None
-    said = decode(string(payload, "text"), me.names).strip()
-    word = _WORD.match(said)
+    text = decode(string(payload, "text"), me.names).strip()
+    word = _WORD.match(text)
     return Incoming(
         id=f"slash-{digest(trigger)}",
         thread=me.thread(channel, ""),
         author=Author(user),
-        text=f"/{said[word.start(1) :]}" if word else "/help",
+        text=f"/{text[word.start(1) :]}" if word else "/help",
         via="direct" if is_direct(channel) else "mention",
     )

@@ -1,8 +1,8 @@
-"""What one message object of Slack says to the bot, whether it came as an event or out of the history; pure.
+"""A Slack message as a message to the bot, live or from the history; pure.
 
 in a DM                               -> direct
 names the bot                         -> mention
-a reply that names nobody             -> overheard: whether the bot has joined that thread is not known here
+a reply that names nobody             -> overheard: the router knows whether the bot joined the thread
 a reply that names others, not it     -> nothing
 said in the channel, not naming it    -> nothing
 """
@@ -29,7 +29,7 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who the bot is: the ids of its workspace, its user and its bot, and the name people see."""
+    """The bot: the ids of its workspace, its user and its bot, and its display name."""
 
     team: str
     user: str
@@ -38,7 +38,7 @@ class Me:
 
     @property
     def names(self) -> Mapping[str, str]:
-        """What the bot is called where a message names it."""
+        """The bot's display name by its id."""
         return {self.user: self.name or "bot"}
 
     def thread(self, channel: str, root: str) -> ThreadId:
@@ -66,9 +66,9 @@ def parse_message(
     bots: frozenset[str] = frozenset(),
     named: bool = False,
 ) -> Incoming | None:
-    """Return what a message says to the bot, or None when it is not for it.
+    """Return a message to the bot, or None for any other.
 
-    *bots* are the ids of the bots, or of their users, that are listened to. *named*: Slack says that it names us.
+    *bots* are the ids of bots, or of their users, that may write to this one. *named*: Slack says that it names us.
     """
     ts, author = stamp(message, "ts"), author_of(message, me, bots)
     if not ts or author is None or message.get("hidden"):
@@ -92,10 +92,10 @@ def parse_message(
 
 
 def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
-    """Return a message as an earlier line of its thread, whoever wrote it; None when nobody said anything."""
+    """Return a message as an earlier line of its thread; None for one without words."""
     if string(message, "subtype") not in {*SAID, "bot_message"} or message.get("hidden"):
         return None
-    # What an app posts in a person's name has both ids, and is not what that person typed.
+    # An app's post in a person's name has both ids; the person did not type it.
     user, bot, ours = identifier(message, "user"), identifier(message, "bot_id"), me.is_author(message)
     who = user if ours else bot or user
     name = names.get(user) or string(message, "username") or string(part(message, "bot_profile"), "name")
@@ -109,40 +109,32 @@ def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
 
 
 def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:
-    """Return who is to be heard: a person, or a bot that is listened to; never the bot itself."""
-    subtype, user, bot = (
-        string(message, "subtype"),
-        identifier(message, "user"),
-        identifier(message, "bot_id"),
-    )
+    """Return the author: a person, or a listed bot; None for any other."""
+    subtype = string(message, "subtype")
+    user, bot = identifier(message, "user"), identifier(message, "bot_id")
     if subtype not in SAID and subtype != "bot_message":
         return None
     if me.is_author(message) or not (user or bot):
         return None
     if not message.get("bot_id") and subtype != "bot_message":
         return Author(user)
-    heard = [one for one in (user, bot) if one and one in bots]
-    return (
-        Author(heard[0]) if heard else None
-    )  # by the id it is listed under: its messages are counted by that
+    listed = next((one for one in (user, bot) if one and one in bots), "")
+    return Author(listed) if listed else None  # its messages are counted by the listed id
 
 
 def root_of(message: Shape) -> str:
-    """Return the time of the message that began the thread; its own when it began one, or will."""
+    """Return the time of the thread's first message, which may be this one."""
     return stamp(message, "thread_ts") or stamp(message, "ts")
 
 
 def own_words(message: Shape) -> str:
-    """Return what the author wrote, in Slack's markup: not the previews that Slack adds, nor what was forwarded."""
+    """Return the author's text in Slack's markup, without previews and forwarded messages."""
     written = string(message, "text")
     return written if written.strip() else words_of(parts(message, "blocks"))
 
 
 def text_of(message: Shape, me: Me) -> str:
-    """Return what a person would say the message says, without the bot's name at its beginning.
-
-    A message that is nothing but the bot's name keeps it: in a thread that means "look at this".
-    """
+    """Return the text without the bot's name at its beginning, unless it is only the name."""
     raw = _said(message)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
     forwarded = _quoted(message, me)
@@ -158,7 +150,7 @@ def _said(message: Shape) -> str:
 
 
 def _quoted(message: Shape, me: Me) -> list[str]:
-    """Return the messages that were forwarded with this one, as quotes."""
+    """Return the forwarded messages as quotes."""
     quotes = []
     for item in parts(message, "attachments"):
         if _is_shared(item) and (words := decode(_content(item), me.names).strip()):
@@ -185,17 +177,14 @@ def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | N
 
 
 def _files(message: Shape) -> tuple[Attachment, ...]:
-    """Return the files of a message and of what was forwarded with it, without those that were taken back."""
+    """Return the files of a message and of its forwarded messages, without deleted ones."""
     forwarded = [item for item in parts(message, "attachments") if _is_shared(item)]
     files = [file for holder in (message, *forwarded) for file in parts(holder, "files")]
     return tuple(_attachment(file) for file in files if string(file, "mode") != "tombstone")
 
 
 def _attachment(file: Shape) -> Attachment:
-    """Return one file, also one that cannot be had: whoever reads the message is told so when it is fetched.
-
-    Beyond a plan's limit, or of another organisation, it has no url; kept elsewhere, one that is not Slack's.
-    """
+    """Return one file. It may have no address (beyond a plan's limit), or one outside of Slack: fetching it tells."""
     name = string(file, "name") or string(file, "title") or "file"
     return Attachment(
         id=identifier(file, "id"),

@@ -1,4 +1,4 @@
-"""What is said where a button was, after it was pressed."""
+"""What replaces a button after it was pressed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class PressedButtons(Presses[ButtonPress]):
         self._web, self._names = web, names
 
     async def retire(self, press: ButtonPress) -> None:
-        """Take the buttons off the message; may be dropped."""
+        """Remove the buttons of the message; may be dropped."""
         who = await self._names.of(press.incoming.author.id)
         note = f"{press.label or press.incoming.text}{who and ' by '}{who}"
-        shown = [block for block in press.blocks if isinstance(block, dict)]
-        blocks: list[JsonValue] = [*without_actions(shown, note)]
+        before = [block for block in press.blocks if isinstance(block, dict)]
+        blocks: list[JsonValue] = [*without_actions(before, note)]
         await self._web.try_call(
             "chat.update", channel=press.channel, ts=press.ts, blocks=blocks, text=note, parse="none"
         )
 
     async def thank(self, feedback: Feedback) -> None:
-        """Say to the person alone that their judgement was noted; may be dropped."""
+        """Thank the person alone for their feedback; may be dropped."""
         await self._web.try_call(
             "chat.postEphemeral",
             channel=feedback.thread.channel,

@@ -1,4 +1,4 @@
-"""The words in somebody's blocks, as Slack's own markup: a message may have blocks and no text; pure."""
+"""The words in a message's blocks, in Slack's markup: a message may have blocks and no text; pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """A model's text made safe for Slack, character by character; pure.
 
 Slack reads ``<!channel>``, ``<@U1>``, ``<#C1>`` and ``<url|label>`` in Markdown too, so no ``<`` of a model's gets
-through: in prose it becomes ``&lt;``, in code a zero-width space follows it where it would mean something. What comes
-out is the plainest Markdown there is (three backticks for every fence, one for every inline code, inline links only,
-nothing left open), so that no other reader can take code for prose or words for a link:
+through: in prose it becomes ``&lt;``, in code a zero-width space follows it where it would mean something. The
+output is plain Markdown (three backticks per fence, one per inline code, inline links only, nothing left open), so
+no other reader takes code for prose or words for a link:
 
 | state      | on                                    | goes to    |
 |------------|---------------------------------------|------------|
@@ -12,9 +12,9 @@ nothing left open), so that no other reader can take code for prose or words for
 | code       | a line without the quote's ``>``      | prose      |
 | either     | the end of the text: closes the code  | the end    |
 
-Every step reads ahead within a fixed distance only, and waits while what it reads could still go either way. So a
-text gives the same however it is cut into pieces, and a piece is never held back beyond that distance: what is not
-closed within it is no link, no code, no address, and is written as the words it is.
+Every step reads ahead within a fixed distance, and waits while the text is still ambiguous. So the output does not
+depend on how the text is cut into pieces, and no piece is held back beyond that distance: a link, code or address
+that is not closed within it is written as words.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from transports.base.text import PREFIX, clean, continued, trim_address
 from transports.slack.markdown.links import (
     ZERO_WIDTH,
     Links,
+    break_live,
     fit,
     host_of,
     names_another_host,
@@ -37,7 +38,8 @@ from transports.slack.markdown.links import (
 )
 from transports.slack.markdown.lookahead import CODE, INFO, LINK, SHORT, WORD, Ahead, More
 
-_STRAY_TICK = "\u02cb"  # looks like a backtick and is none
+_STRAY_TICK = "\u02cb"  # looks like a backtick, and is not markup
+_ESCAPED = {"<": "&lt;", "`": _STRAY_TICK, "\\": "\\\\"}
 
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9]{1,40}+(?=[ ,;)'\"])|[^A-Za-z0-9\n<>\[\]!@`*\\~])++")
@@ -60,7 +62,7 @@ _LONGEST_PREFIX = 40
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """The fence we are in: what its lines begin with, what closes it, and how deep in quotes it lies."""
+    """The open fence: the beginning of its lines, its mark, and the depth of its quotes."""
 
     prefix: str
     mark: str
@@ -68,18 +70,18 @@ class _Code:
 
 
 def safe(text: str, links: Links) -> str:
-    """Return *text* so that nothing in it can ping, be fetched, or lead elsewhere than it says."""
+    """Return *text* without pings, previews and misleading links."""
     stream = SafeStream(links)
     return stream.feed(text) + stream.end()
 
 
 def inert_code(text: str) -> str:
-    """Return code in which nothing can fire, whoever reads it."""
+    """Return code without live mentions and links."""
     return _LIVE_IN_CODE.sub(lambda found: found[0] + ZERO_WIDTH, text)
 
 
 class SafeStream:
-    """`safe`, for text that comes in pieces: what `feed` and `end` return, joined, is `safe` of the whole."""
+    """`safe` for text in pieces: the results of `feed` and `end`, joined, are `safe` of the whole."""
 
     def __init__(self, links: Links) -> None:
         self._links = links
@@ -91,12 +93,12 @@ class SafeStream:
         self._code: _Code | None = None
 
     def feed(self, delta: str) -> str:
-        """Take the next piece; return what is decided."""
+        """Take the next piece; return the decided output."""
         self._held += clean(delta)
         return self._drain()
 
     def end(self) -> str:
-        """Return the rest. An open fence is closed, so that it swallows nothing that follows."""
+        """Return the rest, and close an open fence."""
         self._final = True
         rest = self._drain()
         code, self._code = self._code, None
@@ -107,7 +109,7 @@ class SafeStream:
     def _drain(self) -> str:
         text, at = self._held, 0
         ahead = Ahead(text, self._final)
-        given: list[str] = []
+        output: list[str] = []
         while at < len(text):
             try:
                 end, piece = self._step(ahead, at)
@@ -120,13 +122,13 @@ class SafeStream:
                     : _LONGEST_PREFIX + 1
                 ]
             self._last = piece[-1:] or self._last
-            given.append(piece)
+            output.append(piece)
             at = end
         self._held = text[at:]
-        return "".join(given)
+        return "".join(output)
 
     def _step(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Return where the next step begins, and what this one gives. Raises `More`, before anything changed."""
+        """Return where the next step begins, and the output. Raises `More` before any change of state."""
         if self._code is not None:
             return self._code_rest(ahead, at) if self._line else self._code_line(ahead, at, self._code)
         if found := _PLAIN.match(ahead.text, at):
@@ -139,7 +141,7 @@ class SafeStream:
         return at + 1, "\n"
 
     def _closing_bracket(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Part ``]`` from what would make a link, or the definition of one, of it."""
+        """Separate ``]`` from a following ``(`` or ``:``, which would make a link of it."""
         ahead.need(at, 2)
         return at + 1, "]" + (ZERO_WIDTH if ahead.text[at + 1 : at + 2] in ("(", ":") else "")
 
@@ -177,13 +179,13 @@ class SafeStream:
         return min(info_end + 1, len(ahead.text)), f"```{language}\n"
 
     def _apart(self, piece: str) -> str:
-        """Keep *piece* from joining what was given before it: a tick or a backslash and code, ``!`` and a link."""
+        """Separate *piece* from the output before: code from a tick or backslash, a link from ``!``."""
         before, first = self._last, piece[:1]
         joins = (first == "`" and before in ("`", "\\")) or (first == "[" and before in ("!", "]"))
         return ZERO_WIDTH + piece if joins else piece
 
     def _angle(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Take ``<https://…>`` and Slack's ``<https://…|label>`` for links, any other ``<`` for itself."""
+        """Read ``<https://…>`` and Slack's ``<https://…|label>`` as links, and escape any other ``<``."""
         ahead.need(at, 2)
         scheme = _SCHEME.match(ahead.text, at)
         if scheme is not None:
@@ -226,7 +228,7 @@ class SafeStream:
         return at + 1, "@"
 
     def _stars(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Let bold render that is glued to a CJK letter, and let ``2*3*4`` be a product."""
+        """Separate bold from a CJK letter, and escape the stars of ``2*3*4``."""
         end = ahead.run(at)
         following, run = ahead.text[end : end + 1], ahead.text[at:end]
         if run == "*":
@@ -240,18 +242,11 @@ class SafeStream:
 
     def _backslash(self, ahead: Ahead, at: int) -> tuple[int, str]:
         ahead.need(at, 2)
-        match ahead.text[at + 1 : at + 2]:
-            case "<":
-                return at + 2, "&lt;"
-            case "`":
-                return at + 2, _STRAY_TICK
-            case "\\":
-                return at + 2, "\\\\"
-            case _:
-                return at + 1, "\\"
+        escaped = _ESCAPED.get(ahead.text[at + 1 : at + 2])
+        return (at + 2, escaped) if escaped else (at + 1, "\\")
 
     def _word(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Take a word, or the address that begins with it."""
+        """Read a word, or the address that begins with it."""
         found = _WORDS.match(ahead.text, at)
         if found is None:
             return at + 1, ahead.text[at]
@@ -273,7 +268,7 @@ class SafeStream:
         return end, word
 
     def _address(self, ahead: Ahead, at: int, end: int, scheme: str) -> tuple[int, str]:
-        """Take the address that is *scheme* and the text at *at*, of which the first word ends at *end*."""
+        """Read the address at *at*, before which *scheme* belongs, and whose first word ends at *end*."""
         begins = end + (3 if ahead.text.startswith("://", end) else 0)
         if literal := _LITERAL.match(ahead.text, begins):
             ahead.need(literal.end(), 1)  # whether it is closed decides what it is
@@ -295,7 +290,7 @@ class SafeStream:
         return stop, without_pings(address) + (" " if following in tuple("<[`") or following > "\x7f" else "")
 
     def _code_line(self, ahead: Ahead, at: int, code: _Code) -> tuple[int, str]:
-        """Begin a line of a fence: it may close the fence, end the quote around it, or be more of the code."""
+        """Begin a line of a fence: its end, the end of the quote around it, or more code."""
         inside = ahead.unquoted(at, code.quotes)
         if inside is None:
             self._code = None
@@ -332,7 +327,7 @@ class SafeStream:
                 return at + 1, char
 
     def _ticks_in_code(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Break up ticks that some reader could take for the fence's end."""
+        """Break up ticks that could be read as the fence's end."""
         end = ahead.run(at)
         pairs = [ahead.text[start : min(start + 2, end)] for start in range(at, end, 2)]
         return end, ZERO_WIDTH.join(pairs) + (ZERO_WIDTH if end - at == CODE else "")
@@ -358,8 +353,6 @@ def _label_in_prose(label: str) -> str:
 
 
 def _label_of_link(label: str) -> str:
-    """Return *label* with nothing in it that could be a link, a ping or the end of the label."""
-    label = label.rstrip("\\").replace("<", "&lt;").replace("://", f":{ZERO_WIDTH}//")
-    label = re.sub(r"(?i)www\.", lambda found: f"{found[0][:3]}{ZERO_WIDTH}.", label)
-    label = re.sub(r"(?i)@(?=here|channel|everyone)", f"@{ZERO_WIDTH}", label)
+    """Return *label* without links, pings and what could end it."""
+    label = break_live(label.rstrip("\\").replace("<", "&lt;"))
     return label.replace("`", _STRAY_TICK) if label.count("`") % 2 else label

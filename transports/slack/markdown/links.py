@@ -1,8 +1,7 @@
 """Which links may be clicked, and how the others are written; pure.
 
-A link that a model wrote can carry what it knows to whoever owns the host. Slack fetches it for a preview without a
-click, and neither ``chat.update`` nor a stream has a switch against that. So there a link to a host that nobody here
-named is written as inline code, which Slack neither links nor fetches.
+A model's link can leak what it knows to the host, and Slack fetches it for a preview without a click. Neither
+``chat.update`` nor a stream can switch that off, so there a link to a host that nobody named becomes inline code.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Links:
     live: bool = False
 
     def clickable(self, url: str) -> bool:
-        """Tell whether *url* is plain enough to be judged by its host, and its host may be linked here."""
+        """Tell whether *url* is an ordinary address of a host that may be linked here."""
         host = host_of(url)
         return host is not None and (self.live or any(_within(host, trusted) for trusted in self.allowed))
 
@@ -58,7 +57,7 @@ def _within(host: str, trusted: str) -> bool:
 
 
 def host_of(url: str) -> str | None:
-    """Return the host, in lower case, of an ordinary web address; None for one that readers may take differently.
+    """Return the host, in lower case, of an ordinary web address; None for any other.
 
     That is: another scheme, a name and password, a backslash, a host that is percent-encoded, an IPv6 address or
     not ASCII (it may look like another), or an address of more than 2,000 characters.
@@ -71,14 +70,14 @@ def host_of(url: str) -> str | None:
 
 
 def hosts_in(text: str) -> frozenset[str]:
-    """Return the hosts of the links in what a person wrote (as `decode` gives it), not in what they quote."""
+    """Return the hosts of the links in a person's decoded text, without quotes."""
     own = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(">"))
     hosts = (host_of(found.rstrip(".,;:!?)'*_~")) for found in _WRITTEN.findall(own))
     return frozenset(host for host in hosts if host)
 
 
 def without_entities(text: str) -> str:
-    """Decode, once, what a reader of Markdown would decode in the target of a link."""
+    """Decode the entities in the target of a link, once."""
     return _ENTITY.sub(_decoded, text)
 
 
@@ -90,7 +89,7 @@ def _decoded(found: re.Match[str]) -> str:
 
 
 def fit(url: str) -> str:
-    """Return *url* with everything percent-encoded that could end it, in Markdown, a table or Slack's own form."""
+    """Percent-encode all that could end *url* in Markdown, a table or Slack's own form."""
     return _encoded(_UNFIT, url)
 
 
@@ -100,6 +99,13 @@ def _encoded(unfit: re.Pattern[str], url: str) -> str:
 
 def without_pings(url: str) -> str:
     return _PING.sub("%40", url)
+
+
+def break_live(text: str) -> str:
+    """Put a zero-width space into every address and group mention, so that Slack links and pings nothing."""
+    text = re.sub(r"(?i)(?<=[a-z0-9+.-])://", f":{ZERO_WIDTH}//", text)
+    text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)
+    return _PING.sub(f"@{ZERO_WIDTH}", text)
 
 
 def written_as_code(url: str) -> str:

@@ -1,7 +1,6 @@
-"""Reading ahead in a text of which more may come; pure.
+"""Reading ahead in an unfinished text, within a fixed distance; pure.
 
-Whatever depends on characters that are not there yet raises `More`, unless the text is `final`. What does not depend
-on them is told, and stays true however the text goes on. Nothing is looked for beyond a fixed distance.
+A method raises `More` if its result depends on characters that have not come yet, unless the text is ``final``.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from transports.slack.markdown.links import without_entities
 
 HELD = 4_000
-"""Characters: more than this is never held back."""
+"""The most characters that are held back."""
 
 LINK, LABEL, CODE, INFO, WORD, SHORT = 3_000, 500, 1_000, 200, 256, 48
 _BRACKETS = re.compile(r"\[((?:[^\[\]\n]++|\[[^\[\]\n]*+\](?!\())*+)\]")
@@ -26,7 +25,7 @@ _URL_LIKE = re.compile(r"[:/.#?]")
 
 
 class More(Exception):
-    """What is held so far can still go either way."""
+    """The held text is still ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Ahead:
             raise More
 
     def run(self, at: int) -> int:
-        """Return where the run of one character ends, or has become too long to mean anything."""
+        """Return where the run of one character ends, or becomes too long for markup."""
         end = at + 1
         while end < len(self.text) and end < at + CODE and self.text[end] == self.text[at]:
             end += 1
@@ -51,7 +50,7 @@ class Ahead:
         return end
 
     def over(self, at: int, chars: str, most: int) -> int:
-        """Return where the characters of *chars* end, *most* of them; what follows them is known then."""
+        """Return where at most *most* characters of *chars* end; the next one is known then."""
         end = at
         while end < len(self.text) and end < at + most and self.text[end] in chars:
             end += 1
@@ -59,7 +58,7 @@ class Ahead:
         return end
 
     def closing_ticks(self, at: int, end: int) -> int | None:
-        """Return where the run of ticks begins that closes the one from *at* to *end*: in its line, in reach."""
+        """Return where the run of ticks begins that closes the one from *at* to *end*, in the same line."""
         reach = end + CODE
         newline = self.text.find("\n", end, reach)
         stop = min(reach, len(self.text)) if newline < 0 else newline
@@ -73,7 +72,7 @@ class Ahead:
         return None
 
     def unquoted(self, at: int, quotes: int) -> int | None:
-        """Return where the line goes on behind the marks of its quotes; None if it has fewer."""
+        """Return where the line goes on after so many quote marks; None if it has fewer."""
         for _ in range(quotes):
             at = self.over(at, " \t", 8)
             if self.text[at : at + 1] != ">":
@@ -82,7 +81,7 @@ class Ahead:
         return at
 
     def inline_link(self, at: int) -> tuple[int, str, str] | None:
-        """Return where the link that begins at *at* ends, its label and its target; None when it is none."""
+        """Return the end of the link at *at*, its label and its target; None if it is not a link."""
         label = _BRACKETS.match(self.text, at, at + LABEL)
         if label is None:
             if self.text.find("\n", at, at + LABEL) < 0:

@@ -1,9 +1,9 @@
-"""Fences and tables in safe text that is still being written. Pure; nothing here looks back further than a line.
+"""Fences and tables in unfinished safe text; pure.
 
-A table in streamed text shows as raw pipes, and what a stream has shown cannot be taken back: `TableHold` keeps a
-table out, from its header line on, and says that one will come. It comes with the final text.
+A streamed table shows as raw pipes and cannot be taken back. So `TableHold` replaces a table by a note, and the final
+text has the table.
 
-| mode      | the next piece                          | what it gives                  | next mode |
+| mode      | the next piece                          | output                         | next mode |
 |-----------|-----------------------------------------|--------------------------------|-----------|
 | text      | has a pipe, outside a fence             | what is before the pipe        | header    |
 | header    | ends the line                           | nothing                        | delimiter |
@@ -23,7 +23,7 @@ from transports.base.text import Fence, fence_after, is_delimiter
 TABLE_FOLLOWS = "_(a table, shown when the answer is complete)_\n"
 
 LONGEST_LINE = 2_000
-"""Characters of a line that are looked at and held."""
+"""Characters of a line that are held."""
 
 _PIECES = re.compile(r"[^\n]*\n|[^\n]+")
 _MAYBE_DELIMITER = re.compile(r"[ \t>|:\-]*")
@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"\s*\Z|\s*(?:```|~~~|#{1,6} |[-*+] |\d+[.)] )")
 
 
 class Fences:
-    """Follows text as it grows; ``open`` is the code block that it ends in."""
+    """Follows a growing text; ``open`` is the code block at its end."""
 
     __slots__ = ("_line", "open")
 
@@ -41,7 +41,7 @@ class Fences:
 
     @property
     def seam(self) -> tuple[str, str]:
-        """Return what to write where a message must end here, and what the next must begin with."""
+        """Return the end of a message that ends here, and the beginning of the next one."""
         if self.open is None:
             return "", ""
         closing = self.open.closing
@@ -56,7 +56,7 @@ class Fences:
 
 
 class TableHold:
-    """Lets text through as it comes, tables excepted."""
+    """Passes text on, except tables."""
 
     __slots__ = ("_fences", "_held", "_line", "_mode")
 
@@ -70,7 +70,7 @@ class TableHold:
         return "".join(self._take(piece) for piece in _PIECES.findall(delta))
 
     def end(self) -> str:
-        """Return what is held though it became no table: nothing more comes."""
+        """Return the held rest, unless it is a table."""
         return "" if self._mode == "table" else self._release() + self._line
 
     def _take(self, piece: str) -> str:

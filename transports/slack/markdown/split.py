@@ -1,7 +1,7 @@
-"""What we say, in the forms that Slack takes; pure. The one place that the rest of the house asks.
+"""A model's text as parts of a markdown block's length; pure.
 
-A text becomes parts, each a markdown block's worth, made safe (`escape`), its tables fit for Slack (`rows`), with a
-plain version beside it for notifications, for search, and for a Slack that refuses the block.
+Each part is made safe (`escape`), with tables in Slack's form (`tables`), and has a plain version for notifications,
+for search, and for a Slack that refuses the block.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from transports.base.text import clean, is_delimiter, split
 from transports.slack.markdown.escape import safe
-from transports.slack.markdown.links import ZERO_WIDTH, Links
+from transports.slack.markdown.links import Links, break_live
 from transports.slack.markdown.tables import cells, filled
 
 MAX_PART = 11_000
@@ -33,7 +33,7 @@ _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One message's worth: ``markdown`` for a markdown block, ``plain`` for ``text=`` (mrkdwn, already escaped)."""
+    """One message: ``markdown`` for a markdown block, ``plain`` for ``text=`` (escaped mrkdwn)."""
 
     markdown: str
     plain: str
@@ -48,7 +48,7 @@ def parts(text: str, links: Links) -> tuple[Part, ...]:
 
 
 def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
-    """Cut first and make safe then: whatever a cut leaves of a construct is judged as what it has become."""
+    """Cut first and make safe then, so that what a cut leaves of a construct is safe too."""
     for piece in split(text, room):
         markdown = filled(safe(piece, links))
         if len(markdown) <= MAX_PART:
@@ -58,7 +58,7 @@ def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
 
 
 def plain(markdown: str) -> str:
-    """Return safe Markdown as words without marks, at most 3,500 characters, in which nothing is live."""
+    """Return safe Markdown as at most 3,500 characters of inert words without marks."""
     code = False
     lines: list[str] = []
     for line in markdown.split("\n"):
@@ -90,12 +90,7 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape as Slack asks for mrkdwn, and break what it would make a link of."""
+    """Escape as mrkdwn demands, and break what Slack would link."""
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(entity, char)
-    text = re.sub(r"(?i)(?<=[a-z])://", f":{ZERO_WIDTH}//", text)
-    text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)
-    text = re.sub(
-        r"(?i)@(?=here|channel|everyone)", f"@{ZERO_WIDTH}", text
-    )  # words that lost the marks between
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return break_live(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

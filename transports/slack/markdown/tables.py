@@ -1,8 +1,7 @@
-"""Tables, as Slack's markdown block takes them; pure. The text is `safe` already: inline code has one backtick.
+"""Tables in the form of Slack's markdown block; pure. The text is `safe` already: inline code has one backtick.
 
-Slack refuses a whole message for an empty cell, more than 100 rows or 20 columns. Markdown itself drops cells beyond
-the header's and cuts a cell at a pipe in code. So every row gets as many cells as the header, filled, and a table
-that is too large is shown as code.
+Slack refuses a message with an empty cell, more than 100 rows or 20 columns, and Markdown drops cells beyond the
+header's. So every row gets as many filled cells as the header, and a table that is too large becomes code.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 
 def tables_in(text: str) -> bool:
-    """Tell whether *text* has a table, which only a markdown block shows as one."""
+    """Tell whether *text* has a table."""
     return any(True for _ in _tables(text.split("\n")))
 
 
 def filled(text: str) -> str:
-    """Return *text* with every table in a form that Slack takes."""
+    """Return *text* with every table in Slack's form."""
     lines = text.split("\n")
     done: list[str] = []
     at = 0
@@ -38,7 +37,7 @@ def filled(text: str) -> str:
 
 
 def _tables(lines: list[str]) -> Iterator[tuple[int, int]]:
-    """Give the first line of every table and the line after its last."""
+    """Yield the first line of every table and the line after its last."""
     fence: Fence | None = None
     at = 0
     while at < len(lines):
@@ -70,7 +69,7 @@ def _fitted(row: list[str], columns: int) -> list[str]:
 
 
 def cells(line: str) -> list[str]:
-    """Return the cells of a row; a pipe that is escaped or in code parts none, and is escaped in what is returned."""
+    """Return the cells of a row. A pipe in code does not separate cells, and is escaped."""
     found = [""]
     for piece in _PIECES.findall(_MARGIN.sub("", line, count=1).rstrip()):
         if piece == "|":
