@@ -758,16 +758,6 @@ async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slac
     assert desk.posting.questions.pop_all_of(desk.key) == []
 
 
-async def test_what_a_message_left_open_is_known_by_the_messages_key(desk):
-    for name in ("q1", "q2"):
-        await desk.post(
-            "May I?", key=f"{desk.key}?{name}", kind="notice", choices=(Choice("Yes", "/approve"),)
-        )
-    await desk.post("May I?", key=f"{desk.key}1?q1", kind="notice", choices=(Choice("Yes", "/approve"),))
-    assert len(desk.posting.questions.pop_all_of(desk.key)) == 2
-    assert desk.posting.questions.pop_all_of(desk.key) == []
-
-
 # files out
 
 
