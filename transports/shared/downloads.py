@@ -184,8 +184,8 @@ def _pause(response: aiohttp.ClientResponse, host: FileHost, *, last: bool) -> f
     """Return how long to wait before the next try, or refuse."""
     status, pause = response.status, PAUSE_S
     if status == 429:
-        told = response.headers.get("Retry-After", "")
-        pause = float(told) if told.isdecimal() else PAUSE_S
+        seconds = response.headers.get("Retry-After", "")
+        pause = float(seconds) if seconds.isdecimal() else PAUSE_S
     if (status == 429 or status >= 500) and not last and pause <= LONGEST_WAIT_S:
         return pause
     raise FileRefused(status, host.refusal(status))

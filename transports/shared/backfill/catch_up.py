@@ -82,7 +82,7 @@ class CatchUp:
         self._reading: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
         """How often in a row a channel could not be read, and when it is tried again."""
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._tries: dict[str, int] = {}
 
     def missed(self) -> None:
@@ -168,7 +168,7 @@ class CatchUp:
                     extra=self._again(channel, refused),
                 )
                 return False
-            self._tell(where, refused)
+            self._report(where, refused)
             if channel and verdict == "gone":
                 self._marks.drop(channel)
             self._marks.close(channel, gap)
@@ -196,10 +196,10 @@ class CatchUp:
         self._tries[channel] = self._tries.get(channel, 0) + 1
         return self._tries[channel] < MOST_TRIES
 
-    def _tell(self, where: str, refused: TransportRejected) -> None:
-        told = where, str(refused)
-        if told not in self._told:
-            self._told.add(told)
+    def _report(self, where: str, refused: TransportRejected) -> None:
+        report = where, str(refused)
+        if report not in self._reported:
+            self._reported.add(report)
             log.warning("catch_up.given_up: what was missed in %s stays unread: %s", where, refused)
 
 
