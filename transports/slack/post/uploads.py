@@ -1,15 +1,16 @@
-"""Files out: an address is asked for, the bytes go there, and then the file is shown in a thread.
+"""Files out: Slack gives an upload URL, the bytes go there, and then the file is shared in a thread.
 
-Slack does not tell the ts of the message that shows it (docs.slack.dev, "Working with files"): it is found again by
-the file's id or name. Until `share` nobody sees anything, so what comes before may be done twice.
+Slack does not return the ts of the message with the file (docs.slack.dev, "Working with files"): it is found by the
+file's id or name. Until `share` nobody sees anything, so everything before it may be repeated.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import aiohttp
@@ -32,7 +33,7 @@ CHUNK = 64 * 1024
 PAUSE_S = 1.0
 TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=5, sock_read=60)
 
-Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
+Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes] | BytesIO]]
 """Opens a content anew each time it is called."""
 
 MAY_NOT = "I may not send files here: whoever runs this bot needs to add the files:write permission."
@@ -40,17 +41,7 @@ MAY_NOT = "I may not send files here: whoever runs this bot needs to add the fil
 
 def of_text(text: str) -> tuple[Source, int]:
     data = text.encode("utf-8", "replace")
-
-    @asynccontextmanager
-    async def source() -> AsyncIterator[AsyncIterator[bytes]]:
-        yield _pieces(data)
-
-    return source, len(data)
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), CHUNK):
-        yield data[start : start + CHUNK]
+    return lambda: nullcontext(BytesIO(data)), len(data)
 
 
 async def of_file(path: Path, max_bytes: int) -> tuple[Source, int]:
@@ -74,7 +65,7 @@ async def _read(file: anyio.AsyncFile[bytes], size: int) -> AsyncIterator[bytes]
 
 
 async def upload(web: Web, source: Source, size: int, name: str) -> str:
-    """Bring the bytes to Slack and return the file's id; nobody sees it yet. Raises `PostFailed`."""
+    """Upload the bytes and return the file's id; nobody sees it yet. Raises `PostFailed`."""
     try:
         answer = await web.call("files.getUploadURLExternal", filename=name, length=size)
     except SlackRefused as refused:
