@@ -107,8 +107,8 @@ class _Connection(Connection[Rest]):
 
     async def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         await self.answers.release(message_id)
-        # What was handed over and not taken stands there as if it went on; and what a killed process began to show
-        # is not in the draft that was stopped now.
+        # A draft that did not become its answer looks as if it went on, and this process does not know the drafts of
+        # a killed one.
         key = message_key(thread, message_id)
         if end.interrupted and since_of(key):
             await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)

@@ -1,7 +1,7 @@
 """A chat platform as a transport: what its clients have in common, whatever the platform.
 
-A client has a connection once the platform has said who the bot is. Posts and look-ups wait for that; what is to be
-shown before is kept and shown then. The link may go down and come back; the connection stays.
+A client has a connection once the platform has said who the bot is. Posts and look-ups wait for it; earlier events
+are kept and shown then. The link may go down and come back; the connection stays.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ MOST_CLEARED = 50
 """Threads that may still show that a killed process was at work: Slack itself forgets after an hour."""
 
 CLOSED_EVERY_S = 1.0
-"""How often it is asked whether a draft is closed, before its thread is swept."""
+"""How often a thread that is to be swept is checked for drafts that are being closed."""
 
 REDIRECT = "https://slack.com/app_redirect"
 """Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
@@ -76,7 +76,7 @@ class Options:
 
 @dataclass(slots=True)
 class _Untidy:
-    """A thread where something unfinished may stand since a ts, left by killed processes or, ``again``, by this one.
+    """A thread that may hold unfinished messages since a ts, of killed processes or, ``again``, of this one.
 
     ``disturbed``: a turn has begun there.
     """
@@ -125,7 +125,7 @@ class _Connection(Connection[Web]):
         await self.presses.retire(press)
 
     def _leave(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
-        """Note that something unfinished may stand there: it looks as if it went on, or like a second answer."""
+        """Note that a thread may hold an unfinished message, which would look like a second answer."""
         since = since_of(message_key(thread, message_id))
         if since and thread.root:
             left = self.untidy.setdefault(thread, _Untidy(since))
@@ -138,7 +138,7 @@ class _Connection(Connection[Web]):
             left.tidying = self.presence.soon(partial(self._tidy, thread, left))
 
     async def _tidy(self, thread: ThreadId, left: _Untidy) -> None:
-        """Take away what is unfinished in a thread; while there is something to do there, that waits for the end."""
+        """Delete the unfinished messages of a thread, as soon as no turn runs there."""
         if not left.again:
             await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
         while self.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many

@@ -105,18 +105,18 @@ class Posting:
         known, sent.ours = sent.ours, True
         try:
             if known:
-                said = (await self._lookups.again(thread, since_of(key), live)).messages
+                messages = (await self._lookups.again(thread, since_of(key), live)).messages
             else:
-                said = (await self._lookups.first(thread, key, live)).messages
+                messages = (await self._lookups.first(thread, key, live)).messages
         except PostFailed:
             sent.ours = known
             raise
-        fold(said, key, sent)
+        fold(messages, key, sent)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
             fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
-        for asked in said if "?" in key and sent.whole else ():
-            if stamp(asked, "ts") == sent.first:
-                blocks, plain = parts(asked, "blocks"), string(asked, "text")
+        for message in messages if "?" in key and sent.whole else ():
+            if stamp(message, "ts") == sent.first:
+                blocks, plain = parts(message, "blocks"), string(message, "text")
                 self.questions[key] = Question(thread.channel, sent.first, blocks, plain)
         return sent.first if sent.whole else None
 
