@@ -1,32 +1,28 @@
-"""What becomes of a button after it was pressed: it goes, or what was chosen stands in its place.
+"""Presses of buttons: an accepted press replaces the buttons by the choice.
 
-Only when the press was taken: a stranger's press changes nothing for the others. The buttons of a question go when
-the question is closed, whoever answered it and however.
+A stranger's press is not accepted and changes nothing for the others. The buttons of a question go when the question
+is closed.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-<<<<<<< HEAD
 from cachetools import FIFOCache
-=======
-from cachetools import LRUCache
->>>>>>> r-edges
 
 from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
 
 REMEMBERED = 1_000
-"""Presses whose fate is waited for."""
+"""Presses that may still be accepted."""
 
 ANSWERS = ("/approve", "/deny")
 
 UNDECIDED = "Not decided."
-"""How a question ended whose turn ended before anybody answered it."""
+"""The decision of a question whose turn ended first."""
 
 
 class Press(Protocol):
-    """A choice that a person made. An ``ephemeral`` message is one that only this person sees."""
+    """A choice that a person made. Only this person sees an ``ephemeral`` message."""
 
     @property
     def incoming(self) -> Incoming: ...
@@ -40,11 +36,7 @@ P = TypeVar("P", bound=Press)
 
 class Presses(Generic[P]):
     def __init__(self) -> None:
-<<<<<<< HEAD
         self._pressed: FIFOCache[str, P] = FIFOCache(REMEMBERED)
-=======
-        self._pressed: LRUCache[str, P] = LRUCache(REMEMBERED)
->>>>>>> r-edges
 
     def pressed(self, press: P) -> None:
         """Remember a press before it is handed over."""
@@ -52,7 +44,7 @@ class Presses(Generic[P]):
             self._pressed[press.incoming.id] = press
 
     def taken(self, message_id: str, event: TurnEvent) -> P | None:
-        """Return the press that this event says was taken, once."""
+        """Return the press that this event accepts, once."""
         match event:
             case Taken() | TurnSettled("answered"):
                 return self._pressed.pop(message_id, None)
@@ -64,7 +56,7 @@ class Presses(Generic[P]):
 
 
 def decided(event: QuestionClosed, who: str) -> str:
-    """Return how a question ended, for below its text; *who* is the name of the person, if it is known."""
+    """Return the decision of a question, for below its text; *who* is the person's name, if known."""
     if not event.by:
         return "Nobody decided in time."
     return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
+
+from wcwidth import grapheme_boundary_before
 
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)])
 _CONTROLS.pop(ord("\n"))
@@ -22,8 +23,8 @@ _DELIMITER = re.compile(r"[ \t>]*+\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \
 _SENTENCE = re.compile(r"[.!?…][\"')\]*_]*+(?=\s)|[。！？]")  # noqa: RUF001 - they end sentences too
 _BLANK_LINES = re.compile(r"(?:[ \t\r]*+\n)*+")
 _SPACES = re.compile(r"[ \t]*+")
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _MOST_QUOTES = 32
-_LONGEST_CLUSTER = 64
 
 
 def without_controls(text: str) -> str:
@@ -271,25 +272,7 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def _cluster_border(text: str, start: int, end: int) -> int:
     """Return the last border at or before *end* that cuts through nothing a person sees as one character."""
-    for border in range(end, max(start, end - _LONGEST_CLUSTER), -1):
-        if not _joined(text, border):
-            return border
-    return end - 1 if _in_pair(text, end) and end - 1 > start else end
-
-
-def _in_pair(text: str, at: int) -> bool:
-    return 0 < at < len(text) and "\ud800" <= text[at - 1] <= "\udbff" and "\udc00" <= text[at] <= "\udfff"
-
-
-def _joined(text: str, at: int) -> bool:
-    if not 0 < at < len(text):
-        return False
-    char = text[at]
-    if char == "\u200d" or text[at - 1] == "\u200d" or unicodedata.category(char).startswith("M"):
-        return True
-    if "\U0001f3fb" <= char <= "\U0001f3ff" or "\U000e0020" <= char <= "\U000e007f" or _in_pair(text, at):
-        return True
-    flags = 0
-    while flags < min(at, _LONGEST_CLUSTER) and "\U0001f1e6" <= text[at - 1 - flags] <= "\U0001f1ff":
-        flags += 1
-    return flags % 2 == 1 and "\U0001f1e6" <= char <= "\U0001f1ff"
+    border = grapheme_boundary_before(text, end + 1) if end < len(text) else end
+    if _PAIR.match(text, border - 1):
+        border -= 1
+    return border if border > start else end

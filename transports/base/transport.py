@@ -1,4 +1,4 @@
-"""What a chat platform must do for us, and nothing it may know about us."""
+"""What a chat platform must do for the bot."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from threads.errors import PostFailed
 from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 
 LinkState = Literal["starting", "connected", "reconnecting", "disconnected", "stopped"]
-"""How a link is: `disconnected` is after several failures in a row, and it keeps trying; `stopped` is for good."""
+"""The state of a link. `disconnected` after several failures in a row still keeps trying; `stopped` is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a platform can do.
 
-    ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after the process that sent
-    it died. ``asks``: someone is there who can answer a question.
-    ``earlier``: a thread may be older than the bot's part in it, and what was said before can be read.
-    ``files``: it takes files from us.
+    ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after its process died.
+    ``asks``: someone can answer a question. ``earlier``: what was said in a thread before can be read. ``files``: it
+    takes files.
     """
 
     find: bool = False
@@ -34,7 +33,7 @@ class Capabilities:
 
 @contextmanager
 def progress(out: Sized) -> Iterator[None]:
-    """Note in a `PostFailed` that leaves the block whether more parts are *out* than when it began."""
+    """Note in a `PostFailed` from the block whether it got more parts *out*."""
     before = len(out)
     try:
         yield
@@ -55,23 +54,23 @@ class Transport(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Return what else is wrong, in a clause for people; blank if nothing is."""
+        """Return what else is wrong, in a clause for people, or a blank."""
         ...
 
     @property
     def silent_s(self) -> float | None:
-        """Return for how many seconds nothing came over the link, not even a sign of life; None while it is down."""
+        """Return the seconds since the last sign of life over the link; None while it is down."""
         ...
 
     async def serve(self, sink: Sink) -> None:
         """Hand every event to *sink* until cancelled or, for a console, until the input ends.
 
-        Reconnects by itself; raises `threads.errors.TransportFatal` when only a person can mend it.
+        Reconnects by itself; raises `threads.errors.TransportFatal` when only a person can fix it.
         """
         ...
 
     async def reconnected(self) -> None:
-        """Return when the platform can be reached, as far as is known; at once while connected."""
+        """Return when the platform can be reached, as far as is known."""
         ...
 
     async def post(self, outgoing: Outgoing) -> str:
@@ -89,7 +88,7 @@ class Transport(Protocol):
         ...
 
     def link(self, thread: ThreadId) -> str:
-        """Return the web address that leads a person to the thread; blank while there is none."""
+        """Return the web address of the thread, or a blank."""
         ...
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
@@ -97,7 +96,7 @@ class Transport(Protocol):
         ...
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        """Return the lines of the thread before that message, oldest first, not too many. Raises `PostFailed`."""
+        """Return some lines of the thread before that message, oldest first. Raises `PostFailed`."""
         ...
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -105,5 +104,5 @@ class Transport(Protocol):
         ...
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
-        """Post a file to the thread under this name; it is there only until this returns. Raises `PostFailed`."""
+        """Post a file to the thread under this name; the caller deletes the file after. Raises `PostFailed`."""
         ...

@@ -24,7 +24,7 @@ from threads.model import (
     Waiting,
 )
 from transports.base.text import without_controls
-from transports.shared.live.activity import doing
+from transports.shared.live.activity import tool_label
 
 TAIL = 16_384
 """Stored characters of a draft: more than any screen shows."""
@@ -66,7 +66,7 @@ class LiveTurn:
                 same = (tool for tool in self.tools if (tool.name, tool.call_id) == (name, call_id))
                 if started := next(same, None):
                     self.tools.remove(started)
-                    return f"{_one_line(doing(started))}{'' if ok else ': did not work'}"
+                    return f"{_one_line(tool_label(started))}{'' if ok else ': did not work'}"
             case _:
                 pass
         return ""

@@ -41,14 +41,14 @@ from transports.discord.events.parse_message import spoken
 from transports.discord.events.parse_press import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Places
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,42 @@ class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
     places: Places
-    answers: Answers
+    answers: EphemeralAnswers
     posting: Posting
     presence: Presence
+
+    async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
+        return await self.posting.post(outgoing, draft)
+
+    async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
+        key, live = message_key(thread, message_id), self.presence.live_in(thread)
+        try:
+            await self.posting.sweep(thread, key, live=live)
+        except PostFailed:
+            self.presence.soon(partial(self._sweep, thread, key))
+
+    def follow_up(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if isinstance(event, TurnSettled):
+            self.presence.soon(partial(self._settled, thread, message_id, event))
+
+    async def name_of(self, user: str) -> str:
+        return f"<@{user}>"
+
+    async def retire(self, press: ButtonPress) -> None:
+        await disarm(self.api, press.channel, press.message)
+
+    async def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        await self.answers.release(message_id)
+        # A draft that did not become its answer looks as if it went on, and this process does not know the drafts of
+        # a killed one.
+        key = message_key(thread, message_id)
+        if end.interrupted and since_of(key):
+            await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
+        if end.outcome == "undelivered" or (end.interrupted and since_of(key)):
+            await self._sweep(thread, key)
+
+    async def _sweep(self, thread: ThreadId, key: str) -> None:
+        await retry_sweep(lambda: self.posting.sweep(thread, key, live=self.presence.live_in(thread)), thread)
 
 
 class Discord(Client[Options, Rest, _Connection]):
@@ -106,45 +139,6 @@ class Discord(Client[Options, Rest, _Connection]):
         else:
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
-
-    def _follow_up(
-        self, connection: _Connection, thread: ThreadId, message_id: str, event: TurnEvent
-    ) -> None:
-        if isinstance(event, TurnSettled):
-            connection.presence.soon(partial(self._settled, connection, thread, message_id, event))
-
-    async def _name_of(self, _: _Connection, user: str) -> str:
-        return f"<@{user}>"
-
-    async def _retire(self, connection: _Connection, press: ButtonPress) -> None:
-        await disarm(connection.api, press.channel, press.message)
-
-    async def _post(self, connection: _Connection, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
-        return await connection.posting.post(outgoing, draft)
-
-    async def _sweep_lost(self, connection: _Connection, thread: ThreadId, message_id: str) -> None:
-        key, live = message_key(thread, message_id), connection.presence.live_in(thread)
-        try:
-            await connection.posting.sweep(thread, key, live=live)
-        except PostFailed:
-            connection.presence.soon(partial(self._sweep, connection, thread, key))
-
-    async def _settled(
-        self, connection: _Connection, thread: ThreadId, message_id: str, end: TurnSettled
-    ) -> None:
-        await connection.answers.release(message_id)
-        # What was handed over and not taken stands there as if it went on; and what a killed process began to show
-        # is not in the draft that was stopped now.
-        key = message_key(thread, message_id)
-        if end.interrupted and since_of(key):
-            await anyio.sleep_until(connection.opened_at + TIDY_AFTER_S)
-        if end.outcome == "undelivered" or (end.interrupted and since_of(key)):
-            await self._sweep(connection, thread, key)
-
-    async def _sweep(self, connection: _Connection, thread: ThreadId, key: str) -> None:
-        await insist(
-            lambda: connection.posting.sweep(thread, key, live=connection.presence.live_in(thread)), thread
-        )
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         """Return what was said in a thread; a direct message and a chain of replies have nothing before."""
@@ -176,7 +170,7 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, places, answers = Channels(rest), Places(rest, options.in_place), Answers()
+        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers()
         presence = Presence(
             rest,
             places,

@@ -7,7 +7,7 @@ from cachetools import LRUCache
 from threads.model import Incoming, ThreadId
 
 IN_A_ROW = 10
-"""How many messages of other bots are heard in a thread before a person has to speak again."""
+"""How many messages of other bots are admitted in a thread before a person has to write again."""
 
 MOST_THREADS = 10_000
 
@@ -17,13 +17,13 @@ class BotLoopGuard:
 
     def __init__(self, bots: frozenset[str]) -> None:
         self._bots = bots
-        self._heard: LRUCache[ThreadId, set[str]] = LRUCache(MOST_THREADS)
+        self._messages: LRUCache[ThreadId, set[str]] = LRUCache(MOST_THREADS)
 
     def admits(self, incoming: Incoming) -> bool:
         if incoming.author.id not in self._bots:
-            self._heard.pop(incoming.thread, None)
+            self._messages.pop(incoming.thread, None)
             return True
-        heard = self._heard.setdefault(incoming.thread, set())
-        if len(heard) < IN_A_ROW:
-            heard.add(incoming.id)
-        return incoming.id in heard
+        messages = self._messages.setdefault(incoming.thread, set())
+        if len(messages) < IN_A_ROW:
+            messages.add(incoming.id)
+        return incoming.id in messages

@@ -1,7 +1,7 @@
 """A chat platform as a transport: what its clients have in common, whatever the platform.
 
-A client has a connection once the platform has said who the bot is. Posts and look-ups wait for that; what is to be
-shown before is kept and shown then. The link may go down and come back; the connection stays.
+A client has a connection once the platform has said who the bot is. Posts and look-ups wait for it; earlier events
+are kept and shown then. The link may go down and come back; the connection stays.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
 from transports.shared.delivery.open_questions import OpenQuestions
-from transports.shared.delivery.reachability import Reach
+from transports.shared.delivery.reachability import Reachability
 from transports.shared.link.supervisor import Supervisor
 from transports.shared.live.presence import Presence
 
@@ -61,7 +61,7 @@ A = TypeVar("A", bound=Api)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection(Generic[A]):
+class Connection(ABC, Generic[A]):
     """What a client has once the platform has said who the bot is."""
 
     api: A
@@ -69,6 +69,34 @@ class Connection(Generic[A]):
     presence: Presence[Any, Any]
     presses: Presses[Any]
     opened_at: float = field(default_factory=anyio.current_time)
+
+    @abstractmethod
+    async def post(self, outgoing: Outgoing, draft: Sequence[Any]) -> str:
+        """Post, into the *draft* messages as far as they go, and return the id of the post."""
+
+    @abstractmethod
+    async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
+        """Delete the messages of a draft that the platform took without an answer.
+
+        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
+        """
+
+    @abstractmethod
+    def follow_up(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Do what only this platform does after an event."""
+
+    @abstractmethod
+    async def name_of(self, user: str) -> str:
+        """Return what to call a person by, "" if that is not known."""
+
+    @abstractmethod
+    async def retire(self, press: Any) -> None:
+        """Take the buttons off a message after one was pressed."""
+
+    async def close(self, question: Any, event: QuestionClosed) -> None:
+        """Take the buttons off a question, and say how it ended."""
+        who = await self.name_of(event.by) if event.by else ""
+        await self.posting.close_question(question, decided(event, who))
 
 
 S = TypeVar("S")
@@ -98,7 +126,7 @@ class Client(ABC, Generic[S, A, C]):
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected = anyio.Event()
-        self._reach = Reach()
+        self._reachability = Reachability()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
 
     @property
@@ -124,7 +152,7 @@ class Client(ABC, Generic[S, A, C]):
     async def reconnected(self) -> None:
         """Return when the link is up, and the API answers again if it could not be reached at all."""
         await self._supervisor.reconnected()
-        await self._reach.regained((await self._connect()).api.ping)
+        await self._reachability.regained((await self._connect()).api.ping)
 
     async def post(self, outgoing: Outgoing) -> str:
         connection = await self._connect()
@@ -132,12 +160,12 @@ class Client(ABC, Generic[S, A, C]):
         answers = outgoing.key == message_key(thread, message_id)
         draft = connection.presence.draft_of(thread, message_id) if answers else None
         live = await draft.hand_over() if draft else ()
-        with self._reach.watched():
-            posted = await self._post(connection, outgoing, live)
+        with self._reachability.watch():
+            posted = await connection.post(outgoing, live)
         if answers:
             connection.presence.posted(thread, message_id)
         if draft and draft.lost:
-            await self._sweep_lost(connection, thread, message_id)
+            await connection.sweep_lost(thread, message_id)
         return posted
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
@@ -150,7 +178,7 @@ class Client(ABC, Generic[S, A, C]):
             if draft := connection.presence.draft_of(thread, message_id):
                 await connection.posting.clear(thread, key, await draft.hand_over())
                 if draft.lost:
-                    await self._sweep_lost(connection, thread, message_id)
+                    await connection.sweep_lost(thread, message_id)
         return found
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
@@ -161,13 +189,13 @@ class Client(ABC, Generic[S, A, C]):
         posting, soon = connection.posting, connection.presence.soon
         connection.presence.show(thread, message_id, event)
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
-            soon(partial(self._close, connection, question, event))
+            soon(partial(connection.close, question, event))
         if isinstance(event, TurnSettled):
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
                 soon(partial(posting.close_question, question, UNDECIDED))
-        self._follow_up(connection, thread, message_id, event)
+        connection.follow_up(thread, message_id, event)
         if press := connection.presses.taken(message_id, event):
-            soon(partial(self._retire, connection, press))
+            soon(partial(connection.retire, press))
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
@@ -184,33 +212,6 @@ class Client(ABC, Generic[S, A, C]):
     @abstractmethod
     async def _run_link(self, connection: C, connected: Callable[[], None]) -> None:
         """Receive until the link is down."""
-
-    @abstractmethod
-    async def _post(self, connection: C, outgoing: Outgoing, draft: Sequence[Any]) -> str:
-        """Post, into the *draft* messages as far as they go, and return the id of the post."""
-
-    @abstractmethod
-    def _follow_up(self, connection: C, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Do what only this platform does after an event."""
-
-    @abstractmethod
-    async def _name_of(self, connection: C, user: str) -> str:
-        """Return what to call a person by, "" if that is not known."""
-
-    @abstractmethod
-    async def _retire(self, connection: C, press: Any) -> None:
-        """Take the buttons off a message after one was pressed."""
-
-    @abstractmethod
-    async def _sweep_lost(self, connection: C, thread: ThreadId, message_id: str) -> None:
-        """Delete the messages of a draft that the platform took without an answer.
-
-        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
-        """
-
-    async def _close(self, connection: C, question: Any, event: QuestionClosed) -> None:
-        who = await self._name_of(connection, event.by) if event.by else ""
-        await connection.posting.close_question(question, decided(event, who))
 
     async def _connect(self) -> C:
         """Wait until the platform has said who we are: a post may be due before. Raises `TransportUnavailable`."""

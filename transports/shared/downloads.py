@@ -1,6 +1,6 @@
-"""Files in: the content of what people attach, read piece by piece from the hosts that a platform keeps its files on.
+"""Files in: the content of what people attach, read in chunks from the platform's file hosts.
 
-Whatever keeps a file from us becomes one `FileUnavailable`, whose ``friendly`` is for the thread and for the model.
+Every failure becomes a `FileUnavailable`, whose ``friendly`` is for the thread and for the model.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ TOO_LARGE = "it is too large for me."
 
 
 @dataclass(frozen=True, slots=True)
-class Keeper:
-    """Who keeps the files: ``trusts`` says which addresses are its own, ``headers`` are shown to no other.
+class FileHost:
+    """A platform's file hosts. Only addresses that it ``trusts`` get the ``headers``.
 
     ``no_access`` is the sentence for a 401 or 403.
     """
@@ -68,7 +68,7 @@ class Keeper:
 
 
 class FileRefused(FileUnavailable):
-    """The keeper's host answered with this status, and will not answer otherwise."""
+    """The host answered with this status, and will not answer otherwise."""
 
     def __init__(self, status: int, friendly: str) -> None:
         super().__init__(f"download: status {status}")
@@ -79,7 +79,7 @@ class FileRefused(FileUnavailable):
 async def opened(
     session: aiohttp.ClientSession,
     address: str,
-    keeper: Keeper,
+    host: FileHost,
     *,
     size: int = 0,
     max_bytes: int | None = None,
@@ -92,7 +92,7 @@ async def opened(
     if not address:
         raise unavailable("no address", GONE)
     _fits(size, max_bytes)
-    response = await _open(session, url_of(address), keeper, idle_s)
+    response = await _open(session, url_of(address), host, idle_s)
     try:
         _fits(response.content_length or 0, max_bytes)
         yield response
@@ -135,19 +135,19 @@ def unavailable(why: str, friendly: str) -> FileUnavailable:
 
 
 async def _open(
-    session: aiohttp.ClientSession, url: URL, keeper: Keeper, idle_s: float
+    session: aiohttp.ClientSession, url: URL, host: FileHost, idle_s: float
 ) -> aiohttp.ClientResponse:
     """Follow redirects to the file and return the opened answer; one try more for what may pass."""
     redirects = failures = 0
     while True:
-        if not keeper.trusts(url):
-            raise unavailable(f"{url.host} is none of {keeper.name}'s hosts", keeper.elsewhere)
+        if not host.trusts(url):
+            raise unavailable(f"{url.host} is none of {host.name}'s hosts", host.elsewhere)
         last = failures + 1 >= TRIES
-        response = await _get(session, url, keeper.headers, idle_s)
+        response = await _get(session, url, host.headers, idle_s)
         if isinstance(response, str):
             pause = PAUSE_S
             if last:
-                raise unavailable(response, keeper.trouble)
+                raise unavailable(response, host.trouble)
         elif response.status == 200:
             return response
         else:
@@ -156,11 +156,11 @@ async def _open(
                 redirects += 1
                 url = url.join(url_of(response.headers.get("Location", "")))
                 continue
-            pause = _pause(response, keeper, last=last)
+            pause = _pause(response, host, last=last)
         failures += 1
         why = response if isinstance(response, str) else f"status {response.status}"
         fields = retry_fields("transport_unavailable", failures + 1, pause)
-        log.info("file.download_retry: %s: %s", keeper.name, why, extra=fields)
+        log.info("file.download_retry: %s: %s", host.name, why, extra=fields)
         await anyio.sleep(pause)
 
 
@@ -180,15 +180,15 @@ async def _get(
         return type(error).__name__
 
 
-def _pause(response: aiohttp.ClientResponse, keeper: Keeper, *, last: bool) -> float:
+def _pause(response: aiohttp.ClientResponse, host: FileHost, *, last: bool) -> float:
     """Return how long to wait before the next try, or refuse."""
     status, pause = response.status, PAUSE_S
     if status == 429:
-        told = response.headers.get("Retry-After", "")
-        pause = float(told) if told.isdecimal() else PAUSE_S
+        seconds = response.headers.get("Retry-After", "")
+        pause = float(seconds) if seconds.isdecimal() else PAUSE_S
     if (status == 429 or status >= 500) and not last and pause <= LONGEST_WAIT_S:
         return pause
-    raise FileRefused(status, keeper.refusal(status))
+    raise FileRefused(status, host.refusal(status))
 
 
 def _fits(size: int, max_bytes: int | None) -> None:

@@ -26,7 +26,7 @@ from threads.model import (
 )
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, insist
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.socket_mode import SocketModeLink
@@ -52,7 +52,7 @@ MOST_CLEARED = 50
 """Threads that may still show that a killed process was at work: Slack itself forgets after an hour."""
 
 CLOSED_EVERY_S = 1.0
-"""How often it is asked whether a draft is closed, before its thread is swept."""
+"""How often a thread that is to be swept is checked for drafts that are being closed."""
 
 REDIRECT = "https://slack.com/app_redirect"
 """Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
@@ -76,7 +76,7 @@ class Options:
 
 @dataclass(slots=True)
 class _Untidy:
-    """A thread where something unfinished may stand since a ts, left by killed processes or, ``again``, by this one.
+    """A thread that may hold unfinished messages since a ts, of killed processes or, ``again``, of this one.
 
     ``disturbed``: a turn has begun there.
     """
@@ -101,6 +101,64 @@ class _Connection(Connection[Web]):
     untidy: dict[ThreadId, _Untidy] = field(default_factory=dict)
     tidying: anyio.Lock = field(default_factory=anyio.Lock)
 
+    async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
+        links = self.presence.links_for(outgoing.thread, outgoing.reply_to, live=True)
+        return await self.posting.post(outgoing, links, draft)
+
+    async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
+        if thread.root and (since := since_of(message_key(thread, message_id))):
+            try:
+                await self.posting.sweep(thread, since)
+            except PostFailed:
+                self._leave(thread, message_id, again=True)
+
+    def follow_up(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if isinstance(event, TurnSettled):
+            self._settled(thread, message_id, event)
+        elif isinstance(event, Taken | TurnStarted) and thread in self.untidy:
+            self.untidy[thread].disturbed = True
+
+    async def name_of(self, user: str) -> str:
+        return await self.names.of(user)
+
+    async def retire(self, press: ButtonPress) -> None:
+        await self.presses.retire(press)
+
+    def _leave(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
+        """Note that a thread may hold an unfinished message, which would look like a second answer."""
+        since = since_of(message_key(thread, message_id))
+        if since and thread.root:
+            left = self.untidy.setdefault(thread, _Untidy(since))
+            left.since, left.again = min(left.since, since, key=instant), left.again or again
+
+    def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        if end.interrupted or end.outcome == "undelivered":  # its draft was handed over and not taken
+            self._leave(thread, message_id, again=not end.again)
+        if (left := self.untidy.get(thread)) and not left.tidying:
+            left.tidying = self.presence.soon(partial(self._tidy, thread, left))
+
+    async def _tidy(self, thread: ThreadId, left: _Untidy) -> None:
+        """Delete the unfinished messages of a thread, as soon as no turn runs there."""
+        if not left.again:
+            await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
+        while self.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many
+            await anyio.sleep(CLOSED_EVERY_S)
+
+        async def tidy() -> None:
+            while self.presence.quiet_in(thread):
+                async with self.tidying:
+                    left.disturbed = not self.presence.quiet_in(thread)
+                    if not left.disturbed and await self.posting.sweep(
+                        thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
+                    ):
+                        self.untidy.pop(thread, None)
+                        return
+
+        try:
+            await retry_sweep(tidy, thread)
+        finally:
+            left.tidying = False
+
 
 class Slack(Client[Options, Web, _Connection]):
     """One app in one workspace."""
@@ -114,66 +172,6 @@ class Slack(Client[Options, Web, _Connection]):
             return f"{REDIRECT}?team={thread.workspace}&channel={thread.channel}"
         message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
         return f"{url}archives/{thread.channel}{message}"
-
-    def _follow_up(
-        self, connection: _Connection, thread: ThreadId, message_id: str, event: TurnEvent
-    ) -> None:
-        if isinstance(event, TurnSettled):
-            self._settled(connection, thread, message_id, event)
-        elif isinstance(event, Taken | TurnStarted) and thread in connection.untidy:
-            connection.untidy[thread].disturbed = True
-
-    async def _name_of(self, connection: _Connection, user: str) -> str:
-        return await connection.names.of(user)
-
-    async def _retire(self, connection: _Connection, press: ButtonPress) -> None:
-        await connection.presses.retire(press)
-
-    async def _post(self, connection: _Connection, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
-        links = connection.presence.links_for(outgoing.thread, outgoing.reply_to, live=True)
-        return await connection.posting.post(outgoing, links, draft)
-
-    async def _sweep_lost(self, connection: _Connection, thread: ThreadId, message_id: str) -> None:
-        if thread.root and (since := since_of(message_key(thread, message_id))):
-            try:
-                await connection.posting.sweep(thread, since)
-            except PostFailed:
-                self._leave(connection, thread, message_id, again=True)
-
-    def _leave(self, connection: _Connection, thread: ThreadId, message_id: str, *, again: bool) -> None:
-        """Note that something unfinished may stand there: it looks as if it went on, or like a second answer."""
-        since = since_of(message_key(thread, message_id))
-        if since and thread.root:
-            left = connection.untidy.setdefault(thread, _Untidy(since))
-            left.since, left.again = min(left.since, since, key=instant), left.again or again
-
-    def _settled(self, connection: _Connection, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
-        if end.interrupted or end.outcome == "undelivered":  # its draft was handed over and not taken
-            self._leave(connection, thread, message_id, again=not end.again)
-        if (left := connection.untidy.get(thread)) and not left.tidying:
-            left.tidying = connection.presence.soon(partial(self._tidy, connection, thread, left))
-
-    async def _tidy(self, connection: _Connection, thread: ThreadId, left: _Untidy) -> None:
-        """Take away what is unfinished in a thread; while there is something to do there, that waits for the end."""
-        if not left.again:
-            await anyio.sleep_until(connection.opened_at + TIDY_AFTER_S)
-        while connection.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many
-            await anyio.sleep(CLOSED_EVERY_S)
-
-        async def tidy() -> None:
-            while connection.presence.quiet_in(thread):
-                async with connection.tidying:
-                    left.disturbed = not connection.presence.quiet_in(thread)
-                    if not left.disturbed and await connection.posting.sweep(
-                        thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
-                    ):
-                        connection.untidy.pop(thread, None)
-                        return
-
-        try:
-            await insist(tidy, thread)
-        finally:
-            left.tidying = False
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         connection = await self._connect()
@@ -199,7 +197,7 @@ class Slack(Client[Options, Web, _Connection]):
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
         def up() -> None:
-            self._reach.found()
+            self._reachability.found()
             connected()
             connection.intake.missed()
 

@@ -13,7 +13,7 @@ from threads.model import Outgoing, ThreadId
 from transports.base.transport import Capabilities
 from transports.discord.api.rest import open_rest
 from transports.discord.markdown.buttons import stop_button
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage
@@ -61,7 +61,7 @@ class Desk:
 
     def restart(self):
         """A new process: nothing is remembered."""
-        self.answers = Answers()
+        self.answers = EphemeralAnswers()
         self.places = Places(self.rest, self.in_place)
         self.posting = Posting(
             self.rest,

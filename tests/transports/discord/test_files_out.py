@@ -10,8 +10,8 @@ from tests.transports.discord.test_posting import SEND, long, patience, together
 from threads.errors import PostFailed, TransportUnavailable
 from transports.discord.post import uploads
 from transports.discord.post.message_pages import CUT, MAX_PARTS, MOST_PARTS
-from transports.discord.post.nonces import file_name
 from transports.discord.post.thread_opening import Places
+from transports.shared.delivery.files import file_name
 
 pytestmark = pytest.mark.anyio
 

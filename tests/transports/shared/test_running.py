@@ -7,11 +7,11 @@ import math
 import pytest
 
 from threads.model import ToolFinished, ToolStarted, Waiting
-from transports.shared.live.activity import MOST_RUNNING, Running, waiting_words
+from transports.shared.live.activity import MOST_RUNNING, RunningTools, waiting_words
 
 
 def test_the_newest_of_the_running_tools_speaks_and_then_the_one_before():
-    running = Running()
+    running = RunningTools()
     first = running.started(ToolStarted("read_file", "a", "c1", "reading a"))
     second = running.started(ToolStarted("read_file", "b", label="reading b"))
     assert (first, running.words) == ("c1", "reading b") and second not in ("", "c1")
@@ -24,7 +24,7 @@ def test_the_newest_of_the_running_tools_speaks_and_then_the_one_before():
 
 
 def test_a_turn_with_too_many_tools_is_bounded():
-    running = Running()
+    running = RunningTools()
     ids = [running.started(ToolStarted("x", "", call_id=str(number))) for number in range(MOST_RUNNING + 3)]
     assert ids.count("") == 3
 

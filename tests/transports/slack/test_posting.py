@@ -16,6 +16,7 @@ from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimit
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
 from transports.base.transport import Capabilities
+from transports.shared.delivery.files import file_name
 from transports.shared.delivery.outbox import Outbox
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.rate_limits import Limits
@@ -25,7 +26,7 @@ from transports.slack.markdown.links import Links
 from transports.slack.markdown.split import MAX_PART
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
-from transports.slack.post.post_tags import Sent, Tag, file_name, fold, orphans, tag_of
+from transports.slack.post.post_tags import Sent, Tag, fold, orphans, tag_of
 from transports.slack.post.posting import Posting
 from transports.slack.post.rewrite import DraftMessage
 
@@ -752,16 +753,6 @@ async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slac
     assert message.metadata == Tag(key).metadata()
     assert slack.unfurls == []
     assert key not in desk.posting.questions
-    assert desk.posting.questions.pop_all_of(desk.key) == []
-
-
-async def test_what_a_message_left_open_is_known_by_the_messages_key(desk):
-    for name in ("q1", "q2"):
-        await desk.post(
-            "May I?", key=f"{desk.key}?{name}", kind="notice", choices=(Choice("Yes", "/approve"),)
-        )
-    await desk.post("May I?", key=f"{desk.key}1?q1", kind="notice", choices=(Choice("Yes", "/approve"),))
-    assert len(desk.posting.questions.pop_all_of(desk.key)) == 2
     assert desk.posting.questions.pop_all_of(desk.key) == []
 
 

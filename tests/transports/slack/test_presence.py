@@ -303,12 +303,6 @@ async def test_turns_that_never_end_are_forgotten_when_there_are_too_many(monkey
         )
 
 
-async def test_show_never_raises():
-    scene = Scene()
-    scene.presence._saw = None
-    scene.show(TurnStarted("x"))
-
-
 async def _turn(scene, thread, ts, seconds, told):
     """A turn that says a word every half second, then its answer."""
     said = ""

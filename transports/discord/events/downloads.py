@@ -18,7 +18,7 @@ from threads.model import Attachment
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import is_snowflake
-from transports.shared.downloads import GONE, IDLE_S, FileRefused, Keeper, opened, read, unavailable
+from transports.shared.downloads import GONE, IDLE_S, FileHost, FileRefused, opened, read, unavailable
 
 HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
@@ -48,15 +48,15 @@ async def open_download(
 
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
-    keeper, size = Keeper("Discord", partial(trusted, own=own), NO_ACCESS), attachment.size
-    at = partial(opened, session, keeper=keeper, size=size, idle_s=idle_s)
+    host, size = FileHost("Discord", partial(trusted, own=own), NO_ACCESS), attachment.size
+    at = partial(opened, session, host=host, size=size, idle_s=idle_s)
     async with AsyncExitStack() as stack:
         try:
             response = await stack.enter_async_context(at(attachment.url))
         except FileRefused as error:
             if error.status not in EXPIRED:
                 raise
-            response = await stack.enter_async_context(at(await _address(rest, attachment, keeper)))
+            response = await stack.enter_async_context(at(await _address(rest, attachment, host)))
         yield read(response, size)
 
 
@@ -67,7 +67,7 @@ def trusted(url: URL, own: URL | None) -> bool:
     return url.host in HOSTS and url.scheme == "https" and url.port == 443 and url.user is None
 
 
-async def _address(rest: Rest, attachment: Attachment, keeper: Keeper) -> str:
+async def _address(rest: Rest, attachment: Attachment, host: FileHost) -> str:
     """Return the file's address as its message has it now. Raises `FileUnavailable`."""
     ids = attachment.id.split("/")
     if len(ids) != 3 or not all(map(is_snowflake, ids)):
@@ -76,9 +76,9 @@ async def _address(rest: Rest, attachment: Attachment, keeper: Keeper) -> str:
     try:
         message = await rest.message(channel, message_id)
     except DiscordRefused as error:
-        raise unavailable(f"its message: {error}", _friendly(error, keeper)) from None
+        raise unavailable(f"its message: {error}", _friendly(error, host)) from None
     except PostFailed as error:
-        raise unavailable(f"its message: {error}", keeper.trouble) from None
+        raise unavailable(f"its message: {error}", host.trouble) from None
     for file in _files(message):
         if str(file.id) == file_id:
             return file.url
@@ -90,11 +90,11 @@ def _files(message: discord.Message) -> list[discord.Attachment]:
     return [*message.attachments, *forwarded]
 
 
-def _friendly(error: DiscordRefused, keeper: Keeper) -> str:
+def _friendly(error: DiscordRefused, host: FileHost) -> str:
     match error.kind:
         case "gone":
             return GONE
         case "forbidden":
             return NO_ACCESS
         case _:
-            return keeper.trouble
+            return host.trouble

@@ -41,7 +41,7 @@ from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_pr
 from transports.discord.events.read_marks import last_said, path
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.events.roles import Roles
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.rewrite import disarm
 from transports.discord.post.thread_opening import Places
 from transports.shared.backfill.catch_up import CatchUp, Recent
@@ -77,7 +77,7 @@ class Intake:
         marks: Marks,
         sink: Sink,
         places: Places,
-        answers: Answers,
+        answers: EphemeralAnswers,
         options: IntakeOptions,
         *,
         asks: Callable[[str], bool],

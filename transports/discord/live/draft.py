@@ -10,8 +10,8 @@
 | any    | `hand_over`: the final text goes into its messages       | over                                    |
 | any    | `close`: no final text will come                         | over                                    |
 
-A turn is never held up. Each call shows the newest text, so whoever waits shows more at once and misses nothing.
-Every message of a draft has a Stop button that names the post; without one it is a post that is meant to stay.
+A turn is never held up. Each call shows the newest text, so a draft that waits misses nothing. Every message of a
+draft has a Stop button with the nonce of its post; a message without one is meant to stay.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.draft_content import Mode, Page, Script
 from transports.discord.live.pacing import Pace
-from transports.discord.live.unfinished_draft import leave
+from transports.discord.live.unfinished_draft import close_messages
 from transports.discord.markdown.buttons import stop_button
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.page_sender import refers
@@ -40,7 +40,7 @@ OLD_AFTER_S = 50 * 60.0
 """Messages older than an hour can be edited a few times only (30046)."""
 
 OVER_WITHIN_S = 10.0
-"""How long the end of a draft waits for a message that is on its way; not for an edit: `Rest` keeps the order."""
+"""How long the end of a draft waits for a message that is being sent; not for an edit: `Rest` keeps the order."""
 
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 
@@ -68,7 +68,7 @@ class Draft:
         mode: Mode = "edits",
     ) -> None:
         self.lost = False
-        """Whether there may be another message of it that nobody knows, to be looked for."""
+        """Whether Discord may show another message of this draft, whose id is unknown."""
         self._thread, self._question = thread, message_id
         self._key = message_key(thread, message_id)
         self._rest, self._places, self._pace = rest, places, pace
@@ -107,20 +107,20 @@ class Draft:
             self._quiet.set()
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
-        """Make no further call, and return the messages: the final text is to be written over them."""
+        """End all calls, and return the messages: the final text is written over them."""
         await self._end()
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
-        """End it for a turn whose final text will not come: what was shown stays, what says nothing is deleted."""
+        """End the draft without a final text: messages with text stay, the others are deleted."""
         if self._over:
             return
         await self._end()
         left = [(message, live.page.text) for message, live in zip(self.messages, self._lives, strict=True)]
-        await leave(self._rest, self._pace, left, outcome)
+        await close_messages(self._rest, self._pace, left, outcome)
 
     async def _end(self) -> None:
-        """Let no further call out; returns when no message is on its way, or was waited for long enough."""
+        """Make no further call; return when no message is being sent, or after a while."""
         self._over = True
         if not self._sending:
             self._scope.cancel()
@@ -149,7 +149,7 @@ class Draft:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _due(self) -> None:
-        """Wait until a call may be worth while."""
+        """Wait until there is something new to show."""
         while True:
             self._changed = anyio.Event()
             wait = 0.0 if self._lives else self._script.due - anyio.current_time()
@@ -159,7 +159,7 @@ class Draft:
                 await self._changed.wait()
 
     async def _call(self, spot: Spot) -> None:
-        """Make the one call that brings what is shown nearest to what should be. Raises `PostFailed`."""
+        """Make the one call that is most needed. Raises `PostFailed`."""
         with self._pace.work():
             wrong = self._wrong()
         self._stale = len(wrong) > 1
@@ -179,14 +179,14 @@ class Draft:
             raise
 
     def _wrong(self) -> list[tuple[int, Page]]:
-        """Return the parts that do not show yet what they should, and what that is."""
+        """Return the parts that are out of date, each with the page it should show."""
         pages = self._script.pages
         wanted = (*pages, *[Page()] * (len(self._lives) - len(pages)))
         shown = [live.page if live.sure else None for live in self._lives]
         return [(number, page) for number, page in enumerate(wanted) if [page] != shown[number : number + 1]]
 
     async def _send(self, spot: Spot, number: int, page: Page) -> None:
-        """Send a part. What was not answered is sent again: by its nonce Discord knows it, and has one message."""
+        """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""
         again, self.lost = self.lost, True  # until the answer is there
         self._sending = True
         try:
@@ -220,7 +220,7 @@ class Draft:
         live.page, live.sure = page, True
 
     async def _withdraw_last(self, channel: str) -> None:
-        """Take away the last message: the draft begins anew when there is none left."""
+        """Delete the last message; when none is left, the draft begins again."""
         self._aged = self._stale = True
         try:
             await self._rest.delete(channel, self._lives[-1].id)

@@ -1,11 +1,11 @@
-"""What a turn says and does so far, as the messages that show it. Pure.
+"""The text and the tools of a turn so far, as the messages that show them. Pure.
 
-A step's text is what was said since the last tool began: it takes the place of the narration before it, as the final
-text will. Below it stands in small letters what goes on: "-# reading notes.md…".
+A step's text is the text since the last tool began. It replaces the text before it, as the final text will. A line in
+small print below it says what the turn does: "-# reading notes.md…".
 
-    mode        shown are
-    edits       the text, in up to five messages, and what goes on
-    progress    the last eight tools and what became of them, no text
+    mode        content
+    edits       the text, in up to five messages, and the running tool
+    progress    the last eight tools and their results, no text
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from threads.model import (
     Waiting,
 )
 from transports.discord.markdown.render import MAX_CONTENT, NOTHING, live_parts, note, utf16_size
-from transports.shared.live.activity import Running, doing, waiting_words
+from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 Mode = Literal["edits", "progress"]
 
@@ -34,7 +34,7 @@ FIRST_AFTER_S = 1.5
 
 MOST_MESSAGES = 5
 MOST_SHOWN = MOST_MESSAGES * MAX_CONTENT
-"""Characters of a step; what is beyond comes with the final text."""
+"""Characters of a step that are shown; the rest comes with the final text."""
 
 MOST_LINES = 8
 DONE, FAILED = "✓", "✗"
@@ -43,7 +43,7 @@ THINKING = note("thinking…")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one message shows. ``text`` is the model's, ``below`` says what goes on."""
+    """What one message shows: the model's ``text``, and a line ``below`` about tools and waits."""
 
     text: str = ""
     below: str = ""
@@ -54,19 +54,19 @@ class Page:
 
 
 class Script:
-    """``due`` is when the first message is worth while, in seconds of the clock that `feed` is given."""
+    """``due`` is when to send the first message, on the clock of the times that `feed` gets."""
 
     def __init__(self, mode: Mode) -> None:
         self.due = math.inf
         self._mode = mode
         self._text = ""
         self._whole = False  # the step's text is complete
-        self._running = Running()
+        self._running = RunningTools()
         self._lines: dict[str, str] = {}
         self._waiting: Waiting | None = None
 
     def feed(self, event: TurnEvent, now: float) -> bool:
-        """Take in what goes on; return whether something else may be shown now."""
+        """Take an event in; return whether the messages may have changed."""
         match event:
             case TextDelta(text):
                 return self._mode == "edits" and self._said(text, now)
@@ -78,10 +78,10 @@ class Script:
                 self._lines.clear()
             case ToolStarted():
                 self._whole, self.due = True, min(self.due, now)
-                self._line(self._running.started(event), f"{doing(event)}{NOTHING}")
+                self._line(self._running.started(event), f"{tool_label(event)}{NOTHING}")
             case ToolFinished(ok=ok):
                 if known := self._running.finished(event):
-                    self._line(known[0], f"{doing(known[1])} {DONE if ok else FAILED}")
+                    self._line(known[0], f"{tool_label(known[1])} {DONE if ok else FAILED}")
             case Waiting(seconds=seconds):
                 self._waiting = event
                 self.due = min(self.due, now) if seconds < math.inf else self.due
@@ -93,7 +93,7 @@ class Script:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """Return what is to be shown, at most five messages."""
+        """Return the messages to show, at most five."""
         if self._mode == "progress":
             return self._progress
         pages = [Page(text) for text in live_parts(self._text) if text != NOTHING]

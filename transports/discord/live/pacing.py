@@ -1,9 +1,9 @@
-"""How often signs of life go out, none of which is urgent: at one pace in each channel, at another in all together.
+"""The pace of signs of work, none of which is urgent: one limit in each channel, another for all of them.
 
 Discord takes about 5 posts and 5 edits in 5 s in a channel, and 50 requests a second from a bot
 (docs.discord.com/developers/topics/rate-limits; measured: the call that empties a bucket returns when it is full
-again). Beyond that a final text would wait. So of both the greater part is left alone, and in a channel no sign goes
-out before the last one was answered: a final text never has more than one before it.
+again). Beyond that a final text would wait. So most of both limits is left free, and in a channel no sign goes out
+before the last one was answered: a final text waits for one sign at most.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ EVERY_S = 0.05
 """Between any two calls."""
 
 REST = 4.0
-"""How much longer than the making of a sign took is the pause after it: all of them take a fifth of the time."""
+"""The pause after a sign, in times of what making it took: signs take a fifth of the time at most."""
 
 SWEEP_AT = 256
-"""Channels kept before those are forgotten in which all is quiet."""
+"""Channels that are kept before the idle ones are dropped."""
 
 
 class Lane:
-    """Who is served one after the other, in the order of asking."""
+    """A queue in which callers are served one after another."""
 
     __slots__ = ("_lock", "_next_at")
 
@@ -47,7 +47,7 @@ class Lane:
                 self._next_at = anyio.current_time() + pause
 
     def pause(self, seconds: float) -> None:
-        """Let nobody have a turn for so long."""
+        """Give no turn for so long."""
         self._next_at = max(self._next_at, anyio.current_time() + seconds)
 
     @property
@@ -60,7 +60,7 @@ class Lane:
 
 
 class Pace:
-    """One for all signs of a bot."""
+    """The pace of all signs of a bot."""
 
     def __init__(self) -> None:
         self._all = Lane()
@@ -73,20 +73,20 @@ class Pace:
         return self._all.waiting * EVERY_S < 1
 
     async def turn(self) -> None:
-        """Wait for a call that no channel counts among its posts and edits."""
+        """Wait for a call that is no post and no edit."""
         async with self._all.turn(EVERY_S):
             pass
 
     @asynccontextmanager
     async def turn_in(self, channel: str) -> AsyncIterator[None]:
-        """Wait for a post or an edit there, which is to be made in the block."""
+        """Wait for a post or an edit in the channel; the block makes it."""
         async with self._lane(channel).turn(CHANNEL_S):
             await self.turn()
             yield
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Make a sign in the block, which takes its time: no other is made for a while after it."""
+        """Measure the block, which makes a sign, and pause all others for some time after it."""
         began = anyio.current_time()
         yield
         self._all.pause(REST * (anyio.current_time() - began))

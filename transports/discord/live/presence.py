@@ -10,15 +10,14 @@
 | any        | `TurnSettled`          | eyes become the outcome's reaction, no typing, draft closed       | unknown |
 |            |                        | unless handed over                                                |         |
 
-Where an earlier process had a hand in it (``again``) its eyes may be there, and go too. What is withdrawn is gone,
-and has no sign. Only messages get reactions: a press or a slash command is none.
+After a restart (``again``) the eyes of the earlier process may be there, and are removed too. A withdrawn message is
+gone and gets no sign. Only messages get reactions, not presses or slash commands.
 
-Where a message is, is where its reaction goes. A direct message, one in a channel itself, and the one that a thread
-was opened from (it has the thread's id) are in the channel; any other is in the thread or, in place, in the channel,
-as `Places` knows. A forum's first post has the thread's id too, and is in the thread: Discord does not find it in
-the channel, and is asked there.
+A reaction needs the channel of its message. A direct message, a message in a channel itself, and the one that opened
+a thread (it has the thread's id) are in the channel. Any other is in the thread or, in place, in the channel;
+`Places` knows. A forum's first post has the thread's id and is in the thread: it is tried there second.
 
-Nothing here is urgent: all of it goes out at its own pace beside final texts, and says only the newest there is.
+Nothing here is urgent: all of it goes out at its own pace beside final texts, and only the newest state is sent.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ from transports.discord.live.draft import Draft
 from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
 from transports.discord.live.typing_indicator import Typing
-from transports.discord.post.rewrite import DraftMessage
 from transports.discord.post.thread_opening import Places
 from transports.shared.live import presence as shared
 from transports.shared.live.presence import LiveMessage
@@ -69,14 +67,14 @@ MOST_JOBS = 4_000
 
 
 @dataclass(slots=True)
-class _Live(LiveMessage[DraftMessage]):
+class _Live(LiveMessage):
     """``started``: its turn runs."""
 
     draft: Draft | None = None
     started: bool = False
 
 
-class Presence(shared.Presence[_Live, DraftMessage]):
+class Presence(shared.Presence[_Live, Draft]):
     def __init__(
         self,
         rest: Rest,

@@ -1,4 +1,4 @@
-"""Reactions on messages: of ours a message has one, the newest that was wanted.
+"""Reactions on messages: each message gets one of ours, the newest that was wanted.
 
 | what is the case                     | what is done                                                       |
 |--------------------------------------|--------------------------------------------------------------------|
@@ -8,8 +8,8 @@
 | refused with 403                     | it is forgotten, and no other is asked for in the channel for long |
 | not answered                         | it is tried again, three times in all, then forgotten              |
 
-What is taken back before its turn is never asked for. Discord takes one in 0.25 s in a channel, so each channel has a
-line of its own.
+A reaction that is taken back before its turn is never sent. Discord takes one in 0.25 s in a channel, so each channel
+has a queue of its own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from transports.shared.live.background_calls import Soon
 log = logging.getLogger(__name__)
 
 MOST_MARKED = 2_000
-"""Messages whose reactions are known; beyond, the one that was marked first is forgotten."""
+"""Messages whose reactions are known; beyond, the oldest is forgotten."""
 
 MOST_BARRED = 1_000
 BARRED_S = 3600.0
-"""After a refusal a channel is not asked for so long: refused calls add up to a ban, and rights may be given."""
+"""Seconds without calls after a refusal in a channel: refused calls add up to a ban."""
 
 TRIES = 3
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
@@ -44,7 +44,7 @@ PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 
 @dataclass(slots=True)
 class _Marked:
-    """``places`` are where the message may be, the likeliest first; ``on`` is there, what is ``old`` may be."""
+    """``places`` are channels of the message, the likeliest first; ``on`` is there, the ``old`` ones may be."""
 
     line: str
     places: list[str]
@@ -55,7 +55,7 @@ class _Marked:
 
     @property
     def next(self) -> str:
-        """Return the reaction to put on or, if none, to take off; ``""`` when all is as wanted."""
+        """Return the reaction to add or, if none, to remove; ``""`` if all is as wanted."""
         if self.wanted != self.on and self.wanted:
             return self.wanted
         return next((emoji for emoji in (*self.old, self.on) if emoji != self.wanted), "")
@@ -78,9 +78,9 @@ class Reactions:
         self._barred: TTLCache[str, None] = TTLCache(MOST_BARRED, BARRED_S, anyio.current_time)
 
     def mark(self, message_id: str, emoji: str, places: Sequence[str], *, maybe: str = "") -> None:
-        """Have *emoji* on the message, which is in one of the channels *places*, and no other of ours.
+        """Set *emoji* as our only reaction to the message, which is in one of the channels *places*.
 
-        *maybe* is one that an earlier process may have left there.
+        *maybe* is a reaction that an earlier process may have left.
         """
         marked = self._marked.get(message_id)
         if marked is None:
@@ -94,7 +94,7 @@ class Reactions:
             del self._lines[marked.line]
 
     async def _work(self, line: str) -> None:
-        """Put on and take off what is asked for in one line, until it is empty."""
+        """Make the calls of one queue, until it is empty."""
         try:
             while waiting := self._lines[line]:
                 message_id = next(iter(waiting))

@@ -1,4 +1,4 @@
-"""The sign that somebody is typing, in the threads whose turns run: Discord shows it for 10 s or until the next post.
+"""The typing indicator in threads whose turns run: Discord shows it for 10 s or until the next post.
 
 | thread is | event                                   | what is done                        | becomes |
 |-----------|-----------------------------------------|-------------------------------------|---------|
@@ -8,7 +8,7 @@
 | ending    | the call is answered, or 8 s are over   | the task ends                       | idle    |
 | typing    | refused                                 | the task ends                       | idle    |
 
-So a thread has at most one call on its way, however slow. Where other signs wait for their turn this one is left out.
+A thread has at most one call at a time, however slow. When other signs wait for their turn, this one is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Typing:
         self._rest, self._places, self._pace, self._soon = rest, places, pace, soon
         self._wanted: set[ThreadId] = set()
         self._tasks: dict[ThreadId, anyio.Event] = {}
-        self._told = False
+        self._reported = False
 
     def begin(self, thread: ThreadId) -> None:
         if thread in self._wanted:
@@ -61,7 +61,7 @@ class Typing:
                 with anyio.move_on_after(EVERY_S):
                     await again.wait()
         except DiscordRefused as refused:
-            self._tell(refused)
+            self._report(refused)
         finally:
             self._wanted.discard(thread)
             del self._tasks[thread]
@@ -76,9 +76,9 @@ class Typing:
         except DiscordRefused:
             raise
         except PostFailed as error:
-            self._tell(error)
+            self._report(error)
 
-    def _tell(self, error: PostFailed) -> None:
-        """Say it once: what is wrong with one is wrong with many, and costs nothing."""
-        log.log(logging.DEBUG if self._told else logging.INFO, "typing.failed: %s", error)
-        self._told = True
+    def _report(self, error: PostFailed) -> None:
+        """Log the first failure; the others are only debug lines."""
+        log.log(logging.DEBUG if self._reported else logging.INFO, "typing.failed: %s", error)
+        self._reported = True

@@ -1,4 +1,4 @@
-"""What becomes of a live answer whose final text does not come: it stays as far as it says something."""
+"""Closing a draft whose final text does not come: messages with text stay, the others are deleted."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ WITHIN_S = 120.0
 STOPPED, UNFINISHED = note("stopped"), note("not finished")
 
 
-async def leave(
+async def close_messages(
     rest: Rest, pace: Pace, messages: Sequence[tuple[DraftMessage, str]], outcome: Outcome
 ) -> None:
-    """Tidy up the messages of a draft, each with the text that it is to keep; the last one says how it ended.
+    """Close the messages of a draft, each with its text; the last one says how the turn ended.
 
-    Never raises `PostFailed`; what Discord does not allow is left as it is.
+    Never raises `PostFailed`; a message that cannot be changed stays as it is.
     """
     ending = f"\n{STOPPED if outcome == 'stopped' else UNFINISHED}"
     with anyio.move_on_after(WITHIN_S) as scope:
@@ -44,7 +44,7 @@ async def leave(
 
 
 async def _keep(rest: Rest, pace: Pace, message: DraftMessage, content: str) -> None:
-    """Take the button away: so a message is meant to stay."""
+    """Remove the button, which marks a message as meant to stay."""
 
     async def edit() -> None:
         async with pace.turn_in(message.channel):

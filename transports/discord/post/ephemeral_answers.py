@@ -1,9 +1,8 @@
-"""Answers that one person alone sees: to a slash command and to a press, for as long as Discord takes them.
+"""Answers that one person alone sees, to a slash command or to a press of a button.
 
-A slash command shows that the bot is thinking until its first answer is written over that; what else there is to say,
-and all that is said to a press, is a message of its own. Discord takes answers for 15 minutes
-(docs.discord.com, "Receiving and Responding"), and only from the client that heard the question: after that, and when
-the gateway's client was made anew, there is nobody to whisper to, and the answer belongs into the channel.
+The first answer to a slash command replaces the "thinking" that Discord shows. Every other answer is a message of its
+own. Discord takes answers for 15 minutes (docs.discord.com, "Receiving and Responding"), and only from the client
+that received the command. After that, and after a new client has connected, the answer goes to the channel.
 """
 
 from __future__ import annotations
@@ -37,67 +36,58 @@ UNKNOWN = 10_062
 
 
 @dataclass(slots=True)
-class _Asked:
-    """``acknowledged``: Discord was told that it was heard, and takes answers, or it is too late for that."""
+class _Interaction:
+    """``acknowledged``: Discord knows that we received it and takes answers, or it is too late for that."""
 
     interaction: discord.Interaction
     acknowledged: anyio.Event
     thinking: bool
 
 
-class Answers:
-    """Remembers whom to answer, by the id that their press or command has as a message."""
+class EphemeralAnswers:
+    """The interactions that can be answered, by their ids as messages."""
 
     def __init__(self) -> None:
-        self._asked: TTLCache[str, _Asked] = TTLCache(REMEMBERED, ANSWER_WITHIN_S, anyio.current_time)
+        self._interactions: TTLCache[str, _Interaction] = TTLCache(
+            REMEMBERED, ANSWER_WITHIN_S, anyio.current_time
+        )
         """Each holds the client that heard it, with all that knew."""
 
     def remember(self, message_id: str, interaction: discord.Interaction, acknowledged: anyio.Event) -> None:
-        """Remember an interaction, which can be answered once it is *acknowledged*.
-
-        To a slash command the bot is thinking by that.
-        """
+        """Remember an interaction, which can be answered once it is *acknowledged*."""
         thinking = interaction.type is discord.InteractionType.application_command
-        self._asked[message_id] = _Asked(interaction, acknowledged, thinking)
+        self._interactions[message_id] = _Interaction(interaction, acknowledged, thinking)
 
     async def whisper(self, message_id: str, content: str, buttons: Sequence[Button] = ()) -> str:
-        """Say it to that person alone and return the message's id.
+        """Answer that person alone and return the message's id.
 
-        Raises `DiscordRefused` when it cannot be said so, and other `PostFailed` when it may work later.
+        Raises `DiscordRefused` if Discord takes no answer, and another `PostFailed` if it may work later.
         """
-        asked = self._asked.get(message_id)
-        if asked is None:
+        known = self._interactions.get(message_id)
+        if known is None:
             raise DiscordRefused("whisper", 404, UNKNOWN, "nobody waits for this answer any more")
-        await asked.acknowledged.wait()
-        if asked.thinking:
-            said = await _done(_write(asked.interaction, content, buttons))
-            asked.thinking = False
+        await known.acknowledged.wait()
+        answer: Awaitable[discord.Message]
+        view = view_of(buttons)
+        if known.thinking:
+            answer = known.interaction.edit_original_response(content=content, view=view)
         else:
-            said = await _done(_add(asked.interaction, content, buttons))
-        return str(said.id)
+            answer = known.interaction.followup.send(
+                content, view=view, ephemeral=True, suppress_embeds=True, wait=True
+            )
+        sent = await _done(answer)
+        known.thinking = False
+        return str(sent.id)
 
     async def release(self, message_id: str) -> None:
-        """Let a command whose answer went elsewhere, or that has none, think no longer. Never raises."""
-        asked = self._asked.pop(message_id, None)
-        if asked and asked.thinking:
-            await asked.acknowledged.wait()
+        """End the "thinking" of a command that is answered elsewhere, or not at all. Never raises."""
+        known = self._interactions.pop(message_id, None)
+        if known and known.thinking:
+            await known.acknowledged.wait()
             try:
-                await _done(asked.interaction.delete_original_response())
+                await _done(known.interaction.delete_original_response())
             except PostFailed as error:
                 log.info("slash.left: a command shows that it is thinking, though it is over: %s", error)
-
-
-async def _write(
-    interaction: discord.Interaction, content: str, buttons: Sequence[Button]
-) -> discord.Message:
-    return await interaction.edit_original_response(content=content, view=view_of(buttons))
-
-
-async def _add(interaction: discord.Interaction, content: str, buttons: Sequence[Button]) -> discord.Message:
-    view = view_of(buttons)  # no buttons are an empty row of them
-    return await interaction.followup.send(
-        content, view=view, ephemeral=True, suppress_embeds=True, wait=True
-    )
 
 
 async def _done(call: Awaitable[T]) -> T:

@@ -1,4 +1,4 @@
-"""From a post to the messages that show it: how many, what stands below them; pure."""
+"""From a post to its messages: how many, and what is below them. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from threads.model import Outgoing
 from transports.discord.api.values import Button
 from transports.discord.markdown.buttons import choice_buttons, spelled, without_button
 from transports.discord.markdown.render import MAX_CONTENT, note, parts, utf16_size
-from transports.discord.post.nonces import file_name
+from transports.shared.delivery.files import file_name
 
 MAX_PARTS = 5
 """An answer that needs more messages is a file, with its beginning in a message."""
 
 MOST_PARTS = 20
-"""Where no file can be sent, so many messages are posted, and then it ends with a word."""
+"""Messages of an answer where no file can be sent; the last one says that it is cut."""
 
 CUT = note("The answer goes on, but it is too long to be posted here.")
 
@@ -24,7 +24,7 @@ FILE_PART = 99
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One message to be, part ``part`` of its post; or the file of the name ``file``, with the whole text."""
+    """One message, part ``part`` of its post; or the ``file`` of that name, with the whole text."""
 
     part: int
     content: str
@@ -53,7 +53,7 @@ def with_file(outgoing: Outgoing) -> list[Page]:
 
 
 def ended(text: str, words: str) -> str:
-    """Return *text*, or as much of it as a message takes, with *words* in small print below it."""
+    """Return as much of *text* as fits into a message, with *words* in small print below it."""
     last = f"\n{note(words)}"
     return parts(text, MAX_CONTENT - utf16_size(last))[0] + last
 

@@ -1,4 +1,4 @@
-"""From a post's key to the names it goes by in Discord; pure.
+"""From a post's key to its nonces in Discord. Pure.
 
 A key is that of the message it answers, ``discord:GUILD:CHANNEL:MESSAGE``, with ``?`` and an id after it for a
 question, ``+`` and an id for a file.
@@ -17,7 +17,7 @@ MAX_NONCE = 25
 """Characters, as Discord documents it (resources/message#create-message)."""
 
 CLOCKS_S = 60
-"""How far our clock may be ahead of Discord's."""
+"""Seconds that our clock may be ahead of Discord's."""
 
 
 def nonce_of(key: str, part: int = 0) -> str:
@@ -32,14 +32,9 @@ def question_of(key: str) -> str:
 
 
 def since_of(key: str) -> str:
-    """Return an id after which the post *key* must be: of the message it names, or of when that was scheduled for."""
+    """Return an id before the post *key*: of the message it names, or of the time it was scheduled for."""
     due = due_of(_named(key))
     return before(at(due), CLOCKS_S) if due else question_of(key)
-
-
-def file_name(key: str) -> str:
-    """Return the name of the file that holds a text too long to be read in messages."""
-    return f"answer-{_digest(key).hex()[:8]}.md"
 
 
 def is_slash(message_id: str) -> bool:

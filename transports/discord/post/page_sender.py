@@ -1,4 +1,4 @@
-"""One post on its way out: its pages, one after another, each in a message that is there or in one of its own."""
+"""Sends the pages of one post, each into a message that is there or into a new one."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OLD = timedelta(minutes=50)
 """After an hour Discord allows a few edits, and then makes an edit wait for long (30046)."""
 
 NO_MESSAGE = 10_008
-"""What a send under the name of a message that was deleted may be refused with."""
+"""The refusal of a send whose nonce belongs to a deleted message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
-    """``live`` are the ids of messages there that show the answer so far; the pages are written over them."""
+class PageSender:
+    """``live`` are the ids of draft messages; the pages are written over them."""
 
     rest: Rest
     now: Callable[[], datetime]
@@ -40,7 +40,7 @@ class Showing:
     sent: Sent
 
     async def show(self, page: Page, upload: Upload | None = None) -> None:
-        """Bring a page out, once. Raises `PostFailed`."""
+        """Show a page, once. Raises `PostFailed`."""
         if page.part in self.sent.out:
             return
         over = [] if upload else self._over()
@@ -52,15 +52,15 @@ class Showing:
         self.sent.out[page.part] = (said or await self._send(page, page.part + ANEW, upload)).id
 
     def _over(self) -> list[str]:
-        """Return what can be written over; what stands above an earlier part would break the order."""
+        """Return the messages that can be written over; one above an earlier part would break the order."""
         left = (*self.live, *self.sent.left(self.live))
         young = self.now() - OLD
         return [message for message in left if number(message) > self.sent.last and instant(message) > young]
 
     async def _sent_as(self, page: Page, upload: Upload | None) -> Seen | None:
-        """Send the page under its own name and return the message; None if Discord answers with another.
+        """Send the page under its own nonce and return the message; None if Discord answers with another message.
 
-        That has the name from before: it showed less, and cannot show the page, or it was deleted.
+        That message had the nonce before, and cannot show the page or was deleted.
         """
         try:
             said = await self._send(page, page.part, upload)
@@ -93,9 +93,9 @@ class Showing:
 
 
 def refers(spot: Spot, thread: ThreadId, question: str, part: int) -> str:
-    """Return the message that a part replies to, "" for none; *question* is the id of what it answers.
+    """Return the id of the message that a part replies to, "" for none; *question* is the id of what it answers.
 
-    In place each part does, else the first, unless the question is what the thread began with.
+    In place each part is a reply, else only the first, unless the question began the thread.
     """
     question = question if is_snowflake(question) else ""
     if spot.reply_to:

@@ -1,8 +1,7 @@
-"""What Discord's record of a channel says about our posts: which parts are out, which were left unfinished.
+"""What a channel's history says about our posts: which parts are out, which were left unfinished.
 
-A message of ours is known by its nonce, as long as Discord shows that, which is minutes; an unfinished live one by
-the mark of its Stop button; any other by what it says: ours, later than the question, a reply to it, and word for
-word the same.
+Discord shows the nonce of a message for some minutes. An unfinished draft is recognized by its Stop button. Any other
+message counts if it is ours, later than the question, a reply to it, and word for word the same.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Spot
 
 MOST_PAGES = 10
-"""How many calls are made for one look."""
+"""Calls that one look-up may make."""
 
 ANEW = 100
-"""Added to a part whose nonce belongs to a message that is gone: Discord could answer with that one."""
+"""Added to the number of a part whose nonce belongs to a deleted message: Discord could answer with that one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message of ours. ``refers`` is the id of the message it replies to, ``buttons`` are their custom ids."""
+    """A message of ours. ``refers`` is the id of the message it replies to, ``buttons`` are custom ids."""
 
     id: str
     content: str
@@ -43,7 +42,7 @@ class Seen:
         return unfinished(self.buttons)
 
     def shows(self, page: Page) -> bool:
-        """Return whether it is that page, finished. White space does not count: Discord trims."""
+        """Return whether it shows that page, finished. White space is ignored: Discord trims."""
         if page.file:
             return page.file in self.files
         return self.content.split() == page.content.split() and self.buttons == page.custom_ids
@@ -51,9 +50,9 @@ class Seen:
 
 @dataclass(slots=True)
 class Sent:
-    """What is known of one post: its pages, the ids of the parts that are ``out``, where they are.
+    """What is known of one post: its pages, and the ids of the parts that are ``out`` at ``spot``.
 
-    ``seen`` is what the last look found that may belong to it, in order; ``over`` are ids of messages that
+    ``seen`` are the messages of the last look-up that may belong to it, in order; ``over`` are ids of messages that
     have to be written over. ``spelled``: it goes out in messages, however long it is.
     """
 
@@ -79,7 +78,7 @@ class Sent:
         return max(map(number, self.out.values()), default=0)
 
     def begin(self, shown: Sequence[Page]) -> None:
-        """Set out to show these pages; those that the last look showed are out."""
+        """Begin to show these pages; those that the last look-up found are out."""
         self.shown = shown
         self.adopt()
 
@@ -89,9 +88,9 @@ class Sent:
                 self.out[page.part] = found.id
 
     def left(self, live: Collection[str] = ()) -> list[str]:
-        """Return the ids of messages that a killed process, or a lost answer, left unfinished; *live* ones are not.
+        """Return the ids of messages, except the *live* ones, that a kill or a lost answer left unfinished.
 
-        One with a part's nonce that shows no part is unfinished too, once it is known what is to be shown.
+        Once the pages are known, a message with a part's nonce that shows no part is unfinished too.
         """
         unfinished = (m.id for m in self.seen if m.mark or (self.shown and m.nonce))
         taken = {*self.out.values(), *live}

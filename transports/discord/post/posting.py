@@ -1,8 +1,8 @@
-"""Posts: put out once per key, in as many messages as they need, and found again.
+"""Posts: sent once per key, in as many messages as they need, and found again.
 
-A message that is edited may be tried again at will. One that is sent carries a nonce, made of the post's key and the
-part's number: sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it.
-What is known to be out is remembered, so that a post that is tried again goes on where it stopped.
+An edit can be repeated at will. A new message carries a nonce, made of the post's key and the part's number: if it is
+sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it. What is out is
+remembered, so that a repeated post goes on where it stopped.
 
     a part that                               goes out by
     has a live message, or one that was left  an edit of that
@@ -11,8 +11,8 @@ What is known to be out is remembered, so that a post that is tried again goes o
     is forbidden in the thread opened for it  a message in place of the thread
     is the sixth                              a file with the whole text; if refused, as the others
 
-What no other form would mend (the place, the token, a permission) is raised as it is: an answer in another place than
-its question would be worse than none. A thread that is locked is told of once, in its channel.
+A refusal that no other form can fix (the place, the token, a permission) is raised: an answer in another place than
+its question would be worse than none. That a thread is locked is said once, in its channel.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import DIRECT, Upload
 from transports.discord.post import uploads
-from transports.discord.post.ephemeral_answers import Answers
+from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
 from transports.discord.post.nonces import is_press, is_slash, nonce_of, question_of, since_of
-from transports.discord.post.page_sender import Showing, refers
+from transports.discord.post.page_sender import PageSender, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
@@ -66,7 +66,7 @@ class Posting:
         self,
         rest: Rest,
         places: Places,
-        answers: Answers,
+        answers: EphemeralAnswers,
         *,
         upload_limit: Callable[[str], int],
         now: Callable[[], datetime],
@@ -93,10 +93,9 @@ class Posting:
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
         """Return the id of the first part if all of the post is known to be out.
 
-        What there is that may belong to it is remembered: only `post`, with the text, can tell the parts that Discord
-        shows without their names, and it writes over unfinished messages which a killed process left. Those of a
-        live draft (*live*) are left alone.
-        Raises `PostFailed`; a post for one person alone cannot be seen again, and may be repeated to them.
+        Messages that may belong to it are remembered: only `post`, with the text, recognizes parts that Discord shows
+        without their nonces, and it writes over what a killed process left unfinished, except a *live* draft.
+        Raises `PostFailed`. A post for one person alone cannot be found, and may be repeated.
         """
         sent = self._known(key)
         try:
@@ -117,12 +116,12 @@ class Posting:
         return sent.first
 
     async def sweep(self, thread: ThreadId, key: str, *, live: Collection[str]) -> None:
-        """Take away what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
+        """Delete what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
         if not await self.find(thread, key, live=live):
             await self._sweep(thread, self._known(key))
 
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
-        """Take away the messages that the post did without; it is out. Never raises."""
+        """Delete the messages that the finished post did not use. Never raises."""
         sent = self._known(key)
         used = {*sent.out.values()}
         for spare in draft:
@@ -142,7 +141,7 @@ class Posting:
         return any(question.id == message_id for question in self.questions.values())
 
     async def close_question(self, question: Question, decision: str) -> None:
-        """Take the buttons off a question, and say below it how it ended; may be dropped."""
+        """Replace the buttons of a question by the decision; may be dropped."""
         try:
             content = ended(question.content, decision)
             await self._rest.edit(question.channel, question.id, content, urgent=False)
@@ -156,7 +155,7 @@ class Posting:
         return await self._places.of(outgoing.thread)
 
     async def _whisper(self, outgoing: Outgoing, sent: Sent) -> bool:
-        """Post for one person alone; False when Discord cannot, and the post has to be for all."""
+        """Post for one person alone; return False if Discord cannot, and the post has to be for all."""
         sent.shown = pages(outgoing, MAX_PARTS)
         try:
             for page in sent.shown:
@@ -173,12 +172,12 @@ class Posting:
         return True
 
     async def _show_all(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
-        """Bring all of it out where everybody in the conversation sees it, if need be in place of its thread."""
+        """Post all parts for everybody in the conversation, if need be in place of its thread."""
         try:
             await self._publish(outgoing, draft, sent)
         except DiscordRefused as refused:
             if refused.kind == "locked":
-                await self._tell_locked(outgoing.thread)
+                await self._report_locked(outgoing.thread)
             if sent.out or not self._places.barred(outgoing.thread, outgoing.reply_to, refused):
                 raise
             sent.spot = None
@@ -187,28 +186,30 @@ class Posting:
     async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
         spot = sent.spot = sent.spot or await self._spot(outgoing)
         live = [message.id for message in draft if message.channel == spot.channel]
-        way = Showing(self._rest, self._now, outgoing, spot, live, sent)
+        sender = PageSender(self._rest, self._now, outgoing, spot, live, sent)
         said = pages(outgoing)
-        if len(said) <= MAX_PARTS or not await self._as_file(way, said):
+        if len(said) <= MAX_PARTS or not await self._as_file(sender, said):
             sent.begin(said)
             for page in said:
-                await way.show(page)
+                await sender.show(page)
         self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.shown if page.buttons), None):
-            self.questions[outgoing.key] = Question(way.spot.channel, sent.out[asking.part], asking.content)
+            self.questions[outgoing.key] = Question(
+                sender.spot.channel, sent.out[asking.part], asking.content
+            )
 
-    async def _as_file(self, way: Showing, said: Sequence[Page]) -> bool:
-        """Post the beginning and the whole text as a file; False when it has to go out in messages."""
-        outgoing, sent = way.outgoing, way.sent
+    async def _as_file(self, sender: PageSender, said: Sequence[Page]) -> bool:
+        """Post the beginning and the whole text as a file; return False if it has to go out in messages."""
+        outgoing, sent = sender.outgoing, sender.sent
         text = outgoing.text.strip().encode("utf-8", "replace")
         sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in said)
         if sent.spelled or len(text) > self._upload_limit(outgoing.thread.workspace):
             return False
         sent.begin(with_file(outgoing))
         beginning, file = sent.shown
-        await way.show(beginning)
+        await sender.show(beginning)
         try:
-            await way.show(file, Upload(text, file.file))
+            await sender.show(file, Upload(text, file.file))
         except DiscordRefused as refused:
             if refused.kind in ("token", "gone", "locked"):
                 raise
@@ -229,8 +230,8 @@ class Posting:
                 await remove(self._rest, sent.spot.channel, message)
         sent.seen = sent.over = ()
 
-    async def _tell_locked(self, thread: ThreadId) -> None:
-        """Say in its channel that a thread is locked, once: whoever asks there would hear nothing."""
+    async def _report_locked(self, thread: ThreadId) -> None:
+        """Say in its channel, once, that a thread is locked: people would wait there for an answer."""
         log.warning(
             "post.locked: a thread is locked, so nothing can be posted there",
             extra={"thread_id": str(thread)},
@@ -255,6 +256,6 @@ class Posting:
 
 
 def _for_one(outgoing: Outgoing) -> bool:
-    """Return whether a post answers a slash command, or tells whoever pressed a button that it was no good."""
-    told = outgoing.kind in ("notice", "refusal")
-    return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and told)
+    """Return whether a post answers a slash command, or refuses a press of a button."""
+    refuses = outgoing.kind in ("notice", "refusal")
+    return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and refuses)

@@ -1,6 +1,6 @@
-"""Where a conversation is held. A thread is opened when its first sign or post is due, from the message it is about.
+"""Where a conversation is held. A thread is opened from its first message when its first sign or post is due.
 
-    what is asked for                                   where it is
+    conversation                                        place
     a direct message, a channel itself (blank root)     the channel
     a message that begins one (`Places.begins`)         a new thread; 160004 means that it is there already
     a thread that something was said in                 the thread
@@ -8,7 +8,7 @@
     no thread can be opened                             in place: in the channel, as replies to the message
 
 A thread has the id of the message that it was opened from (docs.discord.com, "Threads"), so that is where it is,
-whoever opened it. It is named once: to name it anew is limited to twice in ten minutes.
+whoever opened it. It is named once: Discord limits renames to two in ten minutes.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from transports.discord.markdown.render import utf16_size
 log = logging.getLogger(__name__)
 
 REMEMBERED = 5_000
-"""Conversations whose place is known; of others Discord is asked again."""
+"""Conversations whose place is known; for others Discord is asked again."""
 
 MOST_ANSWERS = 20_000
-"""Messages of the bot whose conversation is known; of others the way back is walked (`hear.chains`)."""
+"""Messages of the bot whose conversation is known; for others the replies are followed (`events.reply_chains`)."""
 
 BARRED_S = 600.0
-"""After a refusal no thread is tried in the channel for so long: refused calls add up to a ban (10,000 in 10 min)."""
+"""Seconds without a new try after a channel refuses a thread: refused calls add up to a ban (10,000 in 10 min)."""
 
 MAX_TITLE = 100
 UNTITLED = "Conversation"
@@ -85,11 +85,11 @@ class Places:
         self._roots.update(dict.fromkeys(answers, root))
 
     def root_of(self, answer: str) -> str:
-        """Return what the conversation began with that a message of the bot, in place, belongs to; "" if unknown."""
+        """Return the root of the conversation in place that a message of the bot belongs to; "" if unknown."""
         return self._roots.get(answer, "")
 
     def known(self, thread: ThreadId) -> Spot | None:
-        """Return where it is, if that is known without a call."""
+        """Return the place of a conversation, if it is known without a call."""
         if thread.workspace == DIRECT or not thread.root:
             return Spot(thread.channel)
         conversation = self._conversations.get(thread)
@@ -106,9 +106,9 @@ class Places:
             return conversation.spot
 
     def barred(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
-        """Say whether the answer to the *question* that a thread was opened for goes in place, refused in the thread.
+        """Return whether an answer that is refused in the thread of its *question* goes in place from now on.
 
-        That is when the bot may open threads and not speak in them. The question itself was said in the channel.
+        That is so where the bot may open threads but not write in them.
         """
         spot = self.known(thread)
         if refused.kind != "forbidden" or question != thread.root or spot != Spot(thread.root):
@@ -118,7 +118,7 @@ class Places:
         return True
 
     async def seen(self, thread: ThreadId) -> Spot:
-        """Return where it is as of now, and open nothing: in place until there is a thread. Raises `PostFailed`."""
+        """Return the place without opening a thread: in place until there is one. Raises `PostFailed`."""
         if spot := self.known(thread):
             return spot
         if await self._is_there(thread.root):
@@ -149,7 +149,7 @@ class Places:
         return True
 
     async def _said(self, thread: ThreadId) -> str:
-        """Return the message that the conversation begins with."""
+        """Return the text of the message that the conversation begins with."""
         try:
             message = await self._rest.message(thread.channel, thread.root)
         except DiscordRefused as refused:
@@ -171,7 +171,7 @@ class Places:
 
 
 def title_of(text: str) -> str:
-    """Return the first line that says something, in words alone and at most 100 characters; never blank."""
+    """Return the first visible line, without mentions, of at most 100 characters; never blank."""
     words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
     for line in words.splitlines():
         visible = "".join(char if _is_visible(char) else " " for char in line)

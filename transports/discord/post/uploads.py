@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import anyio
-
-from threads.errors import PostFailed, TransportRejected
+from threads.errors import PostFailed
 from threads.store.attachments import safe_name
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Upload
+from transports.shared.delivery.files import size_of
 from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
@@ -25,18 +24,7 @@ MAY_NOT = "I may not send files here: someone who manages this server has to let
 
 async def of_file(path: Path, name: str, max_bytes: int) -> Upload:
     """Return the file as it is sent. Raises `TransportRejected` with the reason."""
-    try:
-        size = (await anyio.Path(path).stat()).st_size
-    except OSError as error:
-        raise rejected(f"attach: {error}", "The file cannot be read.") from error
-    if size == 0:
-        raise rejected("attach: the file is empty", "The file is empty, and Discord takes no empty files.")
-    if size > max_bytes:
-        most = f"{max_bytes / 2**20:g} MiB"
-        raise rejected(
-            f"attach: {size} bytes",
-            f"The file has {size / 2**20:.1f} MiB; Discord takes {most} here at most.",
-        )
+    await size_of(path, max_bytes)
     return Upload(path, safe_name(name))
 
 
@@ -53,9 +41,3 @@ async def send(rest: Rest, channel: str, upload: Upload, *, nonce: str, reply_to
 
 def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
     log.warning("file.upload_failed: %s", error, extra=fields)
-
-
-def rejected(why: str, friendly: str) -> TransportRejected:
-    error = TransportRejected(why)
-    error.friendly = friendly
-    return error

@@ -1,9 +1,9 @@
 """Closing the gaps that `transports.shared.backfill.marks` knows of, on any platform.
 
-First what may have begun unheard is looked for, then every channel with a gap is read from its mark on, and all of it
-handed over oldest first, as if it came live; the journal drops what it knows. What is owed is in the marks alone, and
-who is next is asked anew after each (`Marks.due`): nothing begins from the start because a link comes back. The
-platform's `Reader` does the reading, and says what a refusal means:
+First new conversations are looked for. Then every channel with a gap is read from its mark on, and its messages are
+handed over, oldest first, as if they came live; the journal drops what it knows. Only the marks say what is missing,
+and `Marks.due` says after each channel which is next: a link that comes back restarts nothing. The platform's
+`Reader` does the reading, and says what a refusal means:
 
 gone      no such channel, not in it     -> the channel is not followed any more
 unread    a right, no such method, ...   -> the gap is closed unread, and logged
@@ -30,36 +30,36 @@ from transports.shared.backfill.marks import UNKNOWN, Marks
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
-"""Channels that are read side by side: one with many threads waits for other calls than the rest."""
+"""Channels that are read at once: one with many threads would hold up the rest."""
 
 OVERLAP_S = 5
-"""How far before the mark is read: events may overtake each other on their way, and a kill lose the later one."""
+"""How far before the mark reading begins: events may overtake each other, and a kill may lose the later one."""
 
 PAUSES_S = (5.0, 15.0, 60.0, 300.0)
-"""Waits before a channel that could not be read is tried again; the last one repeats."""
+"""Waits before an unreadable channel is tried again; the last one repeats."""
 
 MOST_TRIES = 3
-"""How often a channel is tried that the platform refuses in a way which may be one of the moment."""
+"""How often a channel is tried whose refusal may be temporary."""
 
 ACTIVE_WITHIN_S = 7 * 24 * 3600.0
 MOST_ACTIVE = 500
-"""Threads that are looked into after a gap because the bot takes part: of the last week, and at most so many."""
+"""The bot's own threads that are read after a gap: those of the last week, at most so many."""
 
 Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
-"""Gives our threads that changed within so many seconds, newest first, at most so many."""
+"""Returns our threads that changed within so many seconds, newest first, at most so many."""
 
 Verdict = Literal["gone", "unread", "moment", "token"]
 
 
 class Reader(Protocol):
-    """Reads what a platform has kept. Both raise `threads.errors.PostFailed`, or `StoreUnavailable` from the sink."""
+    """Reads a platform's history. Both raise `threads.errors.PostFailed`, or `StoreUnavailable` from the sink."""
 
     async def look(self) -> None:
-        """Follow what may have begun unheard (`Marks.start`)."""
+        """Follow conversations that began meanwhile (`Marks.start`)."""
         ...
 
     async def read(self, channel: str, gap: int, /) -> str:
-        """Hand over what was missed in a channel, oldest first, and return up to when it was read."""
+        """Hand over what was missed in a channel, oldest first, and return the time up to which it was read."""
         ...
 
     def verdict(self, refused: TransportRejected) -> Verdict:
@@ -68,7 +68,7 @@ class Reader(Protocol):
 
 
 def begin_of(marks: Marks, channel: str) -> str:
-    """Return the mark, or a little before while the journal surely knows what was taken there."""
+    """Return the mark, or a little before it while the journal surely drops repeats."""
     mark = marks.mark_of(channel)
     surely = marks.scale.before(marks.clock(), DEDUPE_WINDOW.total_seconds())
     return marks.scale.before(mark, OVERLAP_S) if marks.scale.is_before(surely, mark) else mark
@@ -82,20 +82,20 @@ class CatchUp:
         self._reading: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
         """How often in a row a channel could not be read, and when it is tried again."""
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._tries: dict[str, int] = {}
 
     def missed(self) -> None:
-        """Note that messages may have been missed anywhere until now; who calls this sees to it that `run` runs."""
+        """Note that messages may have been missed anywhere until now. The caller has to start `run`."""
         self._marks.gap()
         self._failures = {channel: (failures, 0.0) for channel, (failures, _) in self._failures.items()}
         self._wake()
 
     async def run(self, *, gap: bool = True) -> None:
-        """Close every gap, and return; one that is reported meanwhile is closed by the run under way.
+        """Close every gap, also those reported meanwhile, and return.
 
-        With *gap* this begins with `missed`; without, messages were missed only where the marks say so. A channel
-        that cannot be read is tried again until it can: whoever runs this may cancel it at any time.
+        With *gap* this begins with `missed`. A channel that cannot be read is tried again until it can. This may be
+        cancelled at any time.
         """
         if gap:
             self.missed()
@@ -115,9 +115,9 @@ class CatchUp:
         return [UNKNOWN] * bool(self._marks.gap_of(UNKNOWN)) + self._marks.due()
 
     async def _read(self) -> None:
-        """Read one channel after the other, until none is due."""
+        """Read one channel after another, until none is due."""
         while True:
-            async with self._choosing:  # or all who are idle would sort what is due, at each piece of news
+            async with self._choosing:  # or every idle reader would sort the due channels at each change
                 if (channel := await self._next()) is None:
                     return
                 self._reading.add(channel)
@@ -131,9 +131,9 @@ class CatchUp:
             self._wake()
 
     async def _next(self) -> str | None:
-        """Return the channel whose turn it is, as soon as there is one; None when nothing is due any more."""
+        """Return the next channel, as soon as one is ready; None if none is due any more."""
         while due := self._due():
-            # What is looked for may close gaps, and open others: none is read until that is done.
+            # A look for new conversations may close gaps and open others: no channel is read until it is done.
             free = [] if UNKNOWN in self._reading else [each for each in due if each not in self._reading]
             now = anyio.current_time()
             waits = {channel: self._failures.get(channel, (0, now))[1] - now for channel in free}
@@ -148,7 +148,7 @@ class CatchUp:
         self._news = anyio.Event()
 
     async def _attempt(self, channel: str) -> bool:
-        """Close one gap. A channel's trouble is its own and does not keep the others waiting."""
+        """Close one gap; return False if it has to be tried again. One channel's failure does not hold up others."""
         gap, where = self._marks.gap_of(channel), channel or "conversations that began meanwhile"
         try:
             if gap and channel:
@@ -168,7 +168,7 @@ class CatchUp:
                     extra=self._again(channel, refused),
                 )
                 return False
-            self._tell(where, refused)
+            self._report(where, refused)
             if channel and verdict == "gone":
                 self._marks.drop(channel)
             self._marks.close(channel, gap)
@@ -196,10 +196,10 @@ class CatchUp:
         self._tries[channel] = self._tries.get(channel, 0) + 1
         return self._tries[channel] < MOST_TRIES
 
-    def _tell(self, where: str, refused: TransportRejected) -> None:
-        told = where, str(refused)
-        if told not in self._told:
-            self._told.add(told)
+    def _report(self, where: str, refused: TransportRejected) -> None:
+        report = where, str(refused)
+        if report not in self._reported:
+            self._reported.add(report)
             log.warning("catch_up.given_up: what was missed in %s stays unread: %s", where, refused)
 
 

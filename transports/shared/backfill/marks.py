@@ -1,18 +1,18 @@
-"""How far each channel has been read: one small file, so that a start knows where to go on.
+"""How far each channel has been read, in one small file, so that a start knows where to go on.
 
-A channel's mark says: all up to here was handed over. While a message is being handed over, and from a gap (a start,
-a lost link, a message that the disk refused) until a catch-up has closed it, the mark stands still; live messages
-only raise ``seen``, which the mark takes over afterwards. One that others have overtaken takes the mark back as long
-as it is in hand. A kill in between reads again from the mark.
+Everything up to a channel's mark was handed over. The mark stands still while a message is being handed over, and
+from a gap (a start, a lost link, a message that the disk refused) until a catch-up has closed it. Live messages only
+raise ``seen``, which the mark takes over afterwards. A message that others have overtaken moves the mark back while
+it is handed over. After a kill everything since the mark is read again.
 
                   taking begins    taken            refused, or gap    catch-up done, no newer gap
 held by nobody    held             -                due                -
 held              held             mark := seen     due                -
 due               due              due (seen up)    due, newer gap     mark := seen or what was read
 
-A catch-up may note how far it has come; then the mark moves there while it is due. A channel that is seen for the
-first time starts at that message. Only in some may something have been said unheard (see `Scale`): until a catch-up
-has looked for those, a new one starts at ``alive_at``, when the bot was last known to hear everything.
+A catch-up may note its progress; the mark moves there while it is due. A new channel starts at its first message. In
+some channels messages may have been missed before (see `Scale`): until a catch-up has looked for those, such a
+channel starts at ``alive_at``, when the bot was last known to receive everything.
 
 All times are the platform's (`transports.shared.backfill.message_time`).
 """
@@ -39,28 +39,28 @@ from transports.shared.backfill.message_time import NEVER, Scale
 log = logging.getLogger(__name__)
 
 MOST_CHANNELS = 5_000
-"""How many channels are followed; beyond, the one that was quiet for longest starts at now when it speaks again."""
+"""Channels that are followed; beyond, the one that was quiet for longest is dropped."""
 
 SAVE_EVERY_S = 2.0
-"""How often the marks are written, if they moved: what a kill loses of them is only read again."""
+"""How often moved marks are written: what a kill loses of them is read again."""
 
 ALIVE_EVERY_S = 60
-"""How old the written ``alive_at`` may be while nothing else changes."""
+"""How old the written ``alive_at`` may become while nothing else changes."""
 
 AHEAD_S = 3600
 """How far the platform's clock may be ahead of ours."""
 
 SKEW_S = 2
-"""A message that was said before the link came up, by clocks that differ so much at most, was delivered again."""
+"""A message from before the link came up was delivered late; the clocks may differ by this much."""
 
 UNKNOWN = ""
-"""Stands for all the channels that are not known yet."""
+"""Stands for all channels that are not known yet."""
 
 UNNOTICED_S = 120
-"""For how long a link may be dead at most before that is noticed."""
+"""How long a link may be dead before that is noticed."""
 
 QUIET, LONGEST_S = 10, 300
-"""A channel lets those pass that are due later by a tenth of the time for which it was quiet, at most so long."""
+"""A quiet channel waits: by a tenth (QUIET) of the time for which it was quiet, at most so many seconds."""
 
 _Time = Annotated[str, Field(pattern=r"^[0-9]{1,20}(\.[0-9]{1,9})?$")]
 
@@ -71,7 +71,7 @@ class _File(BaseModel):
     alive_at: _Time
     channels: dict[str, _Time] = {}
     due: dict[str, _Time] = {}
-    """Since when a channel has a gap: or those that were just read would be the first again after each restart."""
+    """Since when a channel has a gap. Without it, channels that were just read would come first after a restart."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class _Place:
 
     @property
     def turn(self) -> tuple[Decimal, Decimal]:
-        """Whose is least is to be read first: it waits longest, or something was said there shortly before."""
+        """The sort key: the channel that waits longest, or had a message shortly before, is read first."""
         since, spoke = self.scale.order(self.since), self.scale.order(self.scale.later(self.mark, self.seen))
         most = since - self.scale.order(self.scale.before(self.since, LONGEST_S))
         return since + min(max((since - spoke) / QUIET, Decimal(0)), most), -spoke
@@ -108,7 +108,7 @@ class _Place:
 
 
 class Marks:
-    """The marks of one workspace, in the file *path*. All but `save` and `note` is plain state and never waits."""
+    """The marks of one workspace, in the file *path*. Only `save`, `note` and `keep` wait."""
 
     def __init__(
         self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], scale: Scale
@@ -123,9 +123,9 @@ class Marks:
         self._saving, self._noting = anyio.Lock(), anyio.Lock()
 
     def open(self) -> None:
-        """Read the file, blocking; with one that cannot be understood every channel starts at now.
+        """Read the file, blocking. If it is damaged, every channel starts at now.
 
-        Raises `NewerSchema` when a newer version of the program wrote it, and OSError.
+        Raises `NewerSchema` if a newer version of the program wrote it, and OSError.
         """
         self._first = self.clock()
         self._alive = _Place(self.scale, self._first)
@@ -161,16 +161,16 @@ class Marks:
 
     @property
     def alive_at(self) -> str:
-        """When everything that was said had surely come in; a link may be dead for a while before it shows."""
+        """The time until which everything surely came in: a dead link may go unnoticed for a while."""
         return self.scale.later(self._first, self.scale.before(self._alive.mark, UNNOTICED_S))
 
     def alive(self) -> None:
-        """Note that the link works, and that what is said comes in."""
+        """Note that the link works, and messages come in."""
         self._alive.seen = self.clock()
         self._alive.settle()
 
     def gap(self) -> int:
-        """Messages may have been missed from here on, anywhere, until a catch-up; returns the gap's number."""
+        """Note that messages may be missed anywhere from now on, until a catch-up; return the gap's number."""
         self._gaps += 1
         self._gap_at = self.clock()
         for place in (self._alive, *self._places.values()):
@@ -180,7 +180,7 @@ class Marks:
     @contextmanager
     def taking(self, channel: str, at: str) -> Iterator[None]:
         """Hold the mark while a live message is handed over; if that fails, it was missed."""
-        # A time that is not yet would end all catching up there.
+        # A time in the future would end all catch-up there.
         at = self.scale.earlier(at, self.scale.at(self._now() + timedelta(seconds=AHEAD_S)))
         place = self._place_before(channel, at)
         place.taking += 1
@@ -196,13 +196,13 @@ class Marks:
             place.settle()
 
     def missed(self, channel: str, at: str) -> None:
-        """Note that a message was not taken in: its channel has a gap since then."""
+        """Note that a message was not handed over: its channel has a gap since then."""
         place = self._place_before(channel, at)
         self._gaps += 1
         place.owe(self._gaps, self.clock())
 
     def begins_late(self, channel: str, at: str) -> bool:
-        """Follow a channel from its first message on, if that was delivered late: others after it may be missed."""
+        """Follow a channel from its first message on, if that came late: later ones may be missed."""
         late = channel not in self._places and self.scale.is_before(
             self.scale.before(at, SKEW_S), self._gap_at
         )
@@ -216,16 +216,16 @@ class Marks:
             pass
 
     def start(self, channel: str, at: str, *, missed: bool = False) -> None:
-        """Follow a channel from *at* on, unless it is followed already; with *missed* there is a gap since then.
+        """Follow a channel from *at* on, unless it is followed already; *missed* means a gap since then.
 
-        Nothing was before the very first start, whose gap is the first.
+        Before the very first start nothing was missed.
         """
         if channel not in self._places:
             none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
             self._place(channel, at).owe(self._gaps if missed and not none else 0, self.clock())
 
     def joined(self, channel: str, at: str) -> None:
-        """Follow a channel from when the bot joined it, which may be told late: what was said since may be missed."""
+        """Follow a channel from when the bot joined it. That may be reported late, so there is a gap since then."""
         self.start(channel, at, missed=True)
         place = self._places[channel]
         if self.scale.is_before(at, place.mark):
@@ -237,9 +237,9 @@ class Marks:
         self._places.pop(channel, None)
 
     def due(self) -> list[str]:
-        """Return the channels to catch up on: those first where something was said last, or that are due for longest.
+        """Return the channels to catch up on: first those with the latest messages, or due for longest.
 
-        So none waits for ever behind others that become due again and again.
+        No channel waits for ever behind others that become due again and again.
         """
         found = {channel: place.turn for channel, place in self._places.items() if place.due}
         return sorted(found, key=found.__getitem__)
@@ -253,12 +253,12 @@ class Marks:
         return self._places[channel].mark
 
     def reached(self, channel: str, upto: str) -> None:
-        """Note that a catch-up, which goes on, has handed over all up to there."""
+        """Note that a running catch-up has handed over everything up to there."""
         if (place := self._places.get(channel)) and place.due:
             place.mark = self.scale.later(place.mark, upto)
 
     def close(self, channel: str, gap: int, upto: str = NEVER) -> None:
-        """Note that a gap is closed, which was read *upto* there; a newer one stays, and with it the old mark."""
+        """Close a gap that was read *upto* there. A newer gap stays, and with it the old mark."""
         place = self._alive if channel == UNKNOWN else self._places.get(channel)
         if place and place.due == gap:
             place.due = 0
@@ -269,21 +269,18 @@ class Marks:
 
     @property
     def unwritten(self) -> bool:
-        """Whether a channel is followed that the file does not know: a kill would forget it."""
+        """Whether the file lacks a followed channel: a kill would forget it."""
         return self._written is None or not self._places.keys() <= self._written.channels.keys()
 
     async def note(self) -> None:
-        """Return when the file knows each channel that is followed, or cannot be written; callers keep their order.
-
-        Or what comes in just when the file has been written would overtake what waited for that.
-        """
+        """Return when the file has every followed channel, or cannot be written. Callers keep their order."""
         if self.unwritten or self._noting.locked():
             async with self._noting:
                 if self.unwritten:
                     await self.save()
 
     async def keep(self, is_up: Callable[[], bool]) -> None:
-        """Write what has changed, every few seconds, until cancelled; as long as the link *is_up*, all comes in."""
+        """Write changes every few seconds, until cancelled. While the link *is_up*, everything comes in."""
         while True:
             await anyio.sleep(SAVE_EVERY_S)
             if is_up():
@@ -291,16 +288,13 @@ class Marks:
             await self.save()
 
     async def save(self) -> None:
-        """Write what has changed. A failure is logged, and tried again by the next."""
+        """Write what has changed. A failure is logged; the next save tries again."""
         async with self._saving:
-            await self._save()
-
-    async def _save(self) -> None:
-        marks = {channel: place.mark for channel, place in self._places.items()}
-        due = {channel: place.since for channel, place in self._places.items() if place.due}
-        stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks, due=due)
-        if self._is_news(stored):
-            await self._offload(self._write, stored)
+            marks = {channel: place.mark for channel, place in self._places.items()}
+            due = {channel: place.since for channel, place in self._places.items() if place.due}
+            stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks, due=due)
+            if self._is_news(stored):
+                await self._offload(self._write, stored)
 
     def _is_news(self, stored: _File) -> bool:
         old = self._written

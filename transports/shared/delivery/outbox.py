@@ -4,7 +4,7 @@ rate limited               -> wait as the platform says, try again
 unavailable                -> try again; if it may be stored all the same, look for it first
 rejected, or out of tries  -> give up: a stale reply is worse than none, there is no unsent queue
 
-A try that brought further parts of a long post out begins the count anew.
+A try that posted further parts of a long post resets the count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POST_WITHIN_S = 600.0
 """A last resort: a transport bounds its own calls, but an answer in many parts waits for its turn at each."""
 
 LOOK_PAUSES_S = (1.0, 3.0)
-"""Waits before a look-up that failed is made again: whoever cannot look has to mark a repeat."""
+"""Waits before a failed look-up is repeated: without a look-up a repeat has to be marked as one."""
 
 RECONNECT_WITHIN_S = 600.0
 """A post that met a dead link waits this long for the link to come back before it is tried again."""
@@ -95,7 +95,7 @@ class Outbox:
                     raise
 
     async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int) -> bool:
-        """Wait until the post may be tried again; False, at once, when that would be of no use."""
+        """Wait until the post may be tried again; return False, at once, if that is of no use."""
         if failures > len(PAUSES_S) or _hopeless(error):
             log.warning("post.failed: given up: %s", error, extra=_ids(outgoing))
             return False
@@ -108,7 +108,7 @@ class Outbox:
         return True
 
     async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
-        """Return the id of a post that is out after all, or the post marked as a repeat when nobody can tell."""
+        """Return the id of a post that is out after all, and the post, marked as a repeat if that is unknown."""
         for tried, pause in enumerate((*LOOK_PAUSES_S, None) if self.finds else (), 1):
             try:
                 return await self.find(outgoing.thread, outgoing.key), outgoing
@@ -126,7 +126,7 @@ class Outbox:
         return None, replace(outgoing, text=marked)
 
     async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
-        """Wait for what the transport does, but not for ever, and let out nothing but `PostFailed`."""
+        """Wait for the transport, but not for ever. Raises only `PostFailed`."""
         try:
             with anyio.move_on_after(POST_WITHIN_S):
                 return await work

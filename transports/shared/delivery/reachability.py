@@ -1,4 +1,4 @@
-"""Whether a platform answers at all, as posts have found out: one asks for all that wait."""
+"""Whether a platform can be reached, as its posts find out. One probe serves everything that waits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PROBE_EVERY_S = 5.0
 """How often a platform is asked for a sign of life after it could not be reached."""
 
 
-class Reach:
+class Reachability:
     def __init__(self) -> None:
         self._lost = False
         self._probing = anyio.Lock()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Note whether what is done in the block could reach the platform."""
+    def watch(self) -> Iterator[None]:
+        """Note when the block cannot reach the platform."""
         try:
             yield
         except TransportUnavailable:
@@ -28,11 +28,11 @@ class Reach:
             raise
 
     def found(self) -> None:
-        """Note that the platform spoke."""
+        """Note that the platform answered."""
         self._lost = False
 
     async def regained(self, probe: Callable[[], Awaitable[object]]) -> None:
-        """Return when it answers *probe*, whatever it says; at once if it was not lost."""
+        """Return when the platform answers *probe*, even with an error; at once if it was not lost."""
         async with self._probing:
             while self._lost:
                 try:

@@ -1,4 +1,4 @@
-"""Keeping one link to a platform up: when to connect again, and what to say about it.
+"""Keeping one link to a platform up: when to reconnect, and what to log.
 
 | from                            | event                                     | to             |
 |---------------------------------|-------------------------------------------|----------------|
@@ -10,9 +10,8 @@
 | disconnected                    | down                                      | disconnected   |
 | any                             | `TransportFatal`, or cancelled            | stopped        |
 
-The pause before the next try is 1, 2, 4 … 60 s, or longer if the platform says so. A link that comes up and drops at
-once has failed all the same: only one that stayed up for `STEADY_S` begins a new count. There is no jitter: a bot has
-one link per platform, under a token of its own, so there is no herd to spread.
+The pause before the next try is 1, 2, 4 … 60 s, or longer if the platform says so. Only a link that stayed up for
+`STEADY_S` resets the count. There is no jitter: a bot has one link per platform, so there is no herd to spread.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 LONGEST_RETRY_AFTER_S = 300.0
-"""No platform may keep us away for longer than this: its word may be wrong."""
+"""The longest wait that a platform may ask for: it may be wrong."""
 STEADY_S = 5.0
-"""How long a link must have been up for its end not to count with the failures before it."""
+"""How long a link must stay up to reset the count of failures."""
 DISCONNECTED_AFTER = 5
 
 Link = Callable[[Callable[[], None]], Awaitable[None]]
-"""Connects, calls its argument whenever it is connected (anew), and returns or raises when it is down."""
+"""Connects, calls its argument at each connect, and returns or raises when the link is down."""
 
 
 class LinkDown(BotError):
@@ -77,15 +76,15 @@ class Supervisor:
         return None if self._up_at is None else anyio.current_time() - self._heard_at
 
     def heard(self) -> None:
-        """Count what came just now as a sign of life; for the link, whenever it looks and something came."""
+        """Note a sign of life from the link."""
         self._heard_at = anyio.current_time()
 
     async def reconnected(self) -> None:
-        """Return at once while connected, else with the next connect; never, if the link has stopped for good."""
+        """Return when connected; never, if the link has stopped for good."""
         await self._up.wait()
 
     async def run(self, link: Link) -> None:
-        """Keep the link up until cancelled. Raises `TransportFatal` when only a person can mend it."""
+        """Keep the link up until cancelled. Raises `TransportFatal` when only a person can fix it."""
         try:
             while True:
                 retry_after = self._down(await self._once(link))
@@ -116,7 +115,7 @@ class Supervisor:
         self._up.set()
 
     def _down(self, why: Exception | None) -> float | None:
-        """Count the failure and say what comes next; return the platform's own wait, if it named one."""
+        """Count and log the failure; return the wait that the platform asked for, if any."""
         steady = self._up_at is not None and anyio.current_time() - self._up_at >= STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._leave("disconnected" if self._failures >= DISCONNECTED_AFTER else "reconnecting")

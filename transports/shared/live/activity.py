@@ -11,7 +11,7 @@ MOST_RUNNING = 50
 """Running tools of one turn that are known by name; more are not shown."""
 
 
-def doing(tool: ToolStarted) -> str:
+def tool_label(tool: ToolStarted) -> str:
     """Return what a tool does in a few plain words, such as "reading notes.md"; nothing in them is escaped."""
     return tool.label or tool.name
 
@@ -24,8 +24,8 @@ def waiting_words(waiting: Waiting) -> str:
     return f"is waiting: {waiting.reason}, trying again in {math.ceil(waiting.seconds)} s{tries}"
 
 
-class Running:
-    """The tools of a turn that run, oldest first; one that nobody gave an id gets a number."""
+class RunningTools:
+    """The running tools of a turn, oldest first; a tool without an id gets a number."""
 
     __slots__ = ("_count", "_tools")
 
@@ -36,7 +36,7 @@ class Running:
     @property
     def words(self) -> str:
         """Return what the newest of them does, ``""`` when none runs."""
-        return doing(next(reversed(self._tools.values()))) if self._tools else ""
+        return tool_label(next(reversed(self._tools.values()))) if self._tools else ""
 
     def started(self, tool: ToolStarted) -> str:
         """Return an id for the running tool, ``""`` when too many run."""

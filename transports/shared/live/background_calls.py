@@ -1,4 +1,4 @@
-"""Signs of life that are made beside everything else: many at once, none waited for, and none that can do harm."""
+"""Calls that run in the background: many at once, none waited for, and a failure does no harm."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ log = logging.getLogger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 Soon = Callable[[Job], bool]
-"""Does a job beside everything else; False, and nothing is done, if there is too much of that."""
-
+"""Runs a job in the background; returns False, and drops it, if there are too many."""
 
 AGAIN_S = (5.0, 30.0, 120.0)
-"""When something unfinished is looked for again that could not be: left there, it looks like a second answer."""
+"""Waits before a sweep is repeated: what is left unfinished looks like a second answer."""
 
 TIDY_AFTER_S = 10.0
 """When what killed processes left unfinished is first swept: all they sent has landed, and outcomes came first."""
 
 
-async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
-    """Do what the platform may refuse to do now, a few times if need be; what it never takes is logged."""
+async def retry_sweep(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
+    """Sweep a thread, a few times if the platform refuses; the last refusal is logged."""
     for tried, pause in enumerate((*AGAIN_S, None), 1):
         try:
             await work()
@@ -41,8 +40,8 @@ async def insist(work: Callable[[], Awaitable[object]], thread: ThreadId) -> Non
             return
 
 
-class Jobs:
-    """At most *most* jobs are held, under way or waiting for `run`."""
+class BackgroundCalls:
+    """Holds at most *most* jobs, running or waiting for `run`."""
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
@@ -50,7 +49,7 @@ class Jobs:
         self._early: list[Job] = []  # from before `run`
 
     async def run(self) -> None:
-        """Do the jobs, until cancelled."""
+        """Run the jobs, until cancelled."""
         try:
             async with anyio.create_task_group() as self._tasks:
                 for job in self._early:
@@ -61,7 +60,7 @@ class Jobs:
             self._tasks = None
 
     def soon(self, job: Job) -> bool:
-        """Do the job beside everything else; False, and nothing is done, if there is too much of that."""
+        """Run the job in the background; return False, and drop it, if there are too many."""
         if self._held >= self._most:
             log.info("live.full: too much to show at once")
             return False

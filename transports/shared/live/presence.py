@@ -6,10 +6,10 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from threads.model import ThreadId, TurnEvent, TurnSettled
-from transports.shared.live.background_calls import Jobs
+from transports.shared.live.background_calls import BackgroundCalls
 
 log = logging.getLogger(__name__)
 
@@ -17,51 +17,26 @@ MOST_LIVE = 1_000
 """Messages that are known; beyond, the one that was silent for longest is given up."""
 
 
-class DraftMessage(Protocol):
-    """A message of ours that shows the answer so far."""
-
-    @property
-    def id(self) -> str: ...
-
-
-M_co = TypeVar("M_co", bound=DraftMessage, covariant=True)
-
-
-class Draft(Protocol[M_co]):
-    """The live text of one turn."""
-
-    @property
-    def messages(self) -> tuple[M_co, ...]: ...
-
-    @property
-    def lost(self) -> bool:
-        """Return whether there may be another message of it that nobody knows, to be looked for."""
-        ...
-
-    async def hand_over(self) -> tuple[M_co, ...]:
-        """Make no further call, and return the messages: the final text is to be written over them."""
-        ...
-
-
 @dataclass(slots=True)
-class LiveMessage(Generic[M_co]):
-    """A message that is not settled. ``posted``: its own post is out."""
+class LiveMessage:
+    """A message that is not settled. ``posted``: its own post is out; ``draft`` is of the platform's class."""
 
     thread: ThreadId
     posted: bool = False
-    draft: Draft[M_co] | None = None
+    draft: Any = None
 
 
-L = TypeVar("L", bound=LiveMessage[Any])
+L = TypeVar("L", bound=LiveMessage)
+D = TypeVar("D")
 
 
-class Presence(ABC, Generic[L, M_co]):
+class Presence(ABC, Generic[L, D]):
     """*new_message* makes what is known of a message; at most *most_jobs* jobs run or wait."""
 
     def __init__(self, new_message: Callable[[ThreadId], L], most_jobs: int) -> None:
         self._new_message = new_message
         self._messages: dict[tuple[ThreadId, str], L] = {}
-        self._jobs = Jobs(most_jobs)
+        self._jobs = BackgroundCalls(most_jobs)
         self.soon = self._jobs.soon
 
     async def run(self) -> None:
@@ -80,9 +55,9 @@ class Presence(ABC, Generic[L, M_co]):
             fields = {"thread_id": str(thread), "message_id": message_id}
             log.exception("live.failed: not shown", extra=fields)
 
-    def draft_of(self, thread: ThreadId, message_id: str) -> Draft[M_co] | None:
+    def draft_of(self, thread: ThreadId, message_id: str) -> D | None:
         live = self._messages.get((thread, message_id))
-        draft: Draft[M_co] | None = live.draft if live else None
+        draft: D | None = live.draft if live else None
         return draft
 
     def live_in(self, thread: ThreadId) -> frozenset[str]:

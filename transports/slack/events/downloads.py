@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from threads.model import Attachment
-from transports.shared.downloads import IDLE_S, Keeper, opened, read, unavailable
+from transports.shared.downloads import IDLE_S, FileHost, opened, read, unavailable
 from transports.slack.api.http_session import trusted
 
 NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
@@ -32,7 +32,7 @@ async def open_download(
 
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
-    slack = Keeper("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
+    slack = FileHost("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
     size = attachment.size
     async with opened(session, attachment.url, slack, size=size, idle_s=idle_s) as response:
         _check(response, attachment)

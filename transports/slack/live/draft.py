@@ -1,4 +1,4 @@
-"""The live text of one turn: what the model says while it says it, until the final text takes its place.
+"""The live text of one turn: what the model has written so far, until the final text takes its place.
 
 | state  | event                                             | next   |
 |--------|---------------------------------------------------|--------|
@@ -7,12 +7,12 @@
 | either | `hand_over`: the final text goes into its messages| over   |
 | either | `close`: no final text will come                  | over   |
 
-Each call shows the newest state, so whoever waits shows more at once and misses nothing. A turn is never held up:
-what cannot be shown now comes with the final text.
+Each call shows the newest state, so a draft that waits misses nothing. A turn is never held up: what cannot be shown
+now comes with the final text.
 
-Only so many drafts of a workspace are live at once (`Seats`): each live message needs a call of its own when its
-answer is final, and all of those must get through within seconds even if they come together. A draft without a seat
-waits for one; its thread's status says meanwhile that it goes on.
+The number of live drafts in a workspace is limited (`Seats`): each live message needs a call when its answer is
+final; all of these calls must get through within seconds. A draft without a seat waits; its thread's status shows
+meanwhile that the turn runs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from threads.model import (
     TurnStarted,
 )
 from transports.slack.api.web_api import Web
-from transports.slack.live.draft_calls import Wire
+from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.edited_post import UPDATE, EditedPost
 from transports.slack.live.native_stream import APPEND, Live, NativeStream
-from transports.slack.live.unfinished_draft import leave
+from transports.slack.live.unfinished_draft import close_messages
 from transports.slack.markdown.links import Links
 from transports.slack.post.rewrite import DraftMessage
 
@@ -49,7 +49,7 @@ final texts get through within 20 s, together; a stream needs one of each."""
 
 
 class Seats:
-    """What the drafts of a workspace share: who may be live, and whether Slack has streams there."""
+    """What the drafts of a workspace share: the limit of live drafts, and whether Slack has streams there."""
 
     def __init__(self, web: Web, *, team: str = "", in_channels: bool = False) -> None:
         self.web, self.team = web, team
@@ -63,7 +63,7 @@ class Seats:
 
     @asynccontextmanager
     async def seat(self, *, stream: bool) -> AsyncIterator[str]:
-        """Wait for a place; gives the method it is for, which is an edited post if all streams are taken."""
+        """Wait for a seat, and yield its method: an edited post if all streams are taken."""
         method = APPEND if stream and self._free[APPEND].value else UPDATE
         async with self._free[method]:
             yield method
@@ -91,12 +91,12 @@ class Draft:
     ) -> None:
         self._on_message = on_message
         self._thread, self._seats = thread, seats
-        self._wire = Wire(seats.web)
+        self._calls = DraftCalls(seats.web)
         self._changed = anyio.Event()
         self._handed = False
         stream = seats.streams_in(thread.channel)
-        self._native = NativeStream(self._wire, thread, (to, seats.team), links) if stream else None
-        self._edited = EditedPost(self._wire, thread, links)
+        self._native = NativeStream(self._calls, thread, (to, seats.team), links) if stream else None
+        self._edited = EditedPost(self._calls, thread, links)
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
@@ -105,8 +105,8 @@ class Draft:
 
     @property
     def lost(self) -> bool:
-        """Return whether there may be another message of it that nobody knows, to be looked for."""
-        return self._wire.lost
+        """Return whether Slack may show another message of this draft, whose ts is unknown."""
+        return self._calls.lost
 
     def feed(self, event: TurnEvent) -> None:
         """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
@@ -126,20 +126,20 @@ class Draft:
 
     async def run(self) -> None:
         """Show the draft until it is over."""
-        await self._wire.run(self._show)
+        await self._calls.run(self._show)
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
-        """Make no further call, and return the messages: the final text is to be written over them."""
+        """End all calls, and return the messages: the final text is written over them."""
         self._handed = True
-        await self._wire.end()
+        await self._calls.end()
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
-        """End it for a turn whose final text will not come: what was shown stays, what says nothing is deleted."""
+        """End the draft without a final text: messages with text stay, the others are deleted."""
         if not self._handed:
             self._handed = True
-            await self._wire.end()
-            await leave(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
+            await self._calls.end()
+            await close_messages(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
 
     @property
     def _lives(self) -> list[Live]:
@@ -147,14 +147,14 @@ class Draft:
 
     @property
     def _writers(self) -> list[NativeStream | EditedPost]:
-        """Return who has to know what goes on: both, as long as it is open which of them will show it."""
+        """Return the writers that get events: both, until it is decided which one shows them."""
         if self._native and self._native.lives:
             return [self._native]
         return [self._native, self._edited] if self._native else [self._edited]
 
     async def _show(self) -> None:
         await self._due(self._edited if self._native is None else self._native)
-        while not self._wire.over:
+        while not self._calls.over:
             async with self._seats.seat(stream=self._native is not None) as method:
                 writer = self._native if self._native and method == APPEND else self._edited
                 if writer is self._edited:

@@ -1,6 +1,6 @@
-"""The calls of one draft: in the workspace's order after all that is urgent, and none once the draft is over.
+"""The calls of one draft: after everything urgent in the workspace, and none once the draft is over.
 
-Waiting for one's turn can be given up at any time; a call that is on its way cannot, and is waited for.
+A call that waits for its turn can be cancelled. A call that is being made cannot, and is waited for.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from transports.slack.api.web_api import Web
 BEGINS = frozenset({"chat.postMessage", "chat.startStream"})
 
 OVER_WITHIN_S = 10.0
-"""How long the end of a draft waits for the call that is on its way; what that did is unknown then."""
+"""How long the end of a draft waits for a call that is being made; after that its result is unknown."""
 
 
-class Wire:
+class DraftCalls:
     def __init__(self, web: Web) -> None:
         self.over = False
         self.lost = False
-        """Whether a message may have begun whose ts nobody knows."""
+        """Whether Slack may show a message whose ts is unknown."""
         self._web = web
         self._scope = anyio.CancelScope()
         self._asking = False
         self._quiet: anyio.Event | None = None
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work, which calls through here, until it is done or the draft is over."""
+        """Run *work*, which makes its calls through here, until it is done or the draft is over."""
         if self.over:
             return
         self._quiet = anyio.Event()
@@ -41,7 +41,7 @@ class Wire:
             self._quiet.set()
 
     async def end(self) -> None:
-        """Let no further call out; returns when none is on its way."""
+        """Make no further call; return when none is being made."""
         self.over = True
         if not self._asking:
             self._scope.cancel()
@@ -61,7 +61,7 @@ class Wire:
     async def try_call(
         self, method: str, channel: str, **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Make the call if one is to spare, else return None. Raises as `web.Web.call`."""
+        """Make the call if the rate limit has one to spare, else return None. Raises as `web.Web.call`."""
         await anyio.lowlevel.checkpoint()  # the draft may be over
         if not self._web.limits.try_take(method, channel):
             return None

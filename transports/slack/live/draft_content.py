@@ -1,7 +1,7 @@
-"""What a live answer shows, in order, as far as it is not out yet: pieces of text and task cards. Pure.
+"""The part of a live answer that is not sent yet, in order: pieces of text and task cards. Pure.
 
-Text comes out safe, in pieces that a message has room for and that end between words where that can be had. Of a card
-that was not shown yet only the newest state is kept.
+The text is safe, in pieces that fit into a message and end between words if possible. Of an unsent card only the
+newest state is kept.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TableHold
 
 MOST_SAID = 100_000
-"""Characters of a turn that are shown live; what comes then is shown with the final text only."""
+"""Characters of a turn that are shown live; the rest comes with the final text."""
 
 MOST_CARDS = 50
 LONGEST_WORD = 80
 CARD_BYTES = 100
-"""What a card takes beside its title, as we count it; Slack does not say."""
+"""Our estimate of what a card takes beside its title; Slack does not document it."""
 
 
 _WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
@@ -32,7 +32,7 @@ _WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What goes out in one call."""
+    """The content of one call."""
 
     pieces: Sequence[str | Card] = ()
 
@@ -49,7 +49,7 @@ class Batch:
         return sum(_size(piece) for piece in self.pieces)
 
     def arguments(self, before: str = "") -> dict[str, JsonValue]:
-        """Return it as a stream takes it, *before* in front."""
+        """Return the arguments for a stream, with *before* in front."""
         if all(isinstance(piece, str) for piece in self.pieces):
             return {"markdown_text": before + self.text}
         chunks: list[JsonValue] = [
@@ -75,7 +75,7 @@ class Script:
         return any(isinstance(piece, Card) for piece in self._pieces)
 
     def begin(self) -> None:
-        """Forget text that is not out, and what the text before it left open."""
+        """Drop unsent text, and the state of the text before it."""
         self._paused = False
         self._safe, self._tables = SafeStream(self._links), TableHold()
         self._pieces = [piece for piece in self._pieces if isinstance(piece, Card)]
@@ -88,7 +88,7 @@ class Script:
         self._paused = False
 
     def pause(self) -> None:
-        """Say what is held back: this step's text is complete."""
+        """Add what is held back: this step's text is complete."""
         text = self._tables.feed(self._safe.end()) + self._tables.end()
         self._add(text)
         self._safe, self._tables = SafeStream(self._links), TableHold()
@@ -106,7 +106,7 @@ class Script:
         self._pieces = [piece for piece in self._pieces if isinstance(piece, str)]
 
     def take(self, room: int) -> tuple[Batch, bool]:
-        """Return what fits into *room* bytes, and whether that was all; put it back if it does not get out."""
+        """Take what fits into *room* bytes, and return it and whether that was all."""
         taken: list[str | Card] = []
         while self._pieces:
             piece = self._pieces[0]
@@ -121,7 +121,7 @@ class Script:
         return Batch(tuple(taken)), not self._pieces
 
     def rest_of_word(self) -> str:
-        """Take what is left of a word that the shown text stopped in."""
+        """Take the rest of a word that the sent text broke off in."""
         if not self._pieces or isinstance(piece := self._pieces[0], Card):
             return ""
         if not (word := _WORD.match(piece)):

@@ -8,8 +8,8 @@
 | posted | Slack does not let it be edited                      | mute   |
 | posted | somebody deleted it                                  | mute, and forgotten |
 
-A step's text is what was said since the last tool began: it takes the place of the narration before it, as the final
-text will. While tools run, a line below says what they do.
+A step's text is the text since the last tool began. It replaces the text before it, as the final text will. While
+tools run, a line below says what they do.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.live.activity import Running
+from transports.shared.live.activity import RunningTools
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import string
-from transports.slack.live.draft_calls import Wire
+from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.native_stream import Live
 from transports.slack.live.task_cards import inert
 from transports.slack.markdown.blocks import markdown_block
@@ -48,12 +48,12 @@ NOTHING = "…"
 class EditedPost:
     method = UPDATE
 
-    def __init__(self, wire: Wire, thread: ThreadId, links: Links) -> None:
+    def __init__(self, calls: DraftCalls, thread: ThreadId, links: Links) -> None:
         self.done = False
         self.barred: Literal["", "turn", "workspace"] = ""
         self.lives: list[Live] = []
-        self._wire, self._thread, self._links = wire, thread, links
-        self._running = Running()
+        self._calls, self._thread, self._links = calls, thread, links
+        self._running = RunningTools()
         self._text = ""
         self._over = False  # the step's text is complete
         self._changed = False
@@ -81,7 +81,7 @@ class EditedPost:
         self._touch()
 
     def due(self, now: float) -> float:
-        """Return when a call would be worth while."""
+        """Return when to make the next call."""
         if not self._changed:
             return math.inf
         if self.lives or "\n\n" in self._text.strip():
@@ -109,7 +109,7 @@ class EditedPost:
         content: dict[str, JsonValue] = body(text, blocks=self._blocks)
         unfinished = Tag("", draft=True).metadata()
         if live is None:
-            answer = await self._wire.call(
+            answer = await self._calls.call(
                 POST,
                 self._thread.channel,
                 thread_ts=self._thread.root,
@@ -125,7 +125,7 @@ class EditedPost:
             return
         live.sure = False  # until the answer is there
         try:
-            await self._wire.call(
+            await self._calls.call(
                 UPDATE, self._thread.channel, ts=live.ts, parse="none", link_names=False, **content
             )
         except PostFailed as error:
@@ -161,6 +161,6 @@ class EditedPost:
 
 
 def body(text: str, *, blocks: bool = True) -> dict[str, JsonValue]:
-    """Return safe *text* as the content of a post: Markdown, and plain words for where no blocks are shown."""
+    """Return safe *text* as the content of a post: Markdown, and plain text where blocks are not shown."""
     words: dict[str, JsonValue] = {"text": plain(text)}
     return words | {"blocks": [markdown_block(text)]} if blocks else words

@@ -1,8 +1,8 @@
-"""Calls that say how things are now (a status, a reaction): of each only the newest counts, and it may be late.
+"""Calls that set a state, such as a status or a reaction: only the newest of each counts, and it may be late.
 
-Per method one `Board`, so that calls about the same thing go out in order. A thing that is wanted again while it
-waits keeps its place; what is new or over goes before what is merely repeated. A method that the workspace does not
-offer is asked once.
+Each method has one `LatestCalls`, so that calls about the same thing go out in order. A thing that is wanted again
+keeps its place in the queue. New states go before repeated ones. A method that the workspace does not offer is called
+once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supporte
 """Refusals that are not about the workspace."""
 
 
-class Board(Generic[K]):
+class LatestCalls(Generic[K]):
     """``on_done`` is told of each thing once its call was answered, whatever the answer."""
 
     def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:

@@ -12,8 +12,8 @@
 | open   | stopped_by_user, or it cannot be written to        | mute   |
 
 Slack ends a stream about 5 min after its start, and refuses text beyond about 10.6 kB; neither is documented. A
-stream that was stopped is a post like any other. What is barred goes on as a post that is edited, in the whole
-workspace if Slack has no streams there; mute shows nothing more until the final text.
+stopped stream is a post like any other. A barred draft goes on as an edited post, in the whole workspace if Slack has
+no streams there. A mute one shows nothing more until the final text.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from threads.model import ThreadId, ToolFinished, ToolStarted
-from transports.shared.live.activity import Running, doing
+from transports.shared.live.activity import RunningTools, tool_label
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
-from transports.slack.live.draft_calls import Wire
+from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.draft_content import Batch, Script
 from transports.slack.live.task_cards import Card, inert
 from transports.slack.markdown.links import Links
@@ -50,7 +50,7 @@ EXPIRED, STOPPED, FULL = "message_not_in_streaming_state", "stopped_by_user", "m
 
 @dataclass(slots=True)
 class Live:
-    """A message of the draft. ``sure``: it shows ``shown`` and nothing else; ``stale``: that text was taken back."""
+    """A message of the draft. ``sure``: it shows exactly ``shown``; ``stale``: that text was withdrawn."""
 
     ts: str
     started_at: float
@@ -70,11 +70,11 @@ class NativeStream:
 
     method = APPEND
 
-    def __init__(self, wire: Wire, thread: ThreadId, to: tuple[str, str], links: Links) -> None:
+    def __init__(self, calls: DraftCalls, thread: ThreadId, to: tuple[str, str], links: Links) -> None:
         self.barred: Literal["", "turn", "workspace"] = ""
         self.lives: list[Live] = []
-        self._wire, self._thread, self._to, self._links = wire, thread, to, links
-        self._script, self._running = Script(links), Running()
+        self._calls, self._thread, self._to, self._links = calls, thread, to, links
+        self._script, self._running = Script(links), RunningTools()
         self._cards = True
         self._mute = False
         self._retire = False  # the open message is to be stopped
@@ -92,7 +92,7 @@ class NativeStream:
         self._script.say(delta)
 
     def reset(self) -> None:
-        """Take the step's text back: what is out cannot be, so its message is given up and written over later."""
+        """Withdraw the step's text: a message that shows some of it is stopped, and written over later."""
         self._script.begin()
         if (live := self._open) and live.shown:
             live.stale = self._retire = True
@@ -100,22 +100,22 @@ class NativeStream:
     def started(self, tool: ToolStarted) -> None:
         self._script.pause()
         if self._cards and (card_id := self._running.started(tool)):
-            self._script.card(Card(card_id, inert(doing(tool), self._links), "in_progress"))
+            self._script.card(Card(card_id, inert(tool_label(tool), self._links), "in_progress"))
 
     def finished(self, tool: ToolFinished) -> None:
         if found := self._running.finished(tool):
             card_id, start = found
-            title = inert(doing(start), self._links)
+            title = inert(tool_label(start), self._links)
             self._script.card(Card(card_id, title, "complete" if tool.ok else "error"))
 
     def due(self, now: float) -> float:
-        """Return when a call would be worth while."""
+        """Return when to make the next call."""
         if self._retire or self._script.has_text or self._script.has_cards:
             return now
         return self._open.started_at + ROTATE_S if self._open else math.inf
 
     async def flush(self) -> None:
-        """Show what there is to show, as far as it goes."""
+        """Show as much of the new text and cards as fits."""
         now = anyio.current_time()
         live = self._open
         if live and (self._retire or now >= live.started_at + ROTATE_S) and not await self._stop(live):
@@ -184,18 +184,18 @@ class NativeStream:
         return True
 
     async def _send(self, method: str, batch: Batch, **arguments: JsonValue) -> Shape | None:
-        """Call; cards alone go only when a call is to spare."""
-        send = self._wire.call if batch.text.strip() else self._wire.try_call
+        """Make the call; cards alone only if the rate limit has a call to spare."""
+        send = self._calls.call if batch.text.strip() else self._calls.try_call
         return await send(method, self._thread.channel, **arguments)
 
     async def _stop(self, live: Live) -> bool:
-        """End the message; False when that has to be tried again."""
+        """End the message; return False if that has to be tried again."""
         rest = "" if live.stale or live.shown[-1:].isspace() else self._script.rest_of_word()
         last = rest + self._fences.seam[0]
         unfinished = Tag("", draft=True).metadata()
         channel = self._thread.channel
         try:
-            await self._wire.call(STOP, channel, ts=live.ts, markdown_text=last or None, metadata=unfinished)
+            await self._calls.call(STOP, channel, ts=live.ts, markdown_text=last or None, metadata=unfinished)
         except TransportRateLimited:
             self._script.put_back(Batch((rest,)))
             return False
@@ -230,7 +230,7 @@ class NativeStream:
         log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
 
     def _lost(self, live: Live | None, batch: Batch, error: TransportUnavailable) -> None:
-        """Note that nobody knows whether *batch* is out: it is not shown again, the final text has it."""
+        """Handle a lost answer: *batch* may be out, so it is not shown again; the final text has it."""
         log.info("live.cut: %s", error, extra={"thread_id": str(self._thread)})
         if not error.maybe_posted:
             self._script.put_back(batch)

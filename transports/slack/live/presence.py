@@ -11,10 +11,9 @@
 | any        | `TurnSettled`           | eyes away, session "active", no words, draft closed unless   | unknown |
 |            |                         | handed over, and the outcome's reaction if nothing was said  |         |
 
-Outcomes that no post of their own tells of get a reaction: merged `heavy_plus_sign`, stopped `octagonal_sign`,
-refused `no_entry_sign`, failed and dead_letter `x`, undelivered `warning`; withdrawn none. What was taken has `eyes`.
+An outcome without a post of its own gets its reaction (`OUTCOMES`).
 
-Nothing here is urgent: all of it waits behind final texts, and says only the newest there is.
+Nothing here is urgent: all of it waits behind final texts, and only the newest state is sent.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from threads.model import (
     Waiting,
 )
 from transports.shared.live import presence as shared
-from transports.shared.live.activity import Running
+from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
 from transports.slack.live.draft import Draft, Seats
-from transports.slack.live.latest_wins import Board
+from transports.slack.live.latest_wins import LatestCalls
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.thread_status import (
     IDLE,
@@ -59,7 +58,6 @@ from transports.slack.live.thread_status import (
     words_arguments,
 )
 from transports.slack.markdown.links import Links, hosts_in
-from transports.slack.post.rewrite import DraftMessage
 
 PROMPTS = "assistant.threads.setSuggestedPrompts"
 
@@ -81,14 +79,14 @@ MOST_PROMPTS = 4
 
 
 @dataclass(slots=True)
-class _Live(LiveMessage[DraftMessage]):
+class _Live(LiveMessage):
     draft: Draft | None = None
     author: str = ""
     hosts: frozenset[str] = frozenset()
     title: str = ""
     shown: Status = IDLE
     waiting: Waiting | None = None
-    tools: Running = field(default_factory=Running)
+    tools: RunningTools = field(default_factory=RunningTools)
 
     def note(self, event: TurnEvent) -> None:
         """Keep what the turn does."""
@@ -105,8 +103,8 @@ class _Live(LiveMessage[DraftMessage]):
                 pass
 
 
-class Presence(shared.Presence[_Live, DraftMessage]):
-    """``allowed`` are the hosts whose links stay links, ``prompts`` pairs of a title and a message."""
+class Presence(shared.Presence[_Live, Draft]):
+    """``allowed`` are hosts whose links stay live, ``prompts`` pairs of title and message."""
 
     def __init__(
         self,
@@ -120,9 +118,9 @@ class Presence(shared.Presence[_Live, DraftMessage]):
         super().__init__(_Live, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
         self._seats = Seats(web, team=team, in_channels=stream_in_channels)
-        self._sessions: Board[ThreadId] = Board(web, SESSION)
-        self._words: Board[ThreadId] = Board(web, WORDS)
-        self._suggestions: Board[str] = Board(web, PROMPTS)
+        self._sessions: LatestCalls[ThreadId] = LatestCalls(web, SESSION)
+        self._words: LatestCalls[ThreadId] = LatestCalls(web, WORDS)
+        self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._reactions = Reactions(web)
         self._running: dict[ThreadId, str] = {}
         self._closing: list[ThreadId] = []
@@ -143,11 +141,11 @@ class Presence(shared.Presence[_Live, DraftMessage]):
         return not any(live.thread == thread for live in self._messages.values())
 
     def closing_in(self, thread: ThreadId) -> bool:
-        """Return whether a draft of the thread, whose final text will not come, is being closed."""
+        """Return whether a draft without a final text is being closed in the thread."""
         return thread in self._closing
 
     def links_for(self, thread: ThreadId, message_id: str, *, live: bool) -> Links:
-        """Return which links an answer to the message may have: of hosts that the person named, or settings allow."""
+        """Return which links an answer may have: to hosts that the person named, or that the settings allow."""
         known = self._messages.get((thread, message_id))
         return Links(self._allowed | (known.hosts if known else frozenset()), live)
 
@@ -156,11 +154,11 @@ class Presence(shared.Presence[_Live, DraftMessage]):
         self._message(thread, message_id).posted = True
 
     def renamed(self, thread: ThreadId) -> None:
-        """Note that a person gave the session a title: it is theirs from now on."""
+        """Note that a person gave the session a title, which then stays."""
         self._renamed[thread] = None
 
     async def clear(self, threads: Sequence[ThreadId]) -> None:
-        """Take away the status that a killed process may have left in these threads."""
+        """Clear the status that a killed process may have left in these threads."""
         for thread in threads[:MOST_CLEARED]:
             if thread not in self._running and is_stamp(thread.root):
                 self._show_status(thread, IDLE, soon=False)

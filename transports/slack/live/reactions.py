@@ -16,42 +16,42 @@ from cachetools import FIFOCache
 
 from transports.slack.api.json_fields import is_stamp
 from transports.slack.api.web_api import Web
-from transports.slack.live.latest_wins import Arguments, Board
+from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
 
 MOST_THERE = 2_000
-"""Reactions of ours that are remembered, to be taken off."""
+"""Our reactions that are remembered, so that they can be removed."""
 
 MOST_LATE = 20
-"""Removals that wait at most before no sign is put on that another makes up for: a minute's, by Slack's limits."""
+"""Waiting removals, a minute's by Slack's limits, from which on a status replaces new reactions."""
 
 Key = tuple[str, str, str]
 
 
 class Reactions:
     def __init__(self, web: Web) -> None:
-        self._adding: Board[Key] = Board(web, ADD, self._added)
-        self._removing: Board[Key] = Board(web, REMOVE)
+        self._adding: LatestCalls[Key] = LatestCalls(web, ADD, self._added)
+        self._removing: LatestCalls[Key] = LatestCalls(web, REMOVE)
         self._there: FIFOCache[Key, None] = FIFOCache(MOST_THERE)
         self._unwanted: set[Key] = set()
 
     @property
-    def boards(self) -> tuple[Board[Key], Board[Key]]:
+    def boards(self) -> tuple[LatestCalls[Key], LatestCalls[Key]]:
         return self._adding, self._removing
 
     @property
     def late(self) -> bool:
-        """Whether what is put on now would stay for long after it should have gone."""
+        """Whether a reaction that is added now would be removed late."""
         return self._removing.waiting >= MOST_LATE
 
     def add(self, channel: str, ts: str, name: str) -> None:
-        """Put it on; nothing for a press or a slash command, which is no message in Slack."""
+        """Add a reaction to a message; presses and slash commands are none in Slack, and get none."""
         if is_stamp(ts):
             self._adding.want((channel, ts, name), _arguments((channel, ts, name)))
 
     def remove(self, channel: str, ts: str, name: str, *, maybe: bool = False) -> None:
-        """Take it off; *maybe*: an earlier process may have put it on."""
+        """Remove a reaction; *maybe*: an earlier process may have added it."""
         key = (channel, ts, name)
         self._adding.forget(key)
         if self._adding.busy(key):

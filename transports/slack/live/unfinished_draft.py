@@ -1,4 +1,4 @@
-"""What becomes of a live answer whose final text does not come: it stays as far as it says something."""
+"""Closing a draft whose final text does not come: messages with text stay, the others are deleted."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ KEPT = Tag("kept").metadata()
 WITHIN_S = 120.0
 
 
-async def leave(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
-    """Tidy up the messages of a draft. Never raises; what Slack does not allow is left as it is."""
+async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
+    """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
     kept = [live for live in lives if live.shown.strip() and not live.stale]
     with anyio.move_on_after(WITHIN_S) as scope:
         for live in lives:

@@ -1,4 +1,4 @@
-"""From a post to the messages that show it: how many, what stands below them, what they say in plain words. Pure."""
+"""From a post to its messages: how many, the blocks below them, and their plain text. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PARTS = 4
 """An answer that needs more messages is a file, with its beginning in a message."""
 
 MOST_PARTS = 20
-"""Where no file can be sent, so many messages are posted, and then it ends with a word."""
+"""Messages of an answer where no file can be sent; the last one says that it is cut."""
 
 SMALL = 3_000
 """Characters of Markdown whose plain words any method takes: ``chat.update`` 4,000, ``chat.postMessage`` 40,000."""
@@ -27,7 +27,7 @@ CUT = "The answer goes on, but it is too long to be posted here."
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One message to be. ``below`` are the blocks under its text, and ``aside`` says them in plain words."""
+    """One message. ``below`` are the blocks under its text, and ``aside`` is their plain text."""
 
     markdown: str
     plain: str
@@ -41,7 +41,7 @@ class Page:
 
     @property
     def words(self) -> list[str]:
-        """All of it without blocks, in as many pieces as that needs."""
+        """The page without blocks, in as many pieces as it needs."""
         said = [*_in_words(self.markdown, SMALL)]
         if not self.aside:
             return said
@@ -55,9 +55,8 @@ def pages(
 ) -> list[Page]:
     """Return the messages that show *outgoing*, the last one with its choices and, under a reply, the feedback.
 
-    *inert* is for what is written by a method without an unfurl switch, now or later: only links that *links* allows
-    stay links there. A text in several parts is inert on every way, because the same text has to fall into the same
-    parts when a post goes on after a crash.
+    *inert* is for methods without an unfurl switch: only links that *links* allows stay links. A text in several
+    parts is always inert: it must be split into the same parts when a post goes on after a crash.
     """
     text = outgoing.text.strip() or "…"
     shown = parts(text, replace(links, live=False))
@@ -106,7 +105,7 @@ def _lines(*texts: str) -> str:
 
 
 def _in_words(markdown: str, room: int) -> Iterator[str]:
-    """Cut until nothing is left out: `plain` shortens what is too long, and says so with dots."""
+    """Split until nothing is cut off: `plain` shortens what is too long, and marks that with dots."""
     for piece in split(markdown, room):
         words = plain(piece)
         if words.endswith(" …") and not piece.rstrip().endswith("…"):

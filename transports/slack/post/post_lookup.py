@@ -1,7 +1,7 @@
-"""What killed processes left in a thread: one look there serves all of its messages.
+"""Finding what killed processes left in a thread: one scan serves all of its messages.
 
-Whatever an earlier process sent has landed by the time of the first look, and what this one sends it knows itself. So
-the first look is kept, and only what this process tried to post without an answer needs another.
+Everything that an earlier process sent has landed by the time of the first scan, and this process knows what it sends
+itself. So the first scan is cached. Another one is due only for a post that this process tried without an answer.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ from transports.slack.api.json_fields import Shape, instant, string
 from transports.slack.api.web_api import Web
 from transports.slack.post.post_tags import orphans, since_of
 
-KEPT = 1_000
-"""Threads whose first look is kept; the one that was not asked about for longest is looked into again."""
+MOST_CACHED = 1_000
+"""Threads whose first scan is cached."""
 
 
 @dataclass(slots=True)
-class Look:
-    """Our messages in a thread after ``since``, and the ts of those that were ``left`` unfinished."""
+class ThreadScan:
+    """Our messages in a thread after ``since``, and the ts of the ``unfinished`` ones."""
 
     since: str
-    said: list[Shape]
-    left: list[str]
+    messages: list[Shape]
+    unfinished: list[str]
 
 
 @dataclass(slots=True)
-class _Kept:
-    looking: anyio.Lock = field(default_factory=anyio.Lock)
-    look: Look | None = None
+class _CachedScan:
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    scan: ThreadScan | None = None
 
 
-class Lookups:
+class PostLookups:
     """``ours`` are the ids that our messages carry."""
 
     def __init__(self, web: Web, ours: Collection[str]) -> None:
         self._web, self._ours = web, ours
-        self._kept: LRUCache[ThreadId, _Kept] = LRUCache(KEPT)
+        self._cached: LRUCache[ThreadId, _CachedScan] = LRUCache(MOST_CACHED)
 
-    async def first(self, thread: ThreadId, key: str, live: Collection[str]) -> Look:
+    async def first(self, thread: ThreadId, key: str, live: Collection[str]) -> ThreadScan:
         """Return what an earlier process left since the message that *key* names. Raises `PostFailed`.
 
         *live* are the ts of the live messages there, which are being worked on.
         """
-        kept = self._kept.setdefault(thread, _Kept())
-        async with kept.looking:  # who asks meanwhile is served by the same look
-            if kept.look is None or not _reaches(kept.look.since, since_of(key)):
-                kept.look = await self.again(thread, since_of(key), live)
-            return kept.look
+        cached = self._cached.setdefault(thread, _CachedScan())
+        async with cached.lock:  # callers that wait share the same scan
+            if cached.scan is None or not _reaches(cached.scan.since, since_of(key)):
+                cached.scan = await self.again(thread, since_of(key), live)
+            return cached.scan
 
-    def known(self, thread: ThreadId, since: str) -> Look | None:
-        """Return the first look if it was made already, and reached as far back as *since*."""
-        look = self._kept[thread].look if thread in self._kept else None
-        return look if look and _reaches(look.since, since) else None
+    def known(self, thread: ThreadId, since: str) -> ThreadScan | None:
+        """Return the first scan if it was made already, and reached as far back as *since*."""
+        scan = self._cached[thread].scan if thread in self._cached else None
+        return scan if scan and _reaches(scan.since, since) else None
 
     async def again(
         self, thread: ThreadId, since: str, live: Collection[str], *, urgent: bool = True
-    ) -> Look:
+    ) -> ThreadScan:
         """Return what is there now. Raises `PostFailed`."""
-        all_said = await thread_history.read(self._web, thread.channel, thread.root, since, urgent=urgent)
-        said = [m for m in all_said if string(m, "user") in self._ours or string(m, "bot_id") in self._ours]
-        left = orphans(said, self._ours, since, live) if thread.root and since else []
-        return Look(since, said, left)
+        messages = await thread_history.read(self._web, thread.channel, thread.root, since, urgent=urgent)
+        ours = [m for m in messages if string(m, "user") in self._ours or string(m, "bot_id") in self._ours]
+        unfinished = orphans(ours, self._ours, since, live) if thread.root and since else []
+        return ThreadScan(since, ours, unfinished)
 
 
 def _reaches(since: str, wanted: str) -> bool:

@@ -1,4 +1,4 @@
-"""What Slack's record of a thread says about our posts: the tags they carry, and which parts are out. Pure.
+"""What a thread's history says about our posts: their tags, and which parts are out. Pure.
 
 Every message we post carries a `Tag` as its metadata: which post it belongs to, and which part of it. Slack shows
 metadata only to the app that wrote it (``include_all_metadata``), so a tag is ours or it is not there.
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from hashlib import sha256
 
 from pydantic import JsonValue
 
 from threads.scheduled_messages import due_of
+from transports.shared.delivery.files import file_name
 from transports.slack.api.json_fields import Shape, count, instant, is_stamp, part, parts, stamp, string
 
 EVENT_TYPE = "threadfast"
 
 CLOCKS_S = 60
-"""How far our clock may be ahead of Slack's: the answer to a scheduled message is looked for from so long before."""
+"""Seconds that our clock may be ahead of Slack's, in the search for answers to scheduled messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class Sent:
     ours: bool = False
 
     def add(self, tag: Tag, ts: str) -> None:
-        """Take a message in; of two that show the same, which a lost answer may leave, the first counts."""
+        """Take a message in; of two for the same part, which a lost answer may leave, the first counts."""
         self.out.setdefault((tag.part, tag.piece), ts)
         self.parts = max(self.parts, tag.parts)
         self.pieces[tag.part] = max(self.pieces.get(tag.part, 1), tag.pieces)
         self.file = tag.file or self.file
 
     def forget(self, part: int) -> None:
-        """Let a part go whose messages were taken away."""
+        """Forget a part whose messages were deleted."""
         for piece in range(self.pieces.pop(part, 0)):
             self.out.pop((part, piece), None)
 
@@ -114,7 +114,7 @@ def fold(messages: Iterable[Shape], key: str, sent: Sent) -> None:
 
 
 def orphans(messages: Iterable[Shape], ours: Collection[str], since: str, live: Collection[str]) -> list[str]:
-    """Return the ts of live answers that no process works on any more.
+    """Return the ts of drafts that no process works on any more.
 
     Ours by ``user`` or ``bot_id`` (*ours*), later than *since*, unfinished (no tag, or that of a draft), without a
     file, and not in *live*.
@@ -139,8 +139,3 @@ def since_of(key: str) -> str:
     if due := due_of(ts):
         return f"{max(0, int(due.timestamp()) - CLOCKS_S)}.000000"
     return ts if is_stamp(ts) and "." in ts else ""
-
-
-def file_name(key: str) -> str:
-    """Return the name of the file that holds a text too long to be read in messages."""
-    return f"answer-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:8]}.md"

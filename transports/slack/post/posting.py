@@ -1,8 +1,8 @@
-"""Posts: put out once per key, in as many messages as they need, and found again.
+"""Posts: sent once per key, in as many messages as they need, and found again.
 
-A message that is written over (``chat.update``, ``chat.stopStream``) may be tried again at will; ``chat.postMessage``
-may not: when its answer is lost, `Posting.find` looks for the tag that every message of ours carries (`tags.Tag`).
-What is known to be out is remembered, so that a post that is tried again goes on where it stopped.
+``chat.update`` and ``chat.stopStream`` can be repeated at will, ``chat.postMessage`` cannot: when its answer is lost,
+`Posting.find` looks for the tag that every message of ours carries (`post_tags.Tag`). What is known to be out is
+remembered, so that a repeated post goes on where it stopped.
 
     a part that                               goes out by
     has a draft message, a stream             chat.stopStream; chat.update if it shows anything but the part
@@ -12,8 +12,8 @@ What is known to be out is remembered, so that a post that is tried again goes o
     is for one person, in a channel           chat.postEphemeral; where that is refused, as the others
     is the fifth                              a file with the whole text; where that is refused, as the others
 
-What no other form would mend (the place, the token, a scope, a thread whose root was deleted) is raised as it is:
-an answer in another place than its question would be worse than none.
+A refusal that no other form can fix (the place, the token, a scope, a deleted root) is raised: an answer in another
+place than its question would be worse than none.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pydantic import JsonValue
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import progress
+from transports.shared.delivery.files import file_name
 from transports.shared.delivery.open_questions import OpenQuestions
 from transports.slack.api import thread_history
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
@@ -39,8 +40,8 @@ from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
-from transports.slack.post.post_lookup import Lookups
-from transports.slack.post.post_tags import Sent, Tag, file_name, fold, since_of
+from transports.slack.post.post_lookup import PostLookups
+from transports.slack.post.post_tags import Sent, Tag, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
 log = logging.getLogger(__name__)
@@ -65,11 +66,11 @@ class Question:
 
 
 class Posting:
-    """Posts to one workspace. ``feedback``: replies get buttons to judge them by."""
+    """Posts to one workspace. ``feedback``: replies get thumbs up and down."""
 
     def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
         self._web, self._feedback = web, feedback
-        self._lookups = Lookups(web, frozenset(filter(None, (me.user, me.bot_id))))
+        self._lookups = PostLookups(web, frozenset(filter(None, (me.user, me.bot_id))))
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
         self._addresses: LRUCache[str, str] = LRUCache(REMEMBERED)
@@ -88,34 +89,34 @@ class Posting:
         return sent.first
 
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
-        """Take away the draft messages that the post did without; it is out. Never raises."""
+        """Delete the draft messages that the finished post did not use. Never raises."""
         used = self._sent.setdefault(key, Sent()).out.values()
         for spare in draft:
             if spare.id not in used:
                 await remove(self._web, thread.channel, spare.id, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
-        """Return the ts of the first part if the whole post is out; what is out of it is remembered for `post`.
+        """Return the ts of the first part if the whole post is out. `post` goes on from what is found.
 
-        A post for one person alone cannot be seen again, and may be repeated to them. *live* are the ts of all live
-        messages in the thread. Raises `PostFailed`.
+        A post for one person alone cannot be found, and may be repeated. *live* are the ts of all live messages in
+        the thread. Raises `PostFailed`.
         """
         sent = self._sent.setdefault(key, Sent())
         known, sent.ours = sent.ours, True
         try:
             if known:
-                said = (await self._lookups.again(thread, since_of(key), live)).said
+                messages = (await self._lookups.again(thread, since_of(key), live)).messages
             else:
-                said = (await self._lookups.first(thread, key, live)).said
+                messages = (await self._lookups.first(thread, key, live)).messages
         except PostFailed:
             sent.ours = known
             raise
-        fold(said, key, sent)
+        fold(messages, key, sent)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
             fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
-        for asked in said if "?" in key and sent.whole else ():
-            if stamp(asked, "ts") == sent.first:
-                blocks, plain = parts(asked, "blocks"), string(asked, "text")
+        for message in messages if "?" in key and sent.whole else ():
+            if stamp(message, "ts") == sent.first:
+                blocks, plain = parts(message, "blocks"), string(message, "text")
                 self.questions[key] = Question(thread.channel, sent.first, blocks, plain)
         return sent.first if sent.whole else None
 
@@ -127,20 +128,20 @@ class Posting:
         undisturbed: Callable[[], bool] = lambda: True,
         again: bool = True,
     ) -> bool:
-        """Take away what was left unfinished in a thread since that ts; False if its turns were not *undisturbed*.
+        """Delete the unfinished messages of a thread since that ts; return False if it was not *undisturbed*.
 
-        Nothing else can be hit: they are ours, later than that, without the tag that every finished message has, and
-        no post of this process; and between two turns nothing is live. Unless it has to look *again*, the first look
-        does, if there was one. Raises `PostFailed`.
+        Nothing else can be hit: they are ours, later than that, without the tag of a finished message, and no post of
+        this process; and between two turns nothing is live. Without *again* the first scan is enough, if there was
+        one. Raises `PostFailed`.
         """
-        look = None if again else self._lookups.known(thread, since)
-        if look is None:
-            look = await self._lookups.again(thread, since, (), urgent=False)
+        scan = None if again else self._lookups.known(thread, since)
+        if scan is None:
+            scan = await self._lookups.again(thread, since, (), urgent=False)
             if not undisturbed():
                 return False
         out = {ts for sent in self._sent.values() for ts in sent.out.values()}
-        while look.left:
-            if (ts := look.left.pop()) not in out:
+        while scan.unfinished:
+            if (ts := scan.unfinished.pop()) not in out:
                 log.info(
                     "post.swept: sweeping an unfinished answer",
                     extra={"thread_id": str(thread), "post_id": ts},
@@ -151,9 +152,9 @@ class Posting:
     async def attach(
         self, thread: ThreadId, key: str, file: Path, name: str, *, max_bytes: int = uploads.MAX_BYTES
     ) -> None:
-        """Post a file to the thread under this name. Raises `PostFailed`, with a friendly reason if it is rejected.
+        """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected.
 
-        An answer that is lost is looked up by the file's id, so that the file is not shown twice.
+        When an answer is lost, the file is looked up by its id, so that it is not shown twice.
         """
         name = PurePath(name).name or "file"
         file_id = await uploads.upload(self._web, *await uploads.of_file(file, max_bytes), name)
@@ -173,7 +174,7 @@ class Posting:
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
     async def close_question(self, question: Question, decision: str) -> None:
-        """Take the buttons off a question, and say below it how it ended; may be dropped."""
+        """Replace the buttons of a question by the decision; may be dropped."""
         await self._web.try_call(
             "chat.update",
             channel=question.channel,
@@ -185,13 +186,13 @@ class Posting:
         )
 
     def answer_at(self, message_id: str, url: str) -> None:
-        """Remember where Slack takes the answer to a press or a slash command, wherever the bot is no member."""
+        """Remember the URL for the answer to a press or a slash command: it works where the bot is no member."""
         self._addresses[message_id] = url
 
     async def _publish(
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
     ) -> None:
-        """Bring all of it out where everybody in the conversation sees it."""
+        """Post all parts for everybody in the conversation."""
         inert = bool(draft or outgoing.choices)
         shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
         if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
@@ -202,7 +203,7 @@ class Posting:
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
-        """Post for one person alone; False when Slack cannot, and the post has to be for all."""
+        """Post for one person alone; return False if Slack cannot, and the post has to be for all."""
         thread, url = outgoing.thread, self._addresses.get(outgoing.reply_to, "")
 
         async def whisper(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
@@ -238,9 +239,9 @@ class Posting:
     async def _as_file(
         self, outgoing: Outgoing, first: Page, draft: Sequence[DraftMessage], sent: Sent
     ) -> bool:
-        """Post the first page and the whole text as a file; False when it has to go out in messages.
+        """Post the first page and the whole text as a file; return False if it has to go out in messages.
 
-        The bytes go up first, so that the page only promises a file that can be shown.
+        The upload comes first, so that the page only promises a file that can be shown.
         """
         thread, file = outgoing.thread, file_name(outgoing.key)
         if sent.parts > 1:  # it began in messages
@@ -265,7 +266,7 @@ class Posting:
         return True
 
     async def _unpromise(self, thread: ThreadId, first: Page, sent: Sent) -> None:
-        """Take the word of a file out of the first message, if that is out, maybe since an earlier try."""
+        """Remove the mention of the file from the first message, if that is out."""
         out = [ts for (number, _), ts in sent.out.items() if number == 0]
         if len(out) == 1 and await take_over(
             self._web, thread.channel, DraftMessage(sent.first, "post", ""), first
@@ -277,7 +278,7 @@ class Posting:
         sent.forget(0)
 
     async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
-        """Bring one page out, once: in its draft message, or in one of its own."""
+        """Show one page, once: in its draft message, or in one of its own."""
 
         async def say(tag: Tag, text: str, blocks: list[JsonValue] | None) -> str:
             answer = await self._web.call(
@@ -306,7 +307,7 @@ class Posting:
 
 
 async def _bring(page: Page, sent: Sent, send: Send) -> None:
-    """Send what is not out of a page: in blocks or, where those are refused, in plain words."""
+    """Send what is missing of a page: in blocks or, if those are refused, in plain text."""
     if sent.has(page.tag.part):
         return
     if page.tag.part not in sent.pieces:
@@ -326,7 +327,7 @@ async def _bring(page: Page, sent: Sent, send: Send) -> None:
 
 
 def _for_one(outgoing: Outgoing) -> bool:
-    """Return whether a post is for its addressee alone: a refusal, or what a slash command or a button brings up."""
+    """Return whether a post is for its addressee alone: a refusal, or the answer to a slash command or a button."""
     if outgoing.reply_to.startswith("slash-"):
         return bool(outgoing.to)
     if not outgoing.to or is_direct(outgoing.thread.channel):

@@ -1,22 +1,24 @@
-"""Files out: an address is asked for, the bytes go there, and then the file is shown in a thread.
+"""Files out: Slack gives an upload URL, the bytes go there, and then the file is shared in a thread.
 
-Slack does not tell the ts of the message that shows it (docs.slack.dev, "Working with files"): it is found again by
-the file's id or name. Until `share` nobody sees anything, so what comes before may be done twice.
+Slack does not return the ts of the message with the file (docs.slack.dev, "Working with files"): it is found by the
+file's id or name. Until `share` nobody sees anything, so everything before it may be repeated.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import aiohttp
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable
+from threads.errors import PostFailed, TransportUnavailable
+from transports.shared.delivery.files import rejected, size_of
 from transports.shared.link.proxy import proxy_for
 from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
@@ -31,46 +33,20 @@ CHUNK = 64 * 1024
 PAUSE_S = 1.0
 TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=5, sock_read=60)
 
-Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
+Source = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes] | BytesIO]]
 """Opens a content anew each time it is called."""
 
 MAY_NOT = "I may not send files here: whoever runs this bot needs to add the files:write permission."
 
 
-def rejected(why: str, friendly: str) -> TransportRejected:
-    error = TransportRejected(why)
-    error.friendly = friendly
-    return error
-
-
 def of_text(text: str) -> tuple[Source, int]:
     data = text.encode("utf-8", "replace")
-
-    @asynccontextmanager
-    async def source() -> AsyncIterator[AsyncIterator[bytes]]:
-        yield _pieces(data)
-
-    return source, len(data)
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), CHUNK):
-        yield data[start : start + CHUNK]
+    return lambda: nullcontext(BytesIO(data)), len(data)
 
 
 async def of_file(path: Path, max_bytes: int) -> tuple[Source, int]:
     """Return what reads the file in chunks, and its size. Raises `TransportRejected` with the reason."""
-    try:
-        size = (await anyio.Path(path).stat()).st_size
-    except OSError as error:
-        raise rejected(f"attach: {error}", "The file cannot be read.") from error
-    if size == 0:
-        raise rejected("attach: the file is empty", "The file is empty, and Slack takes no empty files.")
-    if size > max_bytes:
-        most = max_bytes / 1_000_000
-        raise rejected(
-            f"attach: {size} bytes", f"The file has {size / 1_000_000:.1f} MB; I may send {most:g} at most."
-        )
+    size = await size_of(path, max_bytes)
 
     @asynccontextmanager
     async def source() -> AsyncIterator[AsyncIterator[bytes]]:
@@ -89,7 +65,7 @@ async def _read(file: anyio.AsyncFile[bytes], size: int) -> AsyncIterator[bytes]
 
 
 async def upload(web: Web, source: Source, size: int, name: str) -> str:
-    """Bring the bytes to Slack and return the file's id; nobody sees it yet. Raises `PostFailed`."""
+    """Upload the bytes and return the file's id; nobody sees it yet. Raises `PostFailed`."""
     try:
         answer = await web.call("files.getUploadURLExternal", filename=name, length=size)
     except SlackRefused as refused:
