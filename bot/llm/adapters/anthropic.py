@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.sdk import ClientSettings, JsonEvent, SdkModel
-from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.sdk import SdkModel
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -38,7 +38,6 @@ from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic, AsyncStream
     from anthropic.types import (
         ContentBlockParam,
         JSONOutputFormatParam,
@@ -56,21 +55,15 @@ ADAPTIVE = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-(\d+)(?:[-.](\
 Lifetime = Literal["5m", "1h"]
 
 
-class AnthropicModel(SdkModel["AsyncAnthropic"]):
+class AnthropicModel(SdkModel):
     """One Claude model."""
 
-    def _make(self, settings: ClientSettings) -> AsyncAnthropic:
-        from anthropic import AsyncAnthropic  # noqa: PLC0415
+    path = "/v1/messages"
 
-        return AsyncAnthropic(**settings, open_telemetry=False)
+    def _make(self, **settings: Any) -> tuple[Any, Any]:
+        from anthropic import AsyncAnthropic, AsyncStream  # noqa: PLC0415
 
-    async def _post(self, client: AsyncAnthropic, body: dict[str, object]) -> AsyncStream[JsonEvent]:
-        from anthropic import AsyncStream  # noqa: PLC0415
-
-        stream: AsyncStream[Any] = await client.post(
-            "/v1/messages", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
-        )
-        return stream
+        return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
 
     def _body(self, request: Request) -> dict[str, object]:
         # Without a key the call is one of a kind: writing its prompt to the cache would only cost.

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
-from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     completion,
     data_url,

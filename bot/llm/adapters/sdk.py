@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.to_thread
@@ -21,20 +21,6 @@ from threads.model import OnEvent
 
 if TYPE_CHECKING:
     import httpx2
-
-Client = TypeVar("Client")
-JsonEvent = dict[str, Any]
-"""An event as it came. A missing or odd part of it raises KeyError or TypeError, which ends the call, typed."""
-
-
-class ClientSettings(TypedDict):
-    """What both SDKs' clients are made with."""
-
-    api_key: str
-    base_url: str | None
-    http_client: httpx2.AsyncClient
-    timeout: httpx2.Timeout
-    max_retries: int
 
 
 @contextmanager
@@ -54,12 +40,15 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-class SdkModel(ABC, Generic[Client]):
+class SdkModel(ABC):
     """One model of one provider. ``base_url`` goes to the SDK as it is; ``api_key`` is asked at each call.
 
     ``now`` (UTC) is read only when a provider names a date to wait for and its answer bears no date of its own.
     Without ``vision`` pictures are replaced by words.
     """
+
+    path: ClassVar[str]
+    """The path of the API below the base URL."""
 
     no_key: ClassVar[str] = ""
     """What is sent where none is set; blank means that the provider cannot be asked without one."""
@@ -85,7 +74,7 @@ class SdkModel(ABC, Generic[Client]):
         self._now = now
         self._vision = vision
         self._lock = anyio.Lock()
-        self._built: tuple[str, Client] | None = None
+        self._built: tuple[str, tuple[Any, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -100,8 +89,21 @@ class SdkModel(ABC, Generic[Client]):
                 "the API key is empty or no header can hold it", provider=self._provider, model=self._model
             )
 
-        async def open_stream() -> AbstractAsyncContextManager[EventStream[JsonEvent]]:
-            return await self._post(await self._client(api_key), self._body(request))
+        async def open_stream() -> AbstractAsyncContextManager[EventStream]:
+            """Return the events as plain JSON.
+
+            The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
+            half a second at its first use; OpenAI's would also walk all of the body against its types.
+            """
+            client, stream_type = await self._client(api_key)
+            stream: AbstractAsyncContextManager[EventStream] = await client.post(
+                self.path,
+                cast_to=object,
+                body=self._body(request),
+                stream=True,
+                stream_cls=stream_type[object],
+            )
+            return stream
 
         call = Call(
             self._provider,
@@ -116,10 +118,10 @@ class SdkModel(ABC, Generic[Client]):
         )
         return await call.answer(on_event)
 
-    async def _client(self, api_key: str) -> Client:
-        """Return the SDK's client, made in a worker thread at first use and again when the key has changed.
+    async def _client(self, api_key: str) -> tuple[Any, Any]:
+        """Return the SDK's client and stream type, made in a worker thread at first use and for each new key.
 
-        Importing an SDK takes a second or more, in which the event loop must go on serving all other threads.
+        Importing an SDK takes a second or more, and the event loop must go on serving all other threads.
         """
         async with self._lock:
             if self._built is None or self._built[0] != api_key:
@@ -127,34 +129,23 @@ class SdkModel(ABC, Generic[Client]):
                     self._built = (api_key, await anyio.to_thread.run_sync(self._build, api_key))
             return self._built[1]
 
-    def _build(self, api_key: str) -> Client:
+    def _build(self, api_key: str) -> tuple[Any, Any]:
         from bot.llm.adapters.http_client import socket_timeout  # noqa: PLC0415
 
         return self._make(
-            {
-                "api_key": api_key,
-                "base_url": self._base_url,
-                "http_client": self._http(),
-                "timeout": socket_timeout(self._timeouts),
-                "max_retries": 0,
-            }
+            api_key=api_key,
+            base_url=self._base_url,
+            http_client=self._http(),
+            timeout=socket_timeout(self._timeouts),
+            max_retries=0,
         )
 
     @abstractmethod
-    def _make(self, settings: ClientSettings) -> Client: ...
-
-    @abstractmethod
-    async def _post(
-        self, client: Client, body: dict[str, object]
-    ) -> AbstractAsyncContextManager[EventStream[JsonEvent]]:
-        """Send *body*; return the events as plain JSON.
-
-        The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and half
-        a second at its first use; OpenAI's would also walk all of the body against its types.
-        """
+    def _make(self, **settings: Any) -> tuple[Any, Any]:
+        """Return the SDK's client with these settings, and its type of streams."""
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...
 
     @abstractmethod
-    def _reader(self) -> Reader[JsonEvent]: ...
+    def _reader(self) -> Reader: ...

@@ -30,7 +30,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -51,9 +51,8 @@ from threads.model import OnEvent, TextDelta, ThinkingDelta
 if TYPE_CHECKING:
     import httpx2
 
-Event = TypeVar("Event")
-Event_contra = TypeVar("Event_contra", contravariant=True)
-Event_co = TypeVar("Event_co", covariant=True)
+JsonEvent = dict[str, Any]
+"""An event as JSON. A missing or odd part raises KeyError or TypeError, which ends the call with a typed error."""
 
 MAX_CONTENT = 4_000_000
 """Characters of one answer, thinking and arguments included: some eight times what a model may write today."""
@@ -100,7 +99,7 @@ Content = str | ThinkingDelta | HiddenContent
 """What an event adds: visible text, readable thinking, or something unseen; a blank text is `HiddenContent` too."""
 
 
-class Reader(Protocol[Event_contra]):
+class Reader(Protocol):
     """A state machine from one provider's events to a `Completion`; it does no I/O and knows no time."""
 
     @property
@@ -118,7 +117,7 @@ class Reader(Protocol[Event_contra]):
         """Whether the model has stopped writing: what is counted of its answer then is final."""
         ...
 
-    def feed(self, event: Event_contra) -> Content | None:
+    def feed(self, event: JsonEvent) -> Content | None:
         """Take an event; return the content it adds, or None if it carries none at all."""
         ...
 
@@ -127,16 +126,16 @@ class Reader(Protocol[Event_contra]):
         ...
 
 
-class EventStream(Protocol[Event_co]):
+class EventStream(Protocol):
     """What both SDKs return for ``stream=True``."""
 
     @property
     def response(self) -> httpx2.Response: ...
 
-    def __aiter__(self) -> AsyncIterator[Event_co]: ...
+    def __aiter__(self) -> AsyncIterator[JsonEvent]: ...
 
 
-Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream[Event]]]]
+Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream]]]
 
 
 @dataclass(slots=True)
@@ -223,7 +222,7 @@ async def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Event]):
+class Call:
     """One request to one model: opens the stream, drives the reader, tells the listener and the meter.
 
     ``prepare`` runs before the clock does: the time that an SDK takes to be imported is not the model's silence.
@@ -231,8 +230,8 @@ class Call(Generic[Event]):
 
     provider: str
     model: str
-    open: Open[Event]
-    reader: Reader[Event]
+    open: Open
+    reader: Reader
     timeouts: StreamTimeouts
     max_tokens: int
     now: Callable[[], datetime] | None = None
@@ -310,7 +309,7 @@ class Call(Generic[Event]):
                 del failure
 
 
-async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
+async def _events(stream: EventStream) -> AsyncIterable[JsonEvent]:
     """Return the events. A whole chat completion, from a server that does not stream, is one event.
 
     Raises `ProviderError` for any other body of a 200: a proxy's page, or an error that a gateway sends like this.
@@ -336,5 +335,5 @@ async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
     raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
 
 
-async def _once(event: Event) -> AsyncIterator[Event]:
+async def _once(event: JsonEvent) -> AsyncIterator[JsonEvent]:
     yield event
