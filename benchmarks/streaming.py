@@ -125,7 +125,7 @@ def _chunk(data: bytes) -> bytes:
 def _model(wire: str, port: int, http: SharedHttp) -> SdkModel:
     """Import one adapter alone: the SDKs must stay out until the first call."""
     file, name = ADAPTERS[wire]
-    kind: type[SdkModel] = getattr(importlib.import_module(f"bot.llm.{file}"), name)
+    kind: type[SdkModel] = getattr(importlib.import_module(f"bot.llm.adapters.{file}"), name)
     base_url = f"http://127.0.0.1:{port}" + ("" if wire == "anthropic" else "/v1")
     return kind("p", "m", api_key=lambda: "k", base_url=base_url, http=http, timeouts=StreamTimeouts())
 
