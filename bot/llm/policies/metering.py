@@ -1,16 +1,16 @@
-"""The wrappers that keep a budget: `MeteredModel` around every single call, `BudgetedModel` around a turn's model.
+"""The wrappers for budgets: `MeteredModel` around every call, `BudgetedModel` around a turn's model.
 
-What a call counts for, in the end:
+What a call is charged for:
 
-| it ended with                                    | it counts for                                         |
+| it ended with                                    | charge                                                |
 | an answer, or a failure that the provider counted | what the provider counted                            |
-| a failure before it was taken up                 | nothing                                               |
-| a cut, by the provider or by us                  | the prompt, and what can have been written by then    |
-| the death of the process                         | its whole reservation                                 |
+| a failure before the provider accepted it        | nothing                                               |
+| an interruption, by the provider or by us        | the prompt, and an upper bound of the output by then  |
+| the end of the process                           | its whole reservation                                 |
 
-A prompt that nobody counted is taken for the longest it can be, at the dearest price. What can have been written in
-the time there was, thinking that is not shown included, is told by `stream`. A cut never counts for more than
-the reservation, unless the provider itself has counted more.
+A prompt that was not counted is charged at its upper bound and the highest price. `stream` computes the upper bound
+of the output, hidden thinking included. An interrupted call is never charged more than its reservation, unless the
+provider itself has counted more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from threads.wording import code_of
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel(ModelWrapper):
-    """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
+    """A `Model` whose every call is reserved before it goes out and committed when it ends, in whatever way.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
     """
@@ -78,7 +78,7 @@ class MeteredModel(ModelWrapper):
     def _commit(
         self, opened: Opened, rate: Rate | None, usage: Usage | None, prompt: int, longest: int, code: str
     ) -> None:
-        """Charge a call: *prompt* is the most it can have been if nobody counted it, *longest* its answer."""
+        """Charge a call; *prompt* and *longest* are the tokens to charge if they were not counted."""
         usage = usage or Usage()
         if usage.prompt:
             cost = rate and rate(replace(usage, output=longest))
@@ -89,11 +89,10 @@ class MeteredModel(ModelWrapper):
 
 
 class BudgetedModel:
-    """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
+    """The model of one turn. It asks a person when a call would pass a hard limit. The outermost wrapper.
 
-    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
-    ``decided`` of each no.
-    What a limit has to say is noted once, above the answer.
+    ``may_grant`` says who may decide. ``on_grant`` is called with each raised limit, the amount and the person, and
+    ``decided`` with each refusal. Warnings of a limit are noted once, above the answer.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class BudgetedModel:
         return self._account.spent_usd
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """Answer, asking for more as often as a limit is met; raises `BudgetExceeded` when nobody grants it."""
+        """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
                 return await self._model.complete(request, on_event)
@@ -136,7 +135,7 @@ class BudgetedModel:
                     self._turn.note(warning)
 
     async def _more(self, error: OverLimit) -> None:
-        """Have the limits raised by a person, or raise *error*."""
+        """Ask a person to raise the limits; raise *error* if nobody does."""
         missing = max(shortage.missing for shortage in error.shortages)
         offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
         spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
