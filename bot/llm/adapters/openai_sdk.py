@@ -1,4 +1,4 @@
-"""OpenAI's SDK, as both of its wires use it."""
+"""OpenAI's SDK, for both of its APIs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class OpenAIModel(SdkModel):
 
 
 def usage_of(usage: JsonEvent, prompt: str, answer: str) -> Usage:
-    """Return the counts; *prompt* and *answer* are the API's names for their tokens.
+    """Return the usage; *prompt* and *answer* are the API's names of the token counts.
 
-    The API's prompt includes what was read from and written to the cache.
+    The API's prompt includes the tokens of the cache.
     """
     details = part(usage, f"{prompt}_details")
     read, write = tokens(details.get("cached_tokens")) or 0, tokens(details.get("cache_write_tokens")) or 0

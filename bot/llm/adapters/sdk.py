@@ -1,4 +1,4 @@
-"""What the adapters over the providers' SDKs have in common: keys, clients, and events as plain JSON."""
+"""The base of all adapters over an SDK: keys, clients, and events as plain JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Collect no garbage meanwhile, and none of what is there ever after.
+    """Disable garbage collection for a while, and exempt all objects that exist at the end.
 
-    Thousands of modules make a full collection take 0.1 s and more, in which all threads stand still; some happen
-    while an SDK is imported, and one now and then for ever after.
+    With thousands of modules a full collection stops all threads for 0.1 s and more. Some would happen while an SDK
+    is imported, and others later.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -40,53 +41,42 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
+@dataclass(eq=False)
 class SdkModel(ABC):
-    """One model of one provider. ``base_url`` goes to the SDK as it is; ``api_key`` is asked at each call.
+    """One model of one provider. ``base_url`` goes to the SDK unchanged; ``api_key`` is called for each request.
 
-    ``now`` (UTC) is read only when a provider names a date to wait for and its answer bears no date of its own.
-    Without ``vision`` pictures are replaced by words.
+    ``now`` (UTC) is used if a provider names a date to wait for and its answer has no date. Without ``vision`` a line
+    of text replaces each image.
     """
 
     path: ClassVar[str]
     """The path of the API below the base URL."""
 
     no_key: ClassVar[str] = ""
-    """What is sent where none is set; blank means that the provider cannot be asked without one."""
+    """The key to send if none is set; blank if the provider needs one."""
 
-    def __init__(
-        self,
-        provider: str,
-        model: str,
-        *,
-        api_key: Callable[[], str | None],
-        base_url: str | None,
-        http: Callable[[], httpx2.AsyncClient],
-        timeouts: StreamTimeouts,
-        now: Callable[[], datetime] | None = None,
-        vision: bool = True,
-    ) -> None:
-        self._provider = provider
-        self._model = model
-        self._api_key = api_key
-        self._base_url = base_url
-        self._http = http
-        self._timeouts = timeouts
-        self._now = now
-        self._vision = vision
-        self._lock = anyio.Lock()
-        self._built: tuple[str, tuple[Any, Any]] | None = None
+    provider: str
+    model: str
+    api_key: Callable[[], str | None]
+    base_url: str | None
+    http: Callable[[], httpx2.AsyncClient]
+    timeouts: StreamTimeouts
+    now: Callable[[], datetime] | None = None
+    vision: bool = True
+    _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+    _built: tuple[str, tuple[Any, Any]] | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
-        return f"{self._provider}/{self._model}"
+        return f"{self.provider}/{self.model}"
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        api_key = (self._api_key() or self.no_key).strip()
+        api_key = (self.api_key() or self.no_key).strip()
         if not api_key or not api_key.isascii() or not api_key.isprintable():
-            # Further down the whole header, and so the key, would stand in the error's text.
+            # A later error would have the whole header, and so the key, in its text.
             raise Unauthorized(
-                "the API key is empty or no header can hold it", provider=self._provider, model=self._model
+                "the API key is empty or no header can hold it", provider=self.provider, model=self.model
             )
 
         async def open_stream() -> AbstractAsyncContextManager[EventStream]:
@@ -106,13 +96,13 @@ class SdkModel(ABC):
             return stream
 
         call = Call(
-            self._provider,
-            self._model,
+            self.provider,
+            self.model,
             open_stream,
             self._reader(),
-            self._timeouts,
+            self.timeouts,
             request.max_tokens,
-            self._now,
+            self.now,
             request.meter,
             prepare=partial(self._client, api_key),
         )
@@ -134,9 +124,9 @@ class SdkModel(ABC):
 
         return self._make(
             api_key=api_key,
-            base_url=self._base_url,
-            http_client=self._http(),
-            timeout=socket_timeout(self._timeouts),
+            base_url=self.base_url,
+            http_client=self.http(),
+            timeout=socket_timeout(self.timeouts),
             max_retries=0,
         )
 
