@@ -15,7 +15,6 @@ import anyio
 if TYPE_CHECKING:
     import httpx2
 
-    from bot.config.settings import StreamTimeouts
 
 CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -56,11 +55,3 @@ def open_http() -> httpx2.AsyncClient:
         event_hooks={"response": [bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
-
-
-def socket_timeout(timeouts: StreamTimeouts) -> httpx2.Timeout:
-    """Return the socket's timeouts. `stream` has stricter ones, by content."""
-    import httpx2  # noqa: PLC0415
-
-    longest = max(timeouts.first_content, timeouts.idle)
-    return httpx2.Timeout(timeouts.total, connect=timeouts.connect, read=longest, write=30, pool=10)

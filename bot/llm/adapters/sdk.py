@@ -120,13 +120,15 @@ class SdkModel(ABC):
             return self._built[1]
 
     def _build(self, api_key: str) -> tuple[Any, Any]:
-        from bot.llm.adapters.http_client import socket_timeout  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415
 
+        limits = self.timeouts  # `stream` has stricter ones, by content
+        silence = max(limits.first_content, limits.idle)
         return self._make(
             api_key=api_key,
             base_url=self.base_url,
             http_client=self.http(),
-            timeout=socket_timeout(self.timeouts),
+            timeout=httpx2.Timeout(limits.total, connect=limits.connect, read=silence, write=30, pool=10),
             max_retries=0,
         )
 
