@@ -44,20 +44,19 @@ async def verify(
 
     Returns a failure as ``error`` and raises nothing. It costs a few dozen tokens.
     """
-    began = time.monotonic()
-    http = SharedHttp()
+    began, http = time.monotonic(), SharedHttp()
+    failure: ProviderError | ConfigInvalid | None = None
     try:
         with anyio.fail_after(within_s):
             adapter = build_adapter(model, settings, environ, http=http, now=lambda: datetime.now(UTC))
             await adapter.complete(ONE_WORD, _ignore)
     except TimeoutError:
-        timeout = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
-        return Verification(ok=False, took_s=time.monotonic() - began, error=timeout)
+        failure = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
     except (ProviderError, ConfigInvalid) as error:
-        return Verification(ok=False, took_s=time.monotonic() - began, error=error)
+        failure = error
     finally:
         await http.aclose()
-    return Verification(ok=True, took_s=time.monotonic() - began)
+    return Verification(ok=failure is None, took_s=time.monotonic() - began, error=failure)
 
 
 async def _ignore(event: TurnEvent) -> None:

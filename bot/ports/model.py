@@ -18,7 +18,6 @@ class ToolSpec:
     name: str
     description: str
     parameters: dict[str, JsonValue]
-    risk: Literal["read", "write", "exec", "net"] = "read"
 
 
 @dataclass(frozen=True, slots=True)

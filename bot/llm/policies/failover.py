@@ -65,12 +65,12 @@ class Failover:
         acknowledge: Literal["notify", "ask"],
         may_answer: Callable[[str], bool],
         size: Callable[[Request], int],
-        decided: RecordDecision = record_nothing,
+        record_decision: RecordDecision = record_nothing,
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
-        self._size, self._decided = size, decided
+        self._size, self._record_decision = size, record_decision
         self._why: dict[str, tuple[str, BotError]] = {}
         """Why a model does not answer: a clause for people, and the error."""
         self._agreed = {self._top}
@@ -188,7 +188,7 @@ class Failover:
             (Option(f"Use {self.name}", approve=True), Option("No, stop here", approve=False)),
             self._may_answer,
             about="your word on another model",
-            keep=partial(self._decided, {"about": f"{self.name} in place of {self._top}"}),
+            keep=partial(self._record_decision, {"about": f"{self.name} in place of {self._top}"}),
         )
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:

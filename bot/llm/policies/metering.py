@@ -88,75 +88,69 @@ class MeteredModel(ModelWrapper):
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
 
 
-class BudgetedModel:
+@dataclass(frozen=True, slots=True)
+class BudgetedModel(ModelWrapper):
     """The model of one turn. It asks a person when a call would pass a hard limit. The outermost wrapper.
 
     ``may_grant`` says who may decide. ``on_grant`` is called with each raised limit, the amount and the person, and
-    ``decided`` with each refusal. Warnings of a limit are noted once, above the answer.
+    ``record_decision`` with each refusal. Warnings of a limit are noted once, above the answer.
     """
 
-    def __init__(
-        self,
-        model: KnownModel,
-        account: Account,
-        turn: Turn,
-        may_grant: Callable[[str], bool],
-        on_grant: Callable[[Key, int, str], None] = lambda *_: None,
-        decided: RecordDecision = record_nothing,
-    ) -> None:
-        self._on_grant, self._decided = on_grant, decided
-        self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
-
-    @property
-    def name(self) -> str:
-        return self._model.name
+    model: KnownModel
+    account: Account
+    turn: Turn
+    may_grant: Callable[[str], bool]
+    on_grant: Callable[[Key, int, str], None] = lambda *_: None
+    record_decision: RecordDecision = record_nothing
 
     @property
     def info(self) -> ModelInfo:
-        return self._model.info
+        return self.model.info
 
     @property
     def usage(self) -> Usage:
-        return self._account.usage
+        return self.account.usage
 
     @property
     def spent_usd(self) -> float | None:
-        return self._account.spent_usd
+        return self.account.spent_usd
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
-                return await self._model.complete(request, on_event)
+                return await self.model.complete(request, on_event)
             except OverLimit as error:
                 await self._more(error)
             finally:
-                for warning in self._account.warnings():
-                    self._turn.note(warning)
+                for warning in self.account.warnings():
+                    self.turn.note(warning)
 
     async def _more(self, error: OverLimit) -> None:
         """Ask a person to raise the limits; raise *error* if nobody does."""
         missing = max(shortage.missing for shortage in error.shortages)
         offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
-        spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
+        spent = "; ".join(self.account.spent(shortage.key) for shortage in error.shortages)
         most = usd(micros(error.needed_usd))
         text = (
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
-        question = _question(text, offer, self._may_grant)
-        answer = await self._turn.ask(replace(question, keep=partial(self._refused, error)))
+        question = _question(text, offer, self.may_grant)
+        answer = await self.turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:
             raise error
         amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
         for shortage in error.shortages:
-            await self._account.grant(shortage.key, amount, answer.by)
-            self._on_grant(shortage.key, amount, answer.by)
+            await self.account.grant(shortage.key, amount, answer.by)
+            self.on_grant(shortage.key, amount, answer.by)
 
     async def _refused(self, error: OverLimit, answer: Answer) -> None:
         if not answer.approved:
             scopes = ", ".join(error.scopes)
-            await self._decided({"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer)
+            await self.record_decision(
+                {"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer
+            )
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,10 +88,8 @@ def check(text: str, schema: Validator) -> None:
     try:
         answer = load_json(fenced[1] if fenced else text)
         faults = sorted(schema.iter_errors(answer), key=lambda fault: list(map(str, fault.absolute_path)))
-    except json.JSONDecodeError as error:
-        raise OutputInvalid(f"the answer is not valid JSON: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise OutputInvalid(f"the answer cannot be read as JSON: {error}") from error
+        raise OutputInvalid(f"the answer is not valid JSON: {error}") from error
     if faults:
         named = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in islice(faults, FAULTS))
         more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
