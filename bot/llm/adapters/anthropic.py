@@ -34,7 +34,7 @@ from bot.llm.adapters.wire_form import (
     tool_call,
 )
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
         ContentBlockParam,
         JSONOutputFormatParam,
         MessageParam,
-        TextBlockParam,
-        ToolParam,
     )
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -74,11 +72,15 @@ class AnthropicModel(SdkModel):
         if output := _format(request.output_schema):
             body["output_config"] = {"format": output}
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = {"type": "none"}
         if request.system.strip():
-            body["system"] = system_to_wire(request.system, cached=cached)
+            mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if cached else {}
+            body["system"] = [{"type": "text", "text": scrub(request.system), **mark}]
         body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self.vision)
         return body
 
@@ -90,13 +92,6 @@ def supports_adaptive_thinking(model: str) -> bool:
     """Return whether *model* accepts ``thinking: adaptive``; others refuse it."""
     found = ADAPTIVE.search(model)
     return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
-
-
-def system_to_wire(system: str, *, cached: bool) -> list[TextBlockParam]:
-    block: TextBlockParam = {"type": "text", "text": scrub(system)}
-    if cached:
-        block["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
-    return [block]
 
 
 def to_wire(
@@ -158,13 +153,6 @@ def _block_to_wire(block: Block) -> ContentBlockParam:
             return cast("ContentBlockParam", raw)
         case _:
             assert_never(block)
-
-
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ToolParam]:
-    return [
-        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-        for tool in tools
-    ]
 
 
 @dataclass(slots=True)

@@ -38,11 +38,11 @@ from bot.llm.adapters.wire_form import (
 )
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
 
 if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.chat import ChatCompletionMessageParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """The pattern of a call's id: the API refuses more than 40 characters."""
@@ -73,7 +73,17 @@ class OpenAIChatModel(OpenAIModel):
             form = {"name": "answer", "schema": schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
+                }
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
         body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
@@ -127,20 +137,6 @@ def _parts(blocks: Sequence[Block]) -> list[dict[str, object]]:
 def _call_to_wire(call: ToolCall) -> dict[str, object]:
     function = {"name": call.name, "arguments": dump_json(call.arguments)}
     return {"type": "function", "id": call.id, "function": function}
-
-
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ChatCompletionFunctionToolParam]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in tools
-    ]
 
 
 MAX_LOOK = 100_000

@@ -33,11 +33,11 @@ from bot.llm.adapters.wire_form import (
 )
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from openai.types.responses import FunctionToolParam, ResponseInputImageParam, ResponseInputItemParam
+    from openai.types.responses import ResponseInputImageParam, ResponseInputItemParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The pattern of a call's id: the API refuses more than 64 characters."""
@@ -71,7 +71,16 @@ class OpenAIResponsesModel(OpenAIModel):
                 "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": False}
             }
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
         if request.system.strip():
@@ -133,19 +142,6 @@ def _block_to_wire(message: Message, block: Block) -> ResponseInputItemParam:
             return cast("ResponseInputItemParam", raw)
         case _:
             assert_never(block)
-
-
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[FunctionToolParam]:
-    return [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(tool.parameters),
-            "strict": False,
-        }
-        for tool in tools
-    ]
 
 
 class ResponsesReader:
