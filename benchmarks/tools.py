@@ -39,7 +39,7 @@ from bot.tools.sandbox.profile import Limits
 from bot.tools.sandbox.resource_watch import tree
 from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from tests.unprivileged import run_unprivileged
 from threads.model import ToolCall, TurnEvent
 from threads.store.disk import PosixDisk
@@ -274,7 +274,7 @@ async def _web(runs: int) -> dict[str, float]:
 
     async with _site() as port:
         url = f"http://127.0.0.1:{port}/"
-        http = Http(Egress(("127.0.0.1",)), offload)
+        http = HttpClient(Egress(("127.0.0.1",)), offload)
 
         async def ours() -> None:
             assert (await http.get(url, anyio.current_time() + 10)).status == 200

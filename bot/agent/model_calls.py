@@ -56,7 +56,7 @@ class ModelCalls:
             return await self._shorter(tool_choice, error)
         except ThinkingRejected as error:
             log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
-            self.turn.mend(strip_thinking(self.turn.messages))
+            self.turn.replace_messages(strip_thinking(self.turn.messages))
         except EmptyAnswer as error:
             log.info("model.retry: an empty answer", extra=retry_fields(error.code, 2, 0))
             await self.tell(TextReset())
@@ -94,12 +94,12 @@ class ModelCalls:
         turn, window = self.turn, self.model.info.context_window
         error = too_long(self._request("auto"), turn.incoming, window, compacts=self.compaction.enabled)
         if turn.messages[-1].role == "user" and turn.messages[-1].source == turn.incoming.id:
-            turn.mend(turn.messages[:-1])
+            turn.replace_messages(turn.messages[:-1])
         return error
 
     def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
         if (mended := repair(self.turn.messages)) is not self.turn.messages:
-            self.turn.mend(mended)
+            self.turn.replace_messages(mended)
         return replace(self.empty, messages=tuple(self.turn.messages), tool_choice=tool_choice)
 
     async def _complete(self, request: Request) -> Completion:

@@ -52,7 +52,7 @@ def restored(data: Path) -> Restored | None:
         return None
 
 
-def sparing(
+def skip_answered(
     receive: Sink,
     came: Restored | None,
     knows: Callable[[str], Awaitable[bool]],
@@ -63,7 +63,7 @@ def sparing(
         return receive
     until = came.restored_at
 
-    async def sparingly(event: Inbound) -> None:
+    async def skip(event: Inbound) -> None:
         if (
             isinstance(event, Incoming)
             and _said_before(event, until)
@@ -75,7 +75,7 @@ def sparing(
             return
         await receive(event)
 
-    return sparingly
+    return skip
 
 
 def _said_before(incoming: Incoming, until: datetime) -> bool:

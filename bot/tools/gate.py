@@ -23,11 +23,12 @@ from typing import Protocol
 import anyio
 from pydantic import JsonValue
 
-from bot.guards.redaction import beginning
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
 from bot.ports.tool_result import failed
+from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
@@ -95,7 +96,7 @@ class Toolbox:
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            await on_event(ToolStarted(name, about, call.id))
+            await on_event(ToolStarted(name, about, call.id, label(name, about)))
             results[index] = await self._call(call, places[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
@@ -160,4 +161,4 @@ class Toolbox:
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
     """Return, masked, a short line on what the call is about, for a status."""
-    return mask(", ".join(beginning(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))
+    return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

@@ -26,18 +26,18 @@ from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
 from threads.journal.journal import Journal
-from threads.journal.records import Owed, Record, Settled
+from threads.journal.records import PendingMessage, Record, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, ThreadId, Turn, TurnEvent, message_key
 from threads.store.disk import Disk, Offload
 
 
-def watched_run(run: Run, journal: Journal, observing: Observing) -> Run:
+def observe_run(run: Run, journal: Journal, observing: Observing) -> Run:
     """Return *run*, watched, and with its ids on every line that is logged in it."""
 
     async def watched(turn: Turn) -> str:
         incoming = turn.incoming
-        owed = journal.ledger.owed.get(incoming.key)
-        started = owed.started if owed is not None else None
+        pending = journal.ledger.pending.get(incoming.key)
+        started = pending.started if pending is not None else None
         ids = {"thread_id": str(incoming.thread), "message_id": incoming.id}
         if started is not None:
             ids["correlation_id"] = started.correlation_id
@@ -69,26 +69,26 @@ class WatchedJournal(Journal):
         self._observing = observing
 
     async def append(self, *records: Record) -> None:
-        ends = [(record, self._owed(record)) for record in records if isinstance(record, Settled)]
+        ends = [(record, self._pending(record)) for record in records if isinstance(record, Settled)]
         await super().append(*records)
-        for end, owed in ends:
+        for end, pending in ends:
             transport = end.thread_id.partition(":")[0]
-            self._observing.settled(transport, end.outcome, _took(owed, end) if owed else None)
+            self._observing.settled(transport, end.outcome, _took(pending, end) if pending else None)
 
-    def _owed(self, end: Settled) -> Owed | None:
-        return self.ledger.owed.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
+    def _pending(self, end: Settled) -> PendingMessage | None:
+        return self.ledger.pending.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
 
 
-def _took(owed: Owed, end: Settled) -> float | None:
+def _took(pending: PendingMessage, end: Settled) -> float | None:
     """Return how long a message with a turn of its own took, seconds; the clock may have been set back meanwhile."""
-    if owed.started is None or not owed.received.at:
+    if pending.started is None or not pending.received.at:
         return None
-    took = datetime.fromisoformat(end.at) - datetime.fromisoformat(owed.received.at)
+    took = datetime.fromisoformat(end.at) - datetime.fromisoformat(pending.received.at)
     return max(0.0, took.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedModel:
+class ObservedModel:
     """A `Model`, each call of which is told with what its account was charged."""
 
     model: Model
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(TurnModelWrapper):
+class ObservedTurnModel(TurnModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing
@@ -149,7 +149,7 @@ class WatchedTurnModel(TurnModelWrapper):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTool:
+class ObservedTool:
     """A `Tool` whose calls are told."""
 
     tool: Tool
@@ -185,7 +185,7 @@ class WatchedTool:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedPermits:
+class ObservedPermits:
     """`Permits` whose refusals are told: a call that was denied never gets to its tool."""
 
     permits: Permits

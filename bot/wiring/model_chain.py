@@ -29,7 +29,7 @@ from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ChosenModels
-from bot.wiring.instrumentation import WatchedModel, WatchedTurnModel
+from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads import wording
 from threads.model import Answer, Message, ThreadId, Turn
 
@@ -56,8 +56,8 @@ def offered(settings: Settings, default: str) -> list[str]:
     return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
 
 
-class Lineup:
-    """A `ports.model.Models` and a `routing.commands.Brain`; one for the process. ``default`` is ``provider/model``.
+class ModelChain:
+    """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
 
     Raises `ConfigInvalid` when the default, a downgrade of it or a fallback cannot be used.
     """
@@ -118,7 +118,7 @@ class Lineup:
             partial(self._on_grant, turn),
             partial(self._decided, turn),
         )
-        return WatchedTurnModel(budgeted, self._observing)
+        return ObservedTurnModel(budgeted, self._observing)
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -204,7 +204,7 @@ class Lineup:
         provider = name.partition("/")[0]
         gate = self._gate(provider)
         metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
-        attempt = WatchedModel(metered, account, self._observing)
+        attempt = ObservedModel(metered, account, self._observing)
         local = is_local(self._provider(provider))
         gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)

@@ -26,7 +26,7 @@ from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.store.model_choice import ChosenModels
-from bot.wiring.model_chain import Lineup
+from bot.wiring.model_chain import ModelChain
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate
@@ -130,7 +130,7 @@ def draw_stack(rng: random.Random, record: Record) -> Stack:
     )
 
 
-class SimLineup(Lineup):
+class SimModelChain(ModelChain):
     """The real wiring, with simulated providers in the place of adapters."""
 
     def __init__(

@@ -11,10 +11,7 @@ import anyio
 import pytest
 
 from bot.agent.prompt.memory import Memory
-from bot.documents.reader import Documents
-from bot.guards.egress import Egress
 from bot.guards.policy import Policy
-from bot.guards.urls import parsed
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
@@ -23,8 +20,6 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL, Toolbox
-from bot.tools.web.http_client import Http
-from bot.tools.web.tool import Page, WebFetch
 from tests.one_model import OneModel
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
 from threads.actor.questions import Questions
@@ -166,14 +161,6 @@ async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
 
         written += await toolbox.run([call], place, unheard)
     assert [result.is_error for result in written] == [False, True, False]
-
-
-async def test_a_page_that_one_thread_reads_is_fetched_anew_by_another():
-    fetch = WebFetch(Http(Egress(), inline, agent="x"), Documents(inline))
-    url = parsed("https://example.com/")
-    fetch.pages.keep(T1, url, Page(str(url), "", "private to T1"))
-    assert fetch.pages.find(T1, url)
-    assert fetch.pages.find(T2, url) is None
 
 
 async def test_questions_with_one_id_in_two_threads_are_two_questions():

@@ -11,8 +11,8 @@ import pytest
 from bot.config.settings import LlmRetry
 from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
-from bot.tools.mcp.framing import Gone
-from bot.tools.mcp.server import Times
+from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import FakeTurn, Summariser, compaction, request_of, talk
 from tests.bot.agent.test_compaction import says as summary
 from tests.bot.tools.mcp.test_mcp_server import Played, ask, owned, until
@@ -147,8 +147,8 @@ async def test_of_a_summary(told):
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_of_an_mcp_server(told, monkeypatch):
     played = Played(monkeypatch)
-    played.refuse = Gone("it ended")
-    async with owned(Times(first_pause=0.02, longest_pause=0.04)) as server:
+    played.refuse = ConnectionLost("it ended")
+    async with owned(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
         with pytest.raises(Exception, match="it ended"):
             await ask(server)
         await until(lambda: server._failures >= 3)

@@ -17,7 +17,7 @@ from tests.transports.approving import SECRET, RunArguments, Scene, chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look
-from transports.discord.api.gateway_link import Link
+from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ ONCE = "Allow once"
 
 @pytest.fixture(autouse=True)
 def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.Link", partial(Link, guilds_s=0.1))
+    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])

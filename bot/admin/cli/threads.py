@@ -184,8 +184,8 @@ def show_thread(
             (write_jsonl if follow else write_json)(sys.stdout, told)
         else:
             show_texts((piece.text, piece.style, piece.indent) for piece in pieces(told))
-            for owed in waiting(loaded.settings.data, folder.name):
-                click.echo(f"Message {owed.message_id} has no outcome yet; `threadfast why` tells more.")
+            for pending in waiting(loaded.settings.data, folder.name):
+                click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
         told_damage(damage.lines)
 
 

@@ -25,7 +25,7 @@ from bot.admin.doctor.data_folder import too_open
 from bot.admin.doctor.examination import Look
 from bot.admin.doctor.settings import OPEN, secret_places
 from bot.store.layout import kind_of
-from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.data_folder import FolderTaken, lock_data_folder
 
 LEFT_S = 600.0
 """Age of what is deleted: nobody writes a file for ten minutes."""
@@ -61,7 +61,7 @@ def _not_ours(data: Path) -> str:
 
 def _mended(data: Path) -> Iterator[str]:
     made = not data.exists()
-    with sole_owner(data):
+    with lock_data_folder(data):
         if made:
             yield f"made {data}"
         yield from _closed(too_open(data))

@@ -15,7 +15,7 @@ from bot.agent.prompt.system_prompt import named, user_message
 from bot.ports.outside_text import fence
 from threads.model import Author, Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
 from threads.scheduled_messages import headings
-from threads.store.attachments import Opened
+from threads.store.attachments import ReadableFile
 
 MOST_LINES, MOST_CHARACTERS = 50, 20_000
 """How much of the earlier messages is quoted, newest first."""
@@ -101,9 +101,9 @@ def _listed(files: Sequence[File]) -> Iterator[Block]:
     lines = (_described(file, share) for file, share in zip(files, shares, strict=True))
     yield Text("\n".join([FILES, *map(_quote, lines)]), outside=True)
     for file, share in zip(files, shares, strict=True):
-        if isinstance(file, Opened) and share:
+        if isinstance(file, ReadableFile) and share:
             yield Text(fence(file.text[:share], file.path, file.path), outside=True)
-        elif isinstance(file, Opened) and file.shown:
+        elif isinstance(file, ReadableFile) and file.shown:
             yield file.shown
         elif file.picture:
             yield Image(file.path, file.media_type)
@@ -113,7 +113,7 @@ def _shares(files: Sequence[File]) -> Iterator[int]:
     """Yield how many characters of each file's text are in the message."""
     room = MOST_OF_FILES
     for file in files:
-        length = len(file.text) if isinstance(file, Opened) else 0
+        length = len(file.text) if isinstance(file, ReadableFile) else 0
         share = min(length, MOST_OF_A_FILE, room)
         if share < min(length, LEAST):
             share = 0
@@ -128,15 +128,15 @@ def _described(file: File, share: int) -> str:
     known = f"{file.path} ({kind}, {file.size:,} bytes"
     if file.problem:
         return f"{known}) could not be read: {file.problem}"
-    if isinstance(file, Opened) and file.shown:
+    if isinstance(file, ReadableFile) and file.shown:
         return f"{known}; a picture, shown below, made smaller)"
-    if isinstance(file, Opened) and file.text:
+    if isinstance(file, ReadableFile) and file.text:
         return f"{known}; {_what_of_it(file, share)})"
     return f"{known}; a picture, shown below)" if file.picture else f"{known})"
 
 
-def _what_of_it(file: Opened, share: int) -> str:
-    """Return how much of a file's text is in the message, and where the whole text is."""
+def _what_of_it(file: ReadableFile, share: int) -> str:
+    """Say how much of a file's text is in the message, and where all of it can be read."""
     length = len(file.text)
     shown = (
         "its text is below"

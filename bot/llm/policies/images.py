@@ -43,7 +43,7 @@ class VisionModel(TurnModelWrapper):
             return await self.model.complete(replace(request, messages=messages), on_event)
         except BotError as error:
             if error.code == "context_overflow" and (fewer := _newest(request.messages)):
-                self.turn.mend(_newest(self.turn.messages) or self.turn.messages)
+                self.turn.replace_messages(_newest(self.turn.messages) or self.turn.messages)
                 log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error.code, 2, 0))
                 await on_event(TextReset())
                 return await self.complete(replace(request, messages=fewer), on_event)
@@ -58,7 +58,7 @@ class VisionModel(TurnModelWrapper):
             self.turn.note(wording.not_seen(name))
         else:
             self.turn.note(wording.picture_refused(name))
-            self.turn.mend(_blind(self.turn.messages))
+            self.turn.replace_messages(_blind(self.turn.messages))
         return completion
 
     async def _with_images(self, messages: Sequence[Message]) -> list[Message]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.budget.accounts import Account, Opened, usd
+from bot.budget.accounts import Account, ReservedCall, usd
 from bot.budget.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
 from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.ports.errors import PriceUnknown, ProviderError
@@ -76,7 +76,13 @@ class MeteredModel(ModelWrapper):
         return completion
 
     def _commit(
-        self, opened: Opened, rate: Rate | None, usage: Usage | None, prompt: int, longest: int, code: str
+        self,
+        opened: ReservedCall,
+        rate: Rate | None,
+        usage: Usage | None,
+        prompt: int,
+        longest: int,
+        code: str,
     ) -> None:
         """Charge a call; *prompt* and *longest* are the tokens to charge if they were not counted."""
         usage = usage or Usage()

@@ -88,7 +88,7 @@ def _gives_away(secrets: Masker, fd: int) -> bool:
     """Return whether a secret is in the file, wherever the chunks are cut."""
     at, before = 0, b""
     while secrets.longest and (chunk := os.pread(fd, CHUNK, at)):
-        if secrets.holds(before + chunk):
+        if secrets.contains_secret(before + chunk):
             return True
         at, before = at + len(chunk), (before + chunk)[-secrets.longest :]
     return False

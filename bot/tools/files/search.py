@@ -17,7 +17,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from pydantic import Field, JsonValue
 
-from bot.documents.child_process import child
+from bot.documents.child_process import run_child
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolTimeout
 from bot.ports.tool import Arguments, ErrorType, ItemError, ToolContext, ToolOutput
 from threads.store.disk import Offload
@@ -106,7 +106,7 @@ class SearchFiles:
         files = await self.offload(_files, workspace, asked, found)
         wanted = json.dumps([asked.text if asked.regex else re.escape(asked.text), asked.ignore_case])
         try:
-            async with child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
+            async with run_child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
                 tasks.start_soon(self._feed, matcher, f"{wanted}\n".encode(), workspace, files, found)
                 await _gather(matcher, found)
                 tasks.cancel_scope.cancel()

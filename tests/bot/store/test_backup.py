@@ -20,14 +20,14 @@ from bot.budget.ledger import Ledger
 from bot.store import restore
 from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
-from bot.store.restored_answers import Restored, sparing
+from bot.store.restored_answers import Restored, skip_answered
 from tests.serving import Seat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
 from threads.journal.records import record_adapter
 from threads.model import ThreadId
 from threads.store.checksummed_lines import scan
-from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
@@ -82,11 +82,11 @@ async def talk(seat, sent, upto):
 
 
 async def catch_up(seat, sent, data):
-    """Hand over all that was ever said, as a platform does, and wait until everything owed has its outcome."""
+    """Hand over all that was ever said, as a platform does, and wait until everything pending has its outcome."""
     for incoming in sent:
         await seat.sink(incoming)
 
-    while promises_of(data).owed:
+    while promises_of(data).pending:
         await anyio.sleep(0.02)
 
 
@@ -99,7 +99,7 @@ def promises_of(data):
 
 def answered_in(data):
     """Return the messages whose turns the journal shows as answered."""
-    return {owed.received.message_id for _, owed in promises_of(data).recent if owed.started}
+    return {pending.received.message_id for _, pending in promises_of(data).recent if pending.started}
 
 
 def remembered_in(data):
@@ -302,7 +302,7 @@ async def test_a_backup_goes_over_nothing_and_not_into_what_it_copies(data, tmp_
 async def test_nothing_is_restored_under_a_running_bot_or_over_data(data, tmp_path):
     file = tmp_path / "b.tar.gz"
     back_up(data, file, now)
-    with sole_owner(data), pytest.raises(FolderTaken):
+    with lock_data_folder(data), pytest.raises(FolderTaken):
         put_back(file, data, force=True)
     with pytest.raises(restore.RestoreRefused, match="--force"):
         put_back(file, data)
@@ -463,13 +463,13 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
         return False
 
     seat = Seat()
-    seat.sink = sparing(
+    seat.sink = skip_answered(
         receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Silent()}
     )
     with pytest.raises(StoreUnavailable):
         await seat.send("hello")
     later = now() - timedelta(days=400)
-    seat.sink = sparing(
+    seat.sink = skip_answered(
         receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Silent()}
     )
     await seat.send("said since the restore")
@@ -478,4 +478,4 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
 
 async def test_without_a_restore_nothing_stands_between_a_platform_and_the_bot():
     receive = partial(print)
-    assert sparing(receive, None, lambda _: None, {}) is receive
+    assert skip_answered(receive, None, lambda _: None, {}) is receive

@@ -25,7 +25,7 @@ from bot.config.settings import Budget, Settings
 from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
 from bot.ports.status import Status, TransportStatus
-from threads.store.data_folder import sole_owner
+from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
 
 KEYS = ["name", "state", "found", "meaning", "fix"]
@@ -264,7 +264,7 @@ def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
 
 def test_a_running_bot_keeps_its_folder_to_itself(settings_file, tmp_path, capsys):
     data = tmp_path / "data"
-    with sole_owner(data):
+    with lock_data_folder(data):
         data.chmod(0o755)
         run(settings_file, fix=True)
         out, err = capsys.readouterr()

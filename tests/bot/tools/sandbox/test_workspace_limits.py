@@ -17,7 +17,7 @@ from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
-from bot.wiring.tool_set import Means, open_workbench
+from bot.wiring.tool_set import Resources, open_tool_set
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
 
@@ -241,7 +241,9 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
-    async with open_workbench(settings, {}, Means(PosixDisk(), inline, Clock(), str), attach=False) as bench:
+    async with open_tool_set(
+        settings, {}, Resources(PosixDisk(), inline, Clock(), str), attach=False
+    ) as bench:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
         assert quota is bench.writer.quota
