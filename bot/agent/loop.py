@@ -22,7 +22,6 @@ from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
-from bot.ports.outside_text import tainted
 from bot.ports.tool import ToolContext, Tools
 from threads import wording
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
@@ -165,19 +164,8 @@ class Agent:
             await turn.checkpoint()
 
     def _context(self, turn: Turn, model: TurnModel) -> ToolContext:
-        incoming = turn.incoming
-        return ToolContext(
-            self.workspace(incoming.thread),
-            incoming.thread,
-            incoming.author,
-            incoming.id,
-            turn.attach,
-            turn.note,
-            turn.ask,
-            self.spill(incoming.thread),
-            tainted(turn.messages),
-            sees=model.info.vision,
-        )
+        thread = turn.incoming.thread
+        return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
 
 
 def _result_messages(results: Sequence[ToolResult], place: ToolContext) -> list[Message]:

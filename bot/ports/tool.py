@@ -18,8 +18,9 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.model import ToolSpec
+from bot.ports.outside_text import tainted
 from threads.errors import StoreUnavailable, TransportRejected
-from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult
+from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 
 Risk = Literal["read", "write", "exec", "net"]
@@ -77,6 +78,23 @@ class ToolContext:
     def stem(self) -> str:
         """Return the call's id in a form for file names."""
         return _ODD.sub("-", self.call_id)[:60]
+
+    @classmethod
+    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> ToolContext:
+        """Return the context of a turn's calls."""
+        incoming = turn.incoming
+        return cls(
+            workspace,
+            incoming.thread,
+            incoming.author,
+            incoming.id,
+            turn.attach,
+            turn.note,
+            turn.ask,
+            spill,
+            tainted(turn.messages),
+            sees,
+        )
 
 
 def _lean(schema: dict[str, Any]) -> None:
