@@ -271,8 +271,8 @@ def _fault_of(error: Exception) -> Fault:
 def _text_of(error: Exception, body: object) -> str:
     """Return the whole text: the OpenAI SDK leaves out any part that is not in a field "message"."""
     text = str(error)
-    said = body.get("message") if isinstance(body, Mapping) else body
-    if not body or (isinstance(said, str) and said in text) or str(body) in text:
+    message = body.get("message") if isinstance(body, Mapping) else body
+    if not body or (isinstance(message, str) and message in text) or str(body) in text:
         return text
     return f"{text} - {body}"
 

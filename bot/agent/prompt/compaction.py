@@ -119,10 +119,10 @@ def where_to_cut(messages: Sequence[Message], current: str, keep: float) -> int:
     The turn of the message *current* is always kept whole. Returns 0 if nothing comes before it.
     """
     cut = start = _start(messages, current)
-    kept = 0
+    tokens = 0
     for place in range(len(messages) - 1, 0, -1):
-        kept += _size(_stripped(messages[place]))
-        if kept > keep:
+        tokens += _size(_stripped(messages[place]))
+        if tokens > keep:
             break
         if place < start and _starts_turn(messages, place):
             cut = place

@@ -187,13 +187,13 @@ def _unquoted(text: str) -> str:
 
 
 def _summary(messages: Sequence[Message]) -> str:
-    asked = [text for entry in messages if entry.role == "user" and (text := _text_of(entry))]
-    answered = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
+    questions = [text for entry in messages if entry.role == "user" and (text := _text_of(entry))]
+    answers = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
     tools = sum(len(entry.calls) for entry in messages)
-    if not asked:
+    if not questions:
         return f"Nothing was said before this. {WHAT}"
-    count = f"So far: {len(asked)} from you, {len(answered)} from me, {tools} tool calls. You said:"
-    return "\n".join([count, "", *(f"- {_first_words(text, 60)}" for text in asked[-10:])])
+    count = f"So far: {len(questions)} from you, {len(answers)} from me, {tools} tool calls. You said:"
+    return "\n".join([count, "", *(f"- {_first_words(text, 60)}" for text in questions[-10:])])
 
 
 def _first_words(text: str, limit: int) -> str:

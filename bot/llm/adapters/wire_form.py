@@ -50,8 +50,8 @@ def fit(
     """
     cleaned = (replace(message, blocks=tuple(_clean(message, model, vision))) for message in messages)
     named = (_filled(message) for message in _rename(cleaned, ids))
-    kept = (message for message in named if message.blocks)
-    return [_join(entries) for _, entries in groupby(kept, key=lambda message: message.role)]
+    sendable = (message for message in named if message.blocks)
+    return [_join(entries) for _, entries in groupby(sendable, key=lambda message: message.role)]
 
 
 def _filled(message: Message) -> Message:
@@ -136,10 +136,10 @@ def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) ->
     """Return a complete answer; raises `EmptyAnswer`. *stop* is "end" also for an answer with calls."""
     # After "length" a call may be cut off and still parse: none of them is run.
     unwanted = (ToolCall,) if stop == "length" else ()
-    kept = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
-    if not kept and stop != "length":
+    sendable = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
+    if not sendable and stop != "length":
         raise EmptyAnswer("an empty answer")
-    message = Message("assistant", kept, model=model)
+    message = Message("assistant", sendable, model=model)
     return Completion(message, usage, "tool_calls" if stop == "end" and message.calls else stop)
 
 

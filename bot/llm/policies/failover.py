@@ -141,8 +141,8 @@ class Failover:
         first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
         if first_open is None:
             passing = [pair for pair in shut if pair[1] and pair[1].code in wording.PASSING]
-            kept, _ = min(passing or shut, key=_wait_of)
-            passed, self._left = [pair for pair in shut if pair[0] is not kept], [kept]
+            first, _ = min(passing or shut, key=_wait_of)
+            passed, self._left = [pair for pair in shut if pair[0] is not first], [first]
         else:
             passed, self._left = shut[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]

@@ -108,30 +108,32 @@ class Gate:
         self._changed()
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
-        notice_at, told = anyio.current_time() + NOTICE_S, None
+        notice_at, announced = anyio.current_time() + NOTICE_S, None
         refusal = None
         self._changed()
         while ticket.state == "waiting" and refusal is None:
             now, deadline = anyio.current_time(), anyio.current_effective_deadline()
             refusal = self.line.refusal(ticket, now, deadline)
-            if refusal is None and (wait := self._noticeable(ticket, now, notice_at, told)):
-                told = now + (wait.seconds if wait.seconds < math.inf else 0.0)
+            if refusal is None and (wait := self._noticeable(ticket, now, notice_at, announced)):
+                announced = now + (wait.seconds if wait.seconds < math.inf else 0.0)
                 await on_event(wait)
             elif refusal is None:
-                await self._sleep(ticket, notice_at if told is None else math.inf, deadline)
+                await self._sleep(ticket, notice_at if announced is None else math.inf, deadline)
         if refusal is not None:
             self.leave(ticket)
-        if told is not None:
+        if announced is not None:
             await on_event(Resumed())
         if refusal is not None:
             raise refusal
 
-    def _noticeable(self, ticket: Ticket, now: float, notice_at: float, told: float | None) -> Waiting | None:
+    def _noticeable(
+        self, ticket: Ticket, now: float, notice_at: float, announced: float | None
+    ) -> Waiting | None:
         """Return a new event about the wait, or None. ``told`` is the end of the wait as last announced."""
         expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
-        if expected >= now + NOTICE_S and (told is None or expected >= told + NOTICE_S):
+        if expected >= now + NOTICE_S and (announced is None or expected >= announced + NOTICE_S):
             return Waiting(reason(self.line.trouble(ticket.model)), expected - now)
-        return Waiting(IN_LINE, math.inf) if told is None and now >= notice_at else None
+        return Waiting(IN_LINE, math.inf) if announced is None and now >= notice_at else None
 
     async def _sleep(self, ticket: Ticket, until: float, deadline: float) -> None:
         """Wait for a change, or until the next check."""

@@ -64,7 +64,7 @@ class VisionModel(TurnModelWrapper):
     async def _with_images(self, messages: Sequence[Message]) -> list[Message]:
         """Return the conversation with its newest images, as far as they exist and may be sent."""
         left, room = MOST, MOST_BYTES
-        shown = list(messages)
+        result = list(messages)
         for place, message in reversed(list(enumerate(messages))):
             if not _has_images([message]):
                 continue
@@ -77,8 +77,8 @@ class VisionModel(TurnModelWrapper):
                         blocks[at] = image
                     else:
                         blocks[at] = image_placeholder(image)
-            shown[place] = replace(message, blocks=tuple(blocks))
-        return shown
+            result[place] = replace(message, blocks=tuple(blocks))
+        return result
 
 
 def _has_images(messages: Iterable[Message]) -> bool:

@@ -56,17 +56,17 @@ class MeteredModel(ModelWrapper):
         prompt = self.most_tokens(request)
         dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
-        told: Usage | None = None
+        reported: Usage | None = None
 
         def meter(usage: Usage) -> None:
-            nonlocal told
-            told = usage
+            nonlocal reported
+            reported = usage
             request.meter(usage)
 
         try:
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
-            usage = told or (error.usage if isinstance(error, ProviderError) else None)
+            usage = reported or (error.usage if isinstance(error, ProviderError) else None)
             longest = usage.output + usage.hidden if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
             self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
