@@ -122,10 +122,10 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def _model(wire: str, port: int, http: SharedHttp) -> SdkModel[Any]:
+def _model(wire: str, port: int, http: SharedHttp) -> SdkModel:
     """Import one adapter alone: the SDKs must stay out until the first call."""
     file, name = ADAPTERS[wire]
-    kind: type[SdkModel[Any]] = getattr(importlib.import_module(f"bot.llm.{file}"), name)
+    kind: type[SdkModel] = getattr(importlib.import_module(f"bot.llm.adapters.{file}"), name)
     base_url = f"http://127.0.0.1:{port}" + ("" if wire == "anthropic" else "/v1")
     return kind("p", "m", api_key=lambda: "k", base_url=base_url, http=http, timeouts=StreamTimeouts())
 
@@ -156,7 +156,6 @@ class _Gauge:
         return (self.ended[0] - self.began[0]) / (self.ended[1] - self.began[1])
 
 
-AnySdkModel = SdkModel[Any]
 Reads = Callable[[_Gauge], Coroutine[Any, Any, None]]
 
 
@@ -171,7 +170,7 @@ async def _paced(what: str, wire: str, port: int, streams: int) -> dict[str, flo
     return {"us": gauge.per_delta * 1e6}
 
 
-def _ours(model: AnySdkModel) -> Reads:
+def _ours(model: SdkModel) -> Reads:
     async def one(gauge: _Gauge) -> None:
         heard = False
 
@@ -188,11 +187,11 @@ def _ours(model: AnySdkModel) -> Reads:
     return one
 
 
-def _raw(wire: str, model: AnySdkModel) -> Reads:
+def _raw(wire: str, model: SdkModel) -> Reads:
     """Read with nothing but the SDK, as its manual says."""
 
     async def opened() -> AbstractAsyncContextManager[AsyncIterable[object]]:
-        client, text = await model._client("k"), "Count."
+        (client, _), text = await model._client("k"), "Count."
         stream: AbstractAsyncContextManager[AsyncIterable[object]]
         if wire == "responses":
             stream = await client.responses.create(model="m", input=text, stream=True)

@@ -12,9 +12,11 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from cachetools import TTLCache
+
 from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import ModelCalls
-from bot.agent.prompt.compaction import Compaction, Cooldown
+from bot.agent.prompt.compaction import Compaction, new_cooldown
 from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
@@ -62,7 +64,7 @@ class Agent:
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
     read_memory: ReadMemory = no_memory
-    summaries: Cooldown = field(default_factory=Cooldown)
+    summaries: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
@@ -149,19 +151,19 @@ class Agent:
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
         refusals = progress.loops.refusals(calls)
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        place = self._place(turn, progress.calls.model)
+        place = self._context(turn, progress.calls.model)
         results = iter(await self.tools.run(fresh, place, progress.calls.tell))
         return _result_messages([refusal or next(results) for refusal in refusals], place)
 
     async def _resume(self, turn: Turn, model: TurnModel, calls: Sequence[ToolCall]) -> None:
         """Run the calls that waited for a person when the process ended; `repair` marks the others as interrupted."""
-        place = self._place(turn, model)
+        place = self._context(turn, model)
         waiting = [call for call in calls if self.tools.waits(call, place)]
         if waiting:
             turn.add(*_result_messages(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
             await turn.checkpoint()
 
-    def _place(self, turn: Turn, model: TurnModel) -> ToolContext:
+    def _context(self, turn: Turn, model: TurnModel) -> ToolContext:
         thread = turn.incoming.thread
         return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
 

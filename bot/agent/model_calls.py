@@ -98,8 +98,8 @@ class ModelCalls:
         return error
 
     def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
-        if (mended := repair(self.turn.messages)) is not self.turn.messages:
-            self.turn.replace_messages(mended)
+        if (repaired := repair(self.turn.messages)) is not self.turn.messages:
+            self.turn.replace_messages(repaired)
         return replace(self.empty, messages=tuple(self.turn.messages), tool_choice=tool_choice)
 
     async def _complete(self, request: Request) -> Completion:

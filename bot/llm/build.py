@@ -1,6 +1,6 @@
-"""From a model's name, ``provider/model``, to its adapter and the policies that the settings give it.
+"""Builds the adapter of a model, ``provider/model``, and the gate of a provider from the settings.
 
-Only the adapters that are asked for are imported.
+Only the adapters in use are imported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bot.ports.model import Model
 
 
 def is_local(provider: Provider) -> bool:
-    """Say whether the provider is a server on this machine, by the host that its address names."""
+    """Return whether the provider's address is on this machine."""
     host = urlsplit(provider.base_url or "").hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -37,7 +37,7 @@ def build_adapter(
     now: Callable[[], datetime],
     vision: bool = True,
 ) -> Model:
-    """Return the model *name*; raises `ConfigInvalid` for a provider that is not known or a key that is not set."""
+    """Return the model *name*; raises `ConfigInvalid` for an unknown provider or a missing key."""
     kind, _, model = name.partition("/")
     if kind == "offline":
         from bot.llm.adapters.offline import OfflineModel
@@ -82,7 +82,7 @@ def build_adapter(
 
 
 def build_gate(settings: Settings, provider: Provider) -> Gate:
-    """Return the gate that all calls to one provider and key pass through."""
+    """Return the gate for all calls to one provider and key."""
     line = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,

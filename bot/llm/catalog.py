@@ -1,8 +1,7 @@
-"""What is known of models without asking them: what they cost, what they can do, how much they read.
+"""The catalog of models: prices, capabilities and context windows.
 
-Settings come first, then the price list that comes with genai-prices, read from its own files and never from the
-network. Built-in rules and providers that the settings call free cost nothing unless a price is set. What is not
-known is None.
+Settings come first, then the price list of genai-prices, which is read from its own files and never from the network.
+`offline/demo` and free providers cost nothing, unless the settings have a price. An unknown value is None.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Rate = Callable[[Usage], float]
-"""From one call's usage to its cost in USD, as the prices were when the call began."""
+"""Returns the cost of a call's usage in USD, at the prices when the call began."""
 
 TEXT_ONLY = (
     *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
@@ -40,11 +39,11 @@ TOOLLESS = (
     "tinyllama",
     "gemma2",
 )
-"""Families known to lack something, by how a model's name begins; `models` in the settings knows better."""
+"""Families that lack a capability, by the beginning of a model's name; `models` in the settings overrides it."""
 
 
 class Catalog:
-    """Facts and prices by ``provider/model``. ``free`` holds the providers whose models cost nothing."""
+    """Capabilities and prices by ``provider/model``. ``free`` has the providers without costs."""
 
     def __init__(
         self,
@@ -56,11 +55,11 @@ class Catalog:
         self._models, self._prices, self._free, self._now = models, prices, free, now
 
     def load(self) -> None:
-        """Read the price list. A quarter of a second, once: do it off the event loop, before anything is asked."""
+        """Read the price list, once. It takes a quarter of a second: call it in a worker thread."""
         _listed("", "")
 
     def info(self, name: str) -> ModelInfo:
-        """Return what a model can do: everything, unless it is known otherwise."""
+        """Return a model's capabilities; an unknown model has all of them."""
         provider, _, model = name.partition("/")
         facts = self._models.get(name, ModelFacts())
         short = model.rpartition("/")[2].lower()
@@ -74,7 +73,7 @@ class Catalog:
         )
 
     def rate(self, name: str) -> Rate | None:
-        """Return what a call that begins now costs by its usage; None when that is not known."""
+        """Return the rate of a call that begins now; None if the price is unknown."""
         provider, _, model = name.partition("/")
         if (price := self._prices.get(name)) is not None:
             return partial(_by_settings, price)
@@ -92,7 +91,7 @@ class Catalog:
 
 
 def price_fix(name: str) -> str:
-    """Return what to write into the settings where nobody knows what the model *name* costs."""
+    """Return a text on how to set the price of the model *name*."""
     provider = name.partition("/")[0]
     return (
         f'Give its price in USD per million tokens, "prices": {{"{name}": {{"input": …, "output": …}}}}; '
@@ -101,9 +100,9 @@ def price_fix(name: str) -> str:
 
 
 def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:
-    """Return the cost when the whole prompt is of the dearest kind and the answer as long as it may be.
+    """Return the highest cost of a prompt of so many tokens and an answer of *max_tokens*.
 
-    Prices of a list never fall with the length of the prompt (tests/bot/llm/test_catalog.py looks at all of them).
+    Listed prices never fall with the length of the prompt (tests/bot/llm/test_catalog.py checks all of them).
     """
     return max(
         rate(Usage(input=prompt_tokens, output=max_tokens)),
@@ -148,7 +147,7 @@ def _by_list(prices: ModelPrice, usage: Usage) -> float:
 
 
 def _sound(usage: Usage) -> Usage:
-    """Return a usage that adds up, whatever a server counted: nothing negative, no part above its whole."""
+    """Return a valid usage: no count is negative, and no part exceeds its whole."""
     write = max(0, usage.cache_write)
     return Usage(
         max(0, usage.input),

@@ -1,10 +1,10 @@
-"""From whatever an SDK or a provider says went wrong to one error of `bot.ports.errors`; pure, and free of any SDK.
+"""Maps the errors of SDKs and providers to `bot.ports.errors`; pure, and without any SDK.
 
-Exceptions are known by their class names, so that nothing has to be imported to read them. What a provider *said*
-is a `Fault`, matched against ``RULES`` from the top; the first rule that fits decides, and the order is the point:
+Exceptions are matched by their class names, so no SDK is imported. The error of a provider is a `Fault`, matched
+against ``RULES`` from the top; the first rule that matches decides, so the order matters:
 billing -> context -> policy -> tools, vision -> model -> payment in words -> auth -> what the status says. A provider
-may say it in any of three places (status, machine code, text), also inside a stream whose status was 200. Its words
-stay in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
+may put it in any of three places (status, machine code, text), also in a stream with status 200. Its text stays in
+``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
 without codes were gathered from public issue trackers.
 """
 
@@ -35,21 +35,21 @@ from bot.ports.errors import (
 )
 
 MAX_TEXT = 2000
-"""Characters of a provider's words kept for the operator: an HTML page of a proxy is not worth more."""
+"""Characters of a provider's text that are kept for the operator; it may be a proxy's HTML page."""
 
 MAX_READ = 5000
-"""Characters of them that are searched for what they mean: no pattern may take long over a flood."""
+"""Characters of it that are searched, so that no pattern takes long."""
 
 LOADING_SECONDS = 5.0
-"""A local server that answers "Loading model" is worth asking again this soon."""
+"""Seconds to wait for a local server that answers "Loading model"."""
 
 MAX_RETRY_AFTER = 32 * 86400.0
-"""Seconds: no limit of any provider lasts longer than a month, so a longer wait is a slip of theirs."""
+"""Seconds: no provider's limit lasts longer than a month, so a longer wait is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a provider said. ``status`` is None when only a stream's event spoke; header names are lower case."""
+    """A provider's error. ``status`` is None for an event of a stream; header names are lower case."""
 
     text: str
     body: object = None
@@ -59,7 +59,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Fits by ``codes``, or by ``statuses`` (with ``words`` in the text, if any are given)."""
+    """Matches by ``codes``, or by ``statuses`` (and ``words`` in the text, if given)."""
 
     error: type[ProviderError]
     codes: re.Pattern[str] | None = None
@@ -107,7 +107,7 @@ _THINKING = _any(
     r"item '?rs_\w+'? of type '?reasoning'? was provided without",
     r"provided without its required '?reasoning'? item",
 )
-"""How reasoning that is sent back is refused: Anthropic's four ways, then OpenAI's."""
+"""Refusals of reasoning that is sent back: Anthropic's four, then OpenAI's."""
 
 _TOOLS = _any(
     r"does not support (tools|tool calling|tool use|function calling)\b",  # Ollama
@@ -221,9 +221,9 @@ RAISED: tuple[tuple[frozenset[str], type[ProviderError]], ...] = (
 
 
 def classify(error: Exception, now: datetime | None = None) -> ProviderError:
-    """Return the typed error for anything raised while a model was asked; ours pass through unchanged.
+    """Return the typed error for any exception of a model call; our own are returned unchanged.
 
-    *now* (UTC) is only used where a provider names a date and its answer bears none of its own.
+    *now* (UTC) is used if a provider names a date and its answer has none.
     """
     if isinstance(error, ProviderError):
         return error
@@ -240,11 +240,11 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
 
 
 def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
-    """Return the typed error for what a provider said."""
+    """Return the typed error for a provider's error."""
     codes = frozenset(_codes(fault.body))
     status = _status(fault.status, codes)
     if status == 499:
-        # "Client closed request": we were told that we hung up, which is nobody's failure.
+        # "Client closed request": we hung up, which is not a failure of the provider.
         return _final(_local(ModelConnection(shorten(fault.text), status=status)))
     words = fault.text[:MAX_READ]
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
@@ -269,16 +269,16 @@ def _fault_of(error: Exception) -> Fault:
 
 
 def _text_of(error: Exception, body: object) -> str:
-    """Return all that was said: the OpenAI SDK leaves out of its text whatever stands in no field "message"."""
+    """Return the whole text: the OpenAI SDK leaves out any part that is not in a field "message"."""
     text = str(error)
-    said = body.get("message") if isinstance(body, Mapping) else body
-    if not body or (isinstance(said, str) and said in text) or str(body) in text:
+    message = body.get("message") if isinstance(body, Mapping) else body
+    if not body or (isinstance(message, str) and message in text) or str(body) in text:
         return text
     return f"{text} - {body}"
 
 
 def _codes(body: object) -> Iterator[str]:
-    """Yield every machine-readable word of an error body, whatever its nesting."""
+    """Yield every machine-readable code of an error body, at any depth."""
     if isinstance(body, list):
         body = body[0] if body else None
     if not isinstance(body, Mapping):
@@ -291,11 +291,11 @@ def _codes(body: object) -> Iterator[str]:
 
 
 IMPLIED = {"invalid_request_error": 400, "not_found_error": 404}
-"""The statuses that Anthropic's words stand for, where an event of a stream can have none."""
+"""The statuses for Anthropic's codes in events of a stream, which have no status."""
 
 
 def _status(status: int | None, codes: frozenset[str]) -> int | None:
-    """Return the status that counts: a stream began with 200 whatever came later, and some servers name one."""
+    """Return the real status: a stream has 200 whatever comes later, and some servers name one in the body."""
     if status is not None and status >= 300:
         return status
     named = (int(code) for code in codes if re.fullmatch(r"[45]\d\d", code))
@@ -303,7 +303,7 @@ def _status(status: int | None, codes: frozenset[str]) -> int | None:
 
 
 def _retry_after(fault: Fault, now: datetime | None) -> float | None:
-    """Return the seconds a provider asks us to wait, from its header or its words; what is no number says nothing."""
+    """Return the seconds that a provider asks us to wait, by its headers or its text, or None."""
     headers = fault.headers
     now = _date(headers.get("date", "")) or now  # The provider's own clock: no skew between two machines.
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
@@ -316,7 +316,7 @@ def _retry_after(fault: Fault, now: datetime | None) -> float | None:
 
 
 def _regained(text: str) -> datetime | None:
-    """Return when a spend limit ends, as Anthropic writes it: "You will regain access on 2026-12-01 at 00:00 UTC"."""
+    """Return the end of a spend limit in Anthropic's text: "You will regain access on 2026-12-01 at 00:00 UTC"."""
     found = re.search(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?", text)
     if not found:
         return None
@@ -351,5 +351,5 @@ def _describe(error: Exception) -> str:
 
 
 def shorten(text: str) -> str:
-    """Cut *text* to what is worth keeping for the operator."""
+    """Cut *text* to `MAX_TEXT` characters."""
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} … ({len(text)} characters)"

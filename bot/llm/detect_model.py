@@ -1,8 +1,7 @@
-"""Which model answers when nobody said so: a key in the environment, else a local server, else `offline/demo`.
+"""The model without settings: by a key in the environment, else a local server, else `offline/demo`.
 
-Only the loopback address is ever asked, and only what it is and which models it has: no text of a person is sent from
-here. A server has to answer by its own API, not only by the one that all have in common: a gateway to paid models may
-listen on the same port, and what is found here is taken to be free.
+Only loopback is probed, and no text of a person is sent. A server has to answer by its own API, not only by the
+common one: a gateway to paid models may listen on the same port, and a local model counts as free.
 """
 
 from __future__ import annotations
@@ -26,18 +25,16 @@ KEYS: Sequence[tuple[str, str]] = (
     ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5-5"),
     ("OPENAI_API_KEY", "openai/gpt-6.1-terra"),
 )
-
-
 CLOUD = (":cloud", "-cloud")
-"""How Ollama names the models that it only passes on to its own paid service (docs.ollama.com/cloud)."""
+"""The names of models that Ollama forwards to its paid service (docs.ollama.com/cloud)."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
     """A model server on this machine; ``name`` becomes the provider's.
 
-    It is known by ``own``: paths of an API that only it has, each with a key of what is there. ``owner`` is whose its
-    models are in the common list, where that says something.
+    ``own`` has paths of its own API, each with a key of the answer. ``owner`` is the owner of its models in the
+    common list, if that identifies it.
     """
 
     name: str
@@ -56,8 +53,8 @@ LOCAL_SERVERS: Sequence[LocalServer] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """``provider`` belongs into the settings under the model's provider name; None when it is known there."""
+class ModelChoice:
+    """A model. ``provider`` is its entry for the settings, None if they have it already."""
 
     model: str
     reason: str
@@ -65,7 +62,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Choice):
+class LocalModel(ModelChoice):
     """A model of a server on this machine."""
 
     provider: Provider
@@ -73,33 +70,33 @@ class Found(Choice):
 
 async def choose(
     environ: Mapping[str, str], servers: Sequence[LocalServer] = LOCAL_SERVERS, *, within_s: float = PROBE_S
-) -> Choice:
-    """Return the model to use without settings; takes at most *within_s* seconds and raises nothing."""
+) -> ModelChoice:
+    """Return the model to use without settings, within *within_s* seconds; raises nothing."""
     for key, model in KEYS:
         if environ.get(key, "").strip():
-            return Choice(model, f"{key} is set")
+            return ModelChoice(model, f"{key} is set")
     for server, model in zip(servers, await _probe(servers, within_s), strict=True):
         if model:
             return _local(server, model)
     names = ", ".join(server.title for server in servers)
-    return Choice("offline/demo", f"no API key is set and no local model server ({names}) answers")
+    return ModelChoice("offline/demo", f"no API key is set and no local model server ({names}) answers")
 
 
 async def find_local(
     servers: Sequence[LocalServer] = LOCAL_SERVERS, *, within_s: float = PROBE_S
-) -> list[Found]:
+) -> list[LocalModel]:
     """Return a model of every local server that answers within *within_s* seconds; raises nothing."""
     answers = await _probe(servers, within_s, every=True)
     return [_local(server, model) for server, model in zip(servers, answers, strict=True) if model]
 
 
-def _local(server: LocalServer, model: str) -> Found:
+def _local(server: LocalServer, model: str) -> LocalModel:
     provider = Provider(base_url=f"http://{LOOPBACK}:{server.port}/v1", free=True)
-    return Found(f"{server.name}/{model}", f"{server.title} answers on port {server.port}", provider)
+    return LocalModel(f"{server.name}/{model}", f"{server.title} answers on port {server.port}", provider)
 
 
 async def _probe(servers: Sequence[LocalServer], within_s: float, *, every: bool = False) -> list[str]:
-    """Ask all servers at once for a model; stop when nothing better can come, unless *every* one is wanted."""
+    """Ask all servers at once for a model; without *every*, stop as soon as the first one in order is known."""
     found: list[str | None] = [None] * len(servers)
 
     async def ask(index: int) -> None:
@@ -116,7 +113,7 @@ async def _probe(servers: Sequence[LocalServer], within_s: float, *, every: bool
 
 
 async def _model_of(server: LocalServer) -> str:
-    """Return a model of *server* that can chat, or ``""`` for one that is something else, or not there."""
+    """Return a chat model of *server*, or ``""`` if the server is missing or is another one."""
     answer = await _get(server.port, "/v1/models", lambda answer: bool(chat_model(answer)))
     model = chat_model(answer, server.owner)
     for path, key in server.own if model else ():
@@ -126,9 +123,9 @@ async def _model_of(server: LocalServer) -> str:
 
 
 async def _get(port: int, path: str, enough: Callable[[bytes], bool]) -> bytes:
-    """Return the answer to a GET as it came, until it is *enough*; what does not answer gives nothing.
+    """Return the raw answer to a GET until it is *enough*, or b"" without an answer.
 
-    HTTP/1.0 because it allows no chunks (RFC 9112 section 6.1): the body is all that follows the headers.
+    HTTP/1.0 has no chunks (RFC 9112 section 6.1): the body is everything after the headers.
     """
     request = f"GET {path} HTTP/1.0\r\nHost: {LOOPBACK}:{port}\r\nAccept: application/json\r\n\r\n"
     answer = b""
@@ -143,7 +140,7 @@ async def _get(port: int, path: str, enough: Callable[[bytes], bool]) -> bytes:
 
 
 def chat_model(answer: bytes, owner: str = "") -> str:
-    """Return the first model of an HTTP answer that can chat, as far as its name tells, or ``""``."""
+    """Return the first chat model of an HTTP answer, judged by its name, or ``""``."""
     models = _document(answer).get("data")
     for model in models if isinstance(models, list) else []:
         if not isinstance(model, dict) or owner not in ("", model.get("owned_by")):
@@ -158,7 +155,7 @@ def _has(answer: bytes, key: str) -> bool:
 
 
 def _document(answer: bytes) -> dict[str, JsonValue]:
-    """Return the JSON object that an HTTP answer holds; an empty one for any other answer."""
+    """Return the JSON object of an HTTP answer, or an empty one."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b" ", 2)[:2]
     if len(status) < 2 or not status[0].startswith(b"HTTP/1.") or not status[1].startswith(b"200"):

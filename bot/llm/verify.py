@@ -1,4 +1,4 @@
-"""Asks a model for one word, so that a key, an account and a name are known to be good before anybody needs them."""
+"""Checks a key, an account and a model name with one short call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from threads.model import Message, Text, TurnEvent
 
 WITHIN_S = 20.0
 MOST_TOKENS = 64
-"""OpenAI refuses less than 16. A model that reasons may spend all of them on that, which will do too."""
+"""OpenAI refuses less than 16. A model may spend all of them on reasoning, which is enough."""
 
 QUESTION = "Reply with the single word OK."
 ONE_WORD = Request("", (Message("user", (Text(QUESTION),)),), max_tokens=MOST_TOKENS)
@@ -26,7 +26,7 @@ ONE_WORD = Request("", (Message("user", (Text(QUESTION),)),), max_tokens=MOST_TO
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of it: ``took_s`` in seconds, and the ``error`` if there was one."""
+    """The result: ``took_s`` is in seconds, and ``error`` is None on success."""
 
     ok: bool
     took_s: float
@@ -42,23 +42,22 @@ async def verify(
 ) -> Verification:
     """Ask *model* (``provider/name``) once: no retry, no budget, at most *within_s* seconds.
 
-    What is wrong comes back as ``error``; nothing is raised for it. It costs a few dozen tokens.
+    Returns a failure as ``error`` and raises nothing. It costs a few dozen tokens.
     """
-    began = time.monotonic()
-    http = SharedHttp()
+    began, http = time.monotonic(), SharedHttp()
+    failure: ProviderError | ConfigInvalid | None = None
     try:
         with anyio.fail_after(within_s):
             adapter = build_adapter(model, settings, environ, http=http, now=lambda: datetime.now(UTC))
-            await adapter.complete(ONE_WORD, _unseen)
+            await adapter.complete(ONE_WORD, _ignore)
     except TimeoutError:
-        timeout = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
-        return Verification(ok=False, took_s=time.monotonic() - began, error=timeout)
+        failure = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
     except (ProviderError, ConfigInvalid) as error:
-        return Verification(ok=False, took_s=time.monotonic() - began, error=error)
+        failure = error
     finally:
         await http.aclose()
-    return Verification(ok=True, took_s=time.monotonic() - began)
+    return Verification(ok=failure is None, took_s=time.monotonic() - began, error=failure)
 
 
-async def _unseen(event: TurnEvent) -> None:
-    """Take what is streamed: the whole answer comes at the end."""
+async def _ignore(event: TurnEvent) -> None:
+    """Ignore the stream: the complete answer comes at the end."""

@@ -187,12 +187,11 @@ class ToolError(BotError):
         self,
         message: str = "",
         *,
-        tool: str = "",
         suggestion: str = "",
         partial: JsonValue = None,
         origin: str = "",
     ) -> None:
-        super().__init__(message, tool=tool or None)
+        super().__init__(message)
         self.suggestion, self.partial, self.origin = suggestion, partial, origin
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -18,7 +19,6 @@ class ToolSpec:
     name: str
     description: str
     parameters: dict[str, JsonValue]
-    risk: Literal["read", "write", "exec", "net"] = "read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,7 @@ class Usage:
         return self.input + self.cache_read + self.cache_write
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input + other.input,
-            self.output + other.output,
-            self.cache_read + other.cache_read,
-            self.cache_write + other.cache_write,
-            self.cache_write_1h + other.cache_write_1h,
-            self.hidden + other.hidden,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 def ignore_usage(usage: Usage) -> None:

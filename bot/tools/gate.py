@@ -156,7 +156,7 @@ class Toolbox:
     def _spec(self, tool: Tool) -> ToolSpec:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
-        return ToolSpec(tool.name, description, tool.arguments.model_json_schema(), tool.risk)
+        return ToolSpec(tool.name, description, tool.arguments.model_json_schema())
 
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:

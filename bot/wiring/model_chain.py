@@ -108,7 +108,7 @@ class ModelChain:
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
-            decided=partial(self._decided, turn),
+            record_decision=partial(self._decided, turn),
         )
         budgeted = BudgetedModel(
             failover,

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import anyio
+from cachetools import TTLCache
 from pydantic import JsonValue
 
 from bot.agent.prompt.token_estimate import request_size, size_of
@@ -118,10 +119,10 @@ def where_to_cut(messages: Sequence[Message], current: str, keep: float) -> int:
     The turn of the message *current* is always kept whole. Returns 0 if nothing comes before it.
     """
     cut = start = _start(messages, current)
-    kept = 0
+    tokens = 0
     for place in range(len(messages) - 1, 0, -1):
-        kept += _size(_stripped(messages[place]))
-        if kept > keep:
+        tokens += _size(_stripped(messages[place]))
+        if tokens > keep:
             break
         if place < start and _starts_turn(messages, place):
             cut = place
@@ -145,19 +146,9 @@ def _size(message: Message) -> int:
     return size_of("", (message,), ())
 
 
-class Cooldown:
-    """Threads whose summary failed in the last `AGAIN_AFTER_S` seconds."""
-
-    def __init__(self) -> None:
-        self._until: dict[ThreadId, float] = {}
-
-    def begin(self, thread: ThreadId) -> None:
-        now = anyio.current_time()
-        self._until = {other: until for other, until in self._until.items() if until > now}
-        self._until[thread] = now + AGAIN_AFTER_S
-
-    def holds(self, thread: ThreadId) -> bool:
-        return anyio.current_time() < self._until.get(thread, 0.0)
+def new_cooldown() -> TTLCache[ThreadId, bool]:
+    """Return a cache of the threads whose summary failed in the last `AGAIN_AFTER_S` seconds."""
+    return TTLCache(1_000, AGAIN_AFTER_S, anyio.current_time)
 
 
 @dataclass(slots=True)
@@ -170,7 +161,7 @@ class Compaction:
     keep_recent_tokens: int
     spill: Spill
     enabled: bool = True
-    cooldown: Cooldown = field(default_factory=Cooldown)
+    cooldown: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
     _attempts: int = field(default=0, init=False)
 
     async def run(
@@ -185,7 +176,7 @@ class Compaction:
         thread = turn.incoming.thread
         try:
             shorter = None
-            if needed or not self.cooldown.holds(thread):
+            if needed or thread not in self.cooldown:
                 shorter = await self._summarise(turn, request, model, window)
             word = "I summarised the earlier part of our conversation"
             if shorter is None:
@@ -231,7 +222,7 @@ class Compaction:
                 extra={**_ids(turn), "code": "output_invalid", **again},
             )
             writer.tool_choice = "none"
-        self.cooldown.begin(turn.incoming.thread)
+        self.cooldown[turn.incoming.thread] = True
         return None
 
     async def _spill_output(self, turn: Turn, request: Request) -> list[Message] | None:

@@ -116,17 +116,17 @@ class Memory:
                 "Only an admin may have something remembered everywhere.",
                 suggestion="Remember it for this channel or this thread, or say that an admin must ask for it.",
             )
-        worded = clean(text)
-        if not worded or len(worded) > LONGEST:
+        cleaned = clean(text)
+        if not cleaned or len(cleaned) > LONGEST:
             raise ToolInvalidInput(
-                f"A note has 1 to {LONGEST} characters; this has {len(worded)}.",
+                f"A note has 1 to {LONGEST} characters; this has {len(cleaned)}.",
                 suggestion="Say it in fewer words, or in several notes.",
             )
         path = memory_files(self._data, thread)[scope]
         day = self._now().date().isoformat()
         async with self._writing:
             try:
-                note = await self._offload(self._add, path, scope, worded, day, user)
+                note = await self._offload(self._add, path, scope, cleaned, day, user)
             except OSError as error:
                 log.warning(
                     "memory.not_kept: nothing was remembered: %s", error, extra={"thread_id": str(thread)}
@@ -174,12 +174,12 @@ class Memory:
         return parse_notes(read_or_empty(self._disk, path).decode("utf-8", "surrogateescape"))
 
     def _add(self, path: Path, scope: Scope, text: str, day: str, user: str) -> Note:
-        there = self._lines(path)
-        mine = [note for note in there if note.id]
+        notes = self._lines(path)
+        mine = [note for note in notes if note.id]
         if known := next((note for note in mine if note.text == text), None):
             return known
         note = new_note(scope, text, day, user, (note.id for note in mine))
-        data = _encoded(append_note(there, note))
+        data = _encoded(append_note(notes, note))
         if len(mine) >= MOST_NOTES or len(data) > MOST_BYTES:
             raise _full(scope, mine)
         replace_file(self._disk, path, data)
@@ -187,10 +187,10 @@ class Memory:
 
     def _take(self, path: Path, note_id: str, allowed: bool) -> Note | None:
         """Return the note with this id, and delete it from the file if that is *allowed*."""
-        there = self._lines(path)
-        note = next((note for note in there if note.id and note.id == note_id), None)
+        notes = self._lines(path)
+        note = next((note for note in notes if note.id and note.id == note_id), None)
         if note and allowed:
-            replace_file(self._disk, path, _encoded([other for other in there if other is not note]))
+            replace_file(self._disk, path, _encoded([other for other in notes if other is not note]))
         return note
 
 

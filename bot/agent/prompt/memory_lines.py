@@ -99,8 +99,8 @@ def append_note(notes: Sequence[Note], note: Note) -> list[Note]:
 
 def clean(text: str) -> str:
     """Return a text in the form of a note: one line, with nothing invisible, no comment and no fence."""
-    worded = " ".join(visible_text(text).split())
-    return worded.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "'''")
+    line = " ".join(visible_text(text).split())
+    return line.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "'''")
 
 
 def visible_text(text: str) -> str:
@@ -130,26 +130,26 @@ def select_notes(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
     Lines written by hand count from the top, notes from the newest. Each kind has half of the room, and what the
     other does not need.
     """
-    worded = [note for note in notes if note.text.strip()]
-    by_hand = [place for place, note in enumerate(worded) if not note.id]
-    newest = [place for place in reversed(range(len(worded))) if worded[place].id]
-    needed = sum(_size(worded[place]) for place in newest)
+    filled = [note for note in notes if note.text.strip()]
+    by_hand = [place for place, note in enumerate(filled) if not note.id]
+    newest = [place for place in reversed(range(len(filled))) if filled[place].id]
+    needed = sum(_size(filled[place]) for place in newest)
     theirs = min(needed, room - room // 2)
-    first, left = _first(worded, by_hand, room - theirs)
-    then, _ = _first(worded, newest, theirs + left)
-    kept = sorted([*first, *then])
-    return [worded[place] for place in kept], len(worded) - len(kept)
+    first, left = _first(filled, by_hand, room - theirs)
+    rest, _ = _first(filled, newest, theirs + left)
+    places = sorted([*first, *rest])
+    return [filled[place] for place in places], len(filled) - len(places)
 
 
 def _first(notes: Sequence[Note], places: Iterable[int], room: int) -> tuple[list[int], int]:
     """Return the first places whose notes fit, and the room that is left."""
-    kept = list[int]()
+    selected = list[int]()
     for place in places:
         if room < _size(notes[place]):
             break
         room -= _size(notes[place])
-        kept.append(place)
-    return kept, room
+        selected.append(place)
+    return selected, room
 
 
 def _size(note: Note) -> int:

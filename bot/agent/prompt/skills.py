@@ -65,13 +65,13 @@ def skill_of(name: str, text: str) -> Skill:
     description = values.get("description")
     if values.get("name") != name:
         raise SkillUnusable("the name in its front matter is not the name of its folder")
-    if not isinstance(description, str) or not (worded := " ".join(visible_text(description).split())):
+    if not isinstance(description, str) or not (summary := " ".join(visible_text(description).split())):
         raise SkillUnusable("it has no description")
-    if len(worded) > LONGEST_DESCRIPTION:
+    if len(summary) > LONGEST_DESCRIPTION:
         raise SkillUnusable(f"its description has more than {LONGEST_DESCRIPTION:,} characters")
     if not body:
         raise SkillUnusable("there is nothing below its front matter")
-    return Skill(name, worded, body)
+    return Skill(name, summary, body)
 
 
 def listing(skills: Sequence[Skill]) -> str:
@@ -101,15 +101,15 @@ class Skills:
         """Read new and changed files and return all skills, sorted by name. Each problem is logged once."""
         names, problems = self._names()
         parsed = {name: self._parse(name) for name in names}
-        for name, looked in parsed.items():
-            problems += [f"skill {name}: {looked.problem}"] if looked.problem else []
+        for name, skill in parsed.items():
+            problems += [f"skill {name}: {skill.problem}"] if skill.problem else []
             if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
                 problems.append(f"skill {name}: {LOOSE}")
         for problem in problems:
             if problem not in self.problems:
                 log.warning("skill.problem: %s", problem)
         self._parsed, self.problems = parsed, tuple(problems)
-        self.found = tuple(looked.skill for looked in parsed.values() if looked.skill)
+        self.found = tuple(entry.skill for entry in parsed.values() if entry.skill)
         return self.found
 
     def load(self, name: str) -> Skill:
@@ -140,15 +140,19 @@ class Skills:
         """Return the names of the skills' folders, and what is wrong with other names."""
         try:
             with os.scandir(self._folder) as entries:
-                there = {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+                folders = {
+                    entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
+                }
         except FileNotFoundError:
-            there = set()
+            folders = set()
         except OSError as error:
             return [], [f"skills: the folder cannot be read: {error.strerror}"]
-        wanted = self._offered or there
+        wanted = self._offered or folders
         problems = [f"skills: {LOOSE}"] if changeable(self._folder) else []
-        problems += [f"skill {_printable(name)}: there is no such folder" for name in sorted(wanted - there)]
-        names = sorted(wanted & there)
+        problems += [
+            f"skill {_printable(name)}: there is no such folder" for name in sorted(wanted - folders)
+        ]
+        names = sorted(wanted & folders)
         problems += [f"skill {_printable(name)}: {BAD_NAME}" for name in names if not _NAME.fullmatch(name)]
         return [name for name in names if _NAME.fullmatch(name)], problems
 

@@ -65,19 +65,19 @@ async def build_user_message(turn: Turn, incoming: Incoming, read_memory: ReadMe
 
 
 def _quoted(earlier: Sequence[Spoken], asker: Author) -> Iterator[Block]:
-    kept: list[str] = []
+    lines: list[str] = []
     room, outside = MOST_CHARACTERS, False
     for spoken in reversed(earlier[-MOST_LINES:]):
         line = _line(spoken)
         if (room := room - len(line)) < 0:
             break
-        kept.insert(0, line)
+        lines.insert(0, line)
         outside |= _is_outside(spoken, asker)
-    if kept:
-        left_out = len(earlier) - len(kept)
+    if lines:
+        left_out = len(earlier) - len(lines)
         more = [f"({left_out} older messages are left out)"] if left_out else []
         heading = EARLIER if outside else THEIR_OWN
-        yield Text("\n".join([heading, *more, *kept]), outside=outside)
+        yield Text("\n".join([heading, *more, *lines]), outside=outside)
 
 
 def _is_outside(spoken: Spoken, asker: Author) -> bool:
@@ -138,12 +138,12 @@ def _described(file: File, share: int) -> str:
 def _what_of_it(file: ReadableFile, share: int) -> str:
     """Say how much of a file's text is in the message, and where all of it can be read."""
     length = len(file.text)
-    shown = (
+    amount = (
         "its text is below"
         if share == length
         else f"the first {share:,} of its {length:,} characters are below"
     )
     if not share:
-        shown = f"its {length:,} characters are not shown here"
+        amount = f"its {length:,} characters are not shown here"
     where = "" if file.text_path == file.path else f"; all of it is in {file.text_path}"
-    return f"{shown}{where}{file.missing and f'; {file.missing[:-1]}'}"
+    return f"{amount}{where}{file.missing and f'; {file.missing[:-1]}'}"

@@ -1,1 +1,1 @@
-"""One adapter per wire format. An adapter translates and classifies; it never retries or waits."""
+"""One adapter per wire format. An adapter only translates and classifies errors."""

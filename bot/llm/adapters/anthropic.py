@@ -1,14 +1,14 @@
-"""Claude, and servers that speak Anthropic's Messages API: both directions of the wire.
+"""Anthropic's Messages API, for Claude and compatible servers: both directions of the wire.
 
-The reader takes the raw events: the SDK's own accumulator turns tool arguments that were cut off into ``{}``.
+The reader takes raw events, because the SDK turns tool arguments that were cut off into ``{}``.
 
 | event               | becomes |
 | message_start       | usage |
-| content_block_start | an open block; what is neither text nor a call is kept as it came, to be sent back |
-| content_block_delta | more of that block; text and readable thinking are told at once |
-| content_block_stop  | the text, if it was one, pauses |
-| message_delta       | stop reason, usage; there may be several, and what one leaves out it does not erase |
-| message_stop        | whole: without it the answer does not count |
+| content_block_start | an open block; other types than text and calls are kept unchanged, to be sent back |
+| content_block_delta | more of that block; text and readable thinking are streamed at once |
+| content_block_stop  | the end of a block |
+| message_delta       | stop reason, usage; there may be several, and a missing value erases nothing |
+| message_stop        | complete: without it the answer does not count |
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.sdk import ClientSettings, JsonEvent, SdkModel
-from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.sdk import SdkModel
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -34,59 +34,54 @@ from bot.llm.adapters.wire_form import (
     tool_call,
 )
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic, AsyncStream
     from anthropic.types import (
         ContentBlockParam,
         JSONOutputFormatParam,
         MessageParam,
-        TextBlockParam,
-        ToolParam,
     )
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What a tool call's id may be; anything else is a 400 (the API's own pattern)."""
+"""The API's pattern for the id of a tool call; another id is a 400."""
 
 ADAPTIVE = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-(\d+)(?:[-.](\d{1,2})(?!\d))?")
-"""Names of the models that know adaptive thinking, from version 4.6 on."""
+"""Models with adaptive thinking, from version 4.6 on."""
 
 Lifetime = Literal["5m", "1h"]
 
 
-class AnthropicModel(SdkModel["AsyncAnthropic"]):
+class AnthropicModel(SdkModel):
     """One Claude model."""
 
-    def _make(self, settings: ClientSettings) -> AsyncAnthropic:
-        from anthropic import AsyncAnthropic  # noqa: PLC0415
+    path = "/v1/messages"
 
-        return AsyncAnthropic(**settings, open_telemetry=False)
+    def _make(self, **settings: Any) -> tuple[Any, Any]:
+        from anthropic import AsyncAnthropic, AsyncStream  # noqa: PLC0415
 
-    async def _post(self, client: AsyncAnthropic, body: dict[str, object]) -> AsyncStream[JsonEvent]:
-        from anthropic import AsyncStream  # noqa: PLC0415
-
-        stream: AsyncStream[Any] = await client.post(
-            "/v1/messages", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
-        )
-        return stream
+        return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
 
     def _body(self, request: Request) -> dict[str, object]:
-        # Without a key the call is one of a kind: writing its prompt to the cache would only cost.
+        # Without a key there is no next call: writing its prompt to the cache would only cost.
         cached = bool(request.cache_key)
-        body: dict[str, object] = {"model": self._model, "max_tokens": request.max_tokens, "stream": True}
-        if supports_adaptive_thinking(self._model):
+        body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
+        if supports_adaptive_thinking(self.model):
             body["thinking"] = {"type": "adaptive", "display": "summarized"}
         if output := _format(request.output_schema):
             body["output_config"] = {"format": output}
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = {"type": "none"}
         if request.system.strip():
-            body["system"] = system_to_wire(request.system, cached=cached)
-        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self._vision)
+            mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if cached else {}
+            body["system"] = [{"type": "text", "text": scrub(request.system), **mark}]
+        body["messages"] = to_wire(request.messages, self.name, cached=cached, vision=self.vision)
         return body
 
     def _reader(self) -> MessagesReader:
@@ -94,22 +89,15 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
 
 def supports_adaptive_thinking(model: str) -> bool:
-    """Say whether *model* takes ``thinking: adaptive``; others refuse it, or are not Anthropic's."""
+    """Return whether *model* accepts ``thinking: adaptive``; others refuse it."""
     found = ADAPTIVE.search(model)
     return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
-
-
-def system_to_wire(system: str, *, cached: bool) -> list[TextBlockParam]:
-    block: TextBlockParam = {"type": "text", "text": scrub(system)}
-    if cached:
-        block["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
-    return [block]
 
 
 def to_wire(
     messages: Sequence[Message], model: str, *, cached: bool = False, vision: bool = True
 ) -> list[MessageParam]:
-    """Return the conversation in the form of the Messages API, marked for the cache if *cached*."""
+    """Return the conversation in the form of the Messages API, with cache breakpoints if *cached*."""
     fitted = fit(messages, model, IDS, vision=vision)
     lifetimes = cache_breakpoints(fitted) if cached else {}
     wire = []
@@ -122,11 +110,11 @@ def to_wire(
 
 
 def cache_breakpoints(messages: Sequence[Message]) -> dict[int, Lifetime]:
-    """Return which user entries end a cached prefix, and for how long it is kept; three at most, 1 h first.
+    """Return the user messages that end a cached prefix, with their lifetimes; three at most, 1 h first.
 
-    What people said, the newest and the one before it, is kept for the slow pace of a chat. Inside a tool loop the
-    newest results are kept for its quick one, and those before them take the place of the older person: the
-    provider finds a prefix again at a mark, or at most 20 blocks before one.
+    The last two messages of people are kept for an hour, for the slow pace of a chat. In a tool loop the newest
+    results are kept for five minutes, and the results before them replace the older of these messages: the provider
+    finds a prefix again at a breakpoint, or at most 20 blocks before one.
     """
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     people = [
@@ -138,7 +126,7 @@ def cache_breakpoints(messages: Sequence[Message]) -> dict[int, Lifetime]:
 
 
 def _format(schema: dict[str, JsonValue] | None) -> JSONOutputFormatParam | None:
-    """Return the hint at an answer's form, or none where the API has no words for it: the answer is judged anyway."""
+    """Return the output format, or None if the API does not support the schema: the answer is validated anyway."""
     from anthropic import transform_schema  # noqa: PLC0415
 
     if schema is None:
@@ -167,16 +155,9 @@ def _block_to_wire(block: Block) -> ContentBlockParam:
             assert_never(block)
 
 
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ToolParam]:
-    return [
-        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-        for tool in tools
-    ]
-
-
 @dataclass(slots=True)
-class _Open:
-    """A block being written: ``raw`` as it began, ``parts`` of its text or its arguments."""
+class _OpenBlock:
+    """An unfinished block: ``raw`` as it began, and ``parts`` of its text or arguments."""
 
     raw: dict[str, JsonValue]
     parts: list[str] = field(default_factory=list)
@@ -193,11 +174,11 @@ _COUNTS = (
 
 
 class MessagesReader:
-    """The state machine of the table above: pure, one answer long."""
+    """The state machine of the table above, for one answer; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._blocks: dict[int, _Open] = {}
+        self._blocks: dict[int, _OpenBlock] = {}
         self._counts: dict[str, int] = {}
         self._stop: str | None = None
         self._refusal = ""
@@ -211,7 +192,7 @@ class MessagesReader:
                 return self._extend(self._blocks[event["index"]], event["delta"])
             case "content_block_start":
                 block = event["content_block"]
-                self._blocks[event["index"]] = _Open(block)
+                self._blocks[event["index"]] = _OpenBlock(block)
                 return self._show(block["text"]) if block["type"] == "text" else HiddenContent(0)
             case "content_block_stop":
                 self.writing = False
@@ -231,7 +212,7 @@ class MessagesReader:
     def ended(self) -> bool:
         return self._stop is not None
 
-    def _extend(self, block: _Open, delta: JsonEvent) -> Content | None:
+    def _extend(self, block: _OpenBlock, delta: JsonEvent) -> Content | None:
         match delta["type"]:
             case "text_delta":
                 block.parts.append(delta["text"])
@@ -252,10 +233,10 @@ class MessagesReader:
         return scrub(text) or None
 
     def _count(self, usage: JsonEvent) -> None:
-        """Later counts replace earlier ones, but what is no count says nothing."""
+        """Take later counts in place of earlier ones; an invalid count is ignored."""
         for counts in (usage, part(usage, "cache_creation")):
-            given = {name: tokens(counts.get(name)) for name in _COUNTS}
-            self._counts |= {name: count for name, count in given.items() if count is not None}
+            valid = {name: tokens(counts.get(name)) for name in _COUNTS}
+            self._counts |= {name: count for name, count in valid.items() if count is not None}
         count_of = self._counts.get
         self.usage = Usage(
             input=count_of("input_tokens", 0),
@@ -275,19 +256,19 @@ class MessagesReader:
         blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
         return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))
 
-    def _close(self, block: _Open) -> Block:
+    def _close(self, block: _OpenBlock) -> Block:
         raw, written = block.raw, "".join(block.parts)
         match raw["type"]:
             case "text":
                 return Text(scrub(f"{raw['text']}{written}"))
             case "tool_use" | "server_tool_use" as kind:
                 call = tool_call(str(raw["id"]), str(raw["name"]), written)
-                if not written and isinstance(given := raw.get("input"), dict):
-                    call = ToolCall(call.id, call.name, given)
+                if not written and isinstance(arguments := raw.get("input"), dict):
+                    call = ToolCall(call.id, call.name, arguments)
                 if kind == "tool_use":
                     return call
                 raw["input"] = call.arguments
             case "thinking":
                 raw["thinking"] = f"{raw['thinking']}{written}"
-        # Kept whole, because it goes back whole: thinking, and the blocks of tools that the server runs itself.
+        # Thinking, and the blocks of tools that the server runs itself, go back unchanged.
         return Thinking(scrub(str(raw.get("thinking", ""))), self._model, scrub_json(raw))

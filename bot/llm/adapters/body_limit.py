@@ -1,10 +1,10 @@
-"""A guard on every body that comes over the wire, below the SDKs: none of them sets a bound of its own.
+"""A limit for every response body, below the SDKs, which have none of their own.
 
-| a body                                      | what happens |
-| of an error or a redirect, over `MAX_PAGE`  | cut there: the status says enough |
-| compressed, though it was asked not to be   | not read: a few bytes may be a bomb; of a 200, `OutputInvalid` |
+| body                                        | what happens |
+| of an error or a redirect, over `MAX_PAGE`  | cut there: the status is enough |
+| compressed, against our request             | not read: it may be a bomb; of a 200, `OutputInvalid` |
 | of a 200, over `MAX_BODY`                   | `OutputInvalid` |
-| an event of a stream, over `MAX_EVENT`      | `OutputInvalid`: the SDKs gather it whole, copying at each step |
+| an event of a stream, over `MAX_EVENT`      | `OutputInvalid`: the SDKs buffer a whole event |
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MAX_EVENT = 8_000_000
 """Bytes of one event: the last one of a Responses stream holds the whole answer again."""
 
 BORDERS = (b"\n\n", b"\r\r", b"\r\n\r\n")
-"""What ends an event."""
+"""The end of an event."""
 
 
 async def bound(response: httpx2.Response) -> None:
-    """Put the guard on *response*; a hook of the client, called before its body is read."""
+    """Limit the body of *response*; a hook of the client, called before the body is read."""
     stream = response.stream
     if not isinstance(stream, httpx2.AsyncByteStream):
         return

@@ -1,8 +1,8 @@
-"""The one HTTP client that all providers share, so that connections and the TLS context are paid for once.
+"""The HTTP client of all providers: they share its connections and its TLS context.
 
-Environment proxies and certificates are honoured, because a company network may offer no other way out; loopback
-never goes through a proxy, because a local model server is not behind one. Redirects are not followed: what is
-said in a chat goes to the configured host and to no other. `body_limit` bounds every body that is read.
+It uses the proxies and certificates of the environment, because a company network may need them, but never a proxy
+for loopback. It follows no redirects: the text of a chat goes to the configured host only. `body_limit` limits every
+body.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import anyio
 if TYPE_CHECKING:
     import httpx2
 
-    from bot.config.settings import StreamTimeouts
 
 CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
 class SharedHttp:
-    """Calling it returns the client, which is made at first use, from whichever thread comes first."""
+    """Calling it returns the client, which is made at first use, in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +34,7 @@ class SharedHttp:
             return self._client
 
     async def aclose(self) -> None:
-        """Close all connections; a later call would make a new client."""
+        """Close all connections; a later call makes a new client."""
         client, self._client = self._client, None
         if client is not None:
             with anyio.move_on_after(CLOSE_WITHIN_S, shield=True):
@@ -43,10 +42,7 @@ class SharedHttp:
 
 
 def open_http() -> httpx2.AsyncClient:
-    """Make a client with room for 2,000 streams; idle connections live 120 s, so the next turn finds one open.
-
-    The default of 5 s would mean a new TLS handshake for nearly every turn of a chat.
-    """
+    """Return a client for 2,000 streams. Idle connections live 120 s, so that most turns need no TLS handshake."""
     import httpx2  # noqa: PLC0415
 
     from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
@@ -59,11 +55,3 @@ def open_http() -> httpx2.AsyncClient:
         event_hooks={"response": [bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
-
-
-def socket_timeout(timeouts: StreamTimeouts) -> httpx2.Timeout:
-    """Return the socket's limits. `stream` judges silence by content; this is the net below it."""
-    import httpx2  # noqa: PLC0415
-
-    longest = max(timeouts.first_content, timeouts.idle)
-    return httpx2.Timeout(timeouts.total, connect=timeouts.connect, read=longest, write=30, pool=10)

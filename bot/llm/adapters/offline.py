@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import assert_never
 
 from pydantic import JsonValue
 
 from bot.llm.adapters.offline_results import render_result
 from bot.ports.model import Completion, Request, Usage
-from threads.model import Block, Image, Message, OnEvent, Text, TextDelta, Thinking, ToolCall, ToolResult
+from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
 NAME = "offline/demo"
 WHAT = "I am offline/demo: a few built-in rules, not a language model."
@@ -128,16 +127,12 @@ def _request_length(request: Request) -> int:
 
 def _length(block: Block) -> int:
     match block:
-        case Text():
-            return len(block.text)
-        case ToolResult():
-            return len(block.content)
+        case Text(text) | ToolResult(_, text):
+            return len(text)
         case ToolCall():
             return len(json.dumps(block.arguments))
-        case Thinking() | Image():
-            return 0  # rules look at neither
         case _:
-            assert_never(block)
+            return 0  # the rules read neither thinking nor images
 
 
 def _text_of(message: Message) -> str:
@@ -192,13 +187,13 @@ def _unquoted(text: str) -> str:
 
 
 def _summary(messages: Sequence[Message]) -> str:
-    asked = [text for entry in messages if entry.role == "user" and (text := _text_of(entry))]
-    answered = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
+    questions = [text for entry in messages if entry.role == "user" and (text := _text_of(entry))]
+    answers = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
     tools = sum(len(entry.calls) for entry in messages)
-    if not asked:
+    if not questions:
         return f"Nothing was said before this. {WHAT}"
-    count = f"So far: {len(asked)} from you, {len(answered)} from me, {tools} tool calls. You said:"
-    return "\n".join([count, "", *(f"- {_first_words(text, 60)}" for text in asked[-10:])])
+    count = f"So far: {len(questions)} from you, {len(answers)} from me, {tools} tool calls. You said:"
+    return "\n".join([count, "", *(f"- {_first_words(text, 60)}" for text in questions[-10:])])
 
 
 def _first_words(text: str, limit: int) -> str:

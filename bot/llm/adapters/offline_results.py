@@ -83,6 +83,6 @@ def _json(tool: str, value: JsonValue) -> str:
 
 def _block(text: str) -> str:
     text = text.removesuffix("\n")
-    shown, more = text[:MAX_SHOWN], len(text) - MAX_SHOWN
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
-    return f"{fence}\n{shown}\n{fence}" + (f"\n({more} more characters)" if more > 0 else "")
+    start, more = text[:MAX_SHOWN], len(text) - MAX_SHOWN
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", start)), default=0))
+    return f"{fence}\n{start}\n{fence}" + (f"\n({more} more characters)" if more > 0 else "")

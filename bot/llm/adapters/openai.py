@@ -1,4 +1,4 @@
-"""Both of OpenAI's wires, under one name: the Responses API for OpenAI itself, Chat Completions for all others."""
+"""Both of OpenAI's APIs: Responses for OpenAI itself, Chat Completions for all others."""
 
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.openai_responses import OpenAIResponsesModel

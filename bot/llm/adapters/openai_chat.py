@@ -1,15 +1,15 @@
-"""Any server that speaks OpenAI's Chat Completions: Ollama, vLLM, llama.cpp, gateways. The common floor only.
+"""OpenAI's Chat Completions, for Ollama, vLLM, llama.cpp and gateways; only what all of them support.
 
 | in a chunk          | becomes |
-| delta.content       | text, shown at once |
-| delta.reasoning…    | thinking, told at once, and sent back under the very name it came by |
+| delta.content       | text, streamed at once |
+| delta.reasoning…    | thinking, streamed at once, and sent back under the same name |
 | delta.tool_calls    | more of a call |
 | delta.refusal       | the reason of a refusal |
-| finish_reason       | whole: without it the answer does not count |
-| usage               | usage; it mostly comes last, in a chunk without choices, or inside the choice |
+| finish_reason       | complete: without it the answer does not count |
+| usage               | usage; mostly in a last chunk without choices, or inside the choice |
 | error               | raised |
 
-A server that cannot stream sends one chunk with a ``message`` in place of the ``delta``: the whole answer.
+A server that cannot stream sends the whole answer as one chunk, with a ``message`` in place of the ``delta``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
-from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -39,31 +38,31 @@ from bot.llm.adapters.wire_form import (
 )
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
 
 if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.chat import ChatCompletionMessageParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-"""What a call's id may be: the API refuses more than 40 characters."""
+"""The pattern of a call's id: the API refuses more than 40 characters."""
 
 BROKEN_OFF = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, vLLM, Z.ai and DeepSeek for an answer that failed midway."""
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_text")
-"""The names under which servers stream thinking; the API itself has none."""
+"""The fields in which servers stream thinking; the API itself has none."""
 
 
 class OpenAIChatModel(OpenAIModel):
-    """One model of an OpenAI-compatible server; without a key a placeholder is sent, as the SDK wants one."""
+    """One model of an OpenAI-compatible server; the SDK needs a key, so there is a placeholder."""
 
     path = "/chat/completions"
     no_key = "none"
 
     def _body(self, request: Request) -> dict[str, object]:
         body: dict[str, object] = {
-            "model": self._model,
+            "model": self.model,
             "max_tokens": request.max_tokens,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -74,10 +73,20 @@ class OpenAIChatModel(OpenAIModel):
             form = {"name": "answer", "schema": schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": tool.parameters,
+                    },
+                }
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
-        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self._vision)
+        body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
         return body
 
     def _reader(self) -> ChatReader:
@@ -87,29 +96,29 @@ class OpenAIChatModel(OpenAIModel):
 def to_wire(
     system: str, messages: Sequence[Message], model: str, *, vision: bool = True
 ) -> list[ChatCompletionMessageParam]:
-    """Return the conversation in the form of Chat Completions: results are messages of their own."""
+    """Return the conversation in the form of Chat Completions, where each result is a message."""
     wire: list[dict[str, object]] = [{"role": "system", "content": scrub(system)}] if system.strip() else []
     for message in fit(messages, model, IDS, vision=vision):
         wire += [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
             for result in message.results
         ]
-        said: dict[str, object] = {}
+        fields: dict[str, object] = {}
         if parts := _parts(message.blocks):
-            # Text alone is a string, as servers that know no parts want it.
-            said["content"] = parts if len(parts) > 1 or "text" not in parts[0] else parts[0]["text"]
+            # Text alone is a string, because some servers do not support parts.
+            fields["content"] = parts if len(parts) > 1 or "text" not in parts[0] else parts[0]["text"]
         for block in message.blocks:
             if isinstance(block, Thinking):
-                said |= block.raw
+                fields |= block.raw
         if message.calls:
-            said["tool_calls"] = [_call_to_wire(call) for call in message.calls]
-        if said:
-            wire.append({"role": message.role, **said})
+            fields["tool_calls"] = [_call_to_wire(call) for call in message.calls]
+        if fields:
+            wire.append({"role": message.role, **fields})
     return cast("list[ChatCompletionMessageParam]", wire)
 
 
 def _parts(blocks: Sequence[Block]) -> list[dict[str, object]]:
-    """Return texts, those beside each other as one, and pictures."""
+    """Return images, and adjacent texts as one."""
     parts: list[dict[str, object]] = []
     seen = (block for block in blocks if isinstance(block, Text | Image))
     for kind, some in groupby(seen, key=lambda block: block.type):
@@ -130,22 +139,8 @@ def _call_to_wire(call: ToolCall) -> dict[str, object]:
     return {"type": "function", "id": call.id, "function": function}
 
 
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[ChatCompletionFunctionToolParam]:
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in tools
-    ]
-
-
 MAX_LOOK = 100_000
-"""Characters of a call's arguments up to which they are looked at while they come: each look reads them all."""
+"""Characters of a call's arguments up to which each delta is checked: every check parses all of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +153,7 @@ class _OpenCall:
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing more to come: the arguments are JSON."""
+        """Whether the arguments are complete JSON."""
         if self.length > MAX_LOOK:
             return False
         try:
@@ -169,7 +164,7 @@ class _OpenCall:
 
 
 class ChatReader:
-    """The state machine of the table above: pure, one answer long."""
+    """The state machine of the table above, for one answer; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -200,9 +195,9 @@ class ChatReader:
         refusal = delta.get("refusal") or ""
         self._refusal += refusal
         unseen = len(refusal)
-        told: set[_OpenCall] = set()
+        seen: set[_OpenCall] = set()
         for call in delta.get("tool_calls") or ():
-            unseen += self._extend_call(call, told)
+            unseen += self._extend_call(call, seen)
             self.writing = False
         thought = self._think(delta)
         if not (text := _text_of(delta.get("content"))):
@@ -219,16 +214,16 @@ class ChatReader:
         self._thinking.setdefault(name, []).append(thought)
         return thought
 
-    def _extend_call(self, delta: JsonEvent, told: set[_OpenCall]) -> int:
-        """Add to the call it belongs to, and that to *told*, the calls of the same list.
+    def _extend_call(self, delta: JsonEvent, seen: set[_OpenCall]) -> int:
+        """Add to the call of the delta, and that call to *seen*, the calls of the same list.
 
-        Returns how many characters, at least 1: the call itself is a sign of life.
+        Returns the number of characters, at least 1: the call itself shows that the model is working.
         """
         function = part(delta, "function")
         name, arguments = function.get("name") or "", _json_of(function.get("arguments"))
         index = delta.get("index") if isinstance(delta.get("index"), int) else None
         call_id = "" if delta.get("id") is None else str(delta["id"])
-        call = self._continued(index, call_id, name, told)
+        call = self._continued(index, call_id, name, seen)
         if call is None:
             call = _OpenCall(index or 0)
             self._calls.append(call)
@@ -236,31 +231,31 @@ class ChatReader:
         if call_id:
             call.id = call_id
             self._by_id[call_id] = call
-        if name != call.name:  # Else it was only said again.
+        if name != call.name:  # Otherwise it is repeated.
             call.name += name
         call.parts.append(arguments)
         call.length += len(arguments)
-        told.add(call)
+        seen.add(call)
         return max(1, len(name) + len(arguments))
 
     def _continued(
-        self, index: int | None, call_id: str, name: str, told: set[_OpenCall]
+        self, index: int | None, call_id: str, name: str, seen: set[_OpenCall]
     ) -> _OpenCall | None:
-        """Return the call that a delta goes on with; None if it begins one.
+        """Return the call that a delta continues; None if it begins one.
 
-        Some servers give all calls of an answer the index 0, or none at all, and one id or none: then a name begins
-        a call, unless it can be more of one, whose arguments are still to come.
+        Some servers give all calls of an answer the index 0 or none, and one id or none. Then a name begins a call,
+        unless it can be the rest of a name whose arguments have not come yet.
         """
         known = self._by_id.get(call_id)
         if known and index in (None, known.index):
-            begins = name and (name != known.name or known in told) and known.complete
+            begins = name and (name != known.name or known in seen) and known.complete
             return None if begins else known
         last = self._calls[-1] if self._calls else None
         call = last if index is None else self._by_index.get(index)
         if call is None or (call_id and call.id):
             return None
         other = index is None and name != call.name
-        begins = name and call.name and (other or call in told or call.complete)
+        begins = name and call.name and (other or call in seen or call.complete)
         return None if begins else call
 
     def finish(self) -> Completion:
@@ -286,14 +281,14 @@ class ChatReader:
 
 
 def _json_of(arguments: object) -> str:
-    """Return a call's arguments as the text they should be; some servers send the object itself."""
+    """Return a call's arguments as text; some servers send the object itself."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return json.dumps(arguments, ensure_ascii=False)
 
 
 def _text_of(content: str | list[JsonEvent] | None) -> str:
-    """Return the text of a content, which some servers send in parts."""
+    """Return the text of a content; some servers send parts."""
     if isinstance(content, list):
         return "".join(piece.get("text") or "" for piece in content)
     return content or ""

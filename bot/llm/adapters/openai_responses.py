@@ -1,12 +1,12 @@
 """OpenAI's own models, over the Responses API; nothing is stored at the provider (``store=False``).
 
 | event                           | becomes |
-| response.output_text.delta      | text, shown at once |
-| response.reasoning_….delta      | thinking that may be read |
-| response.output_item.done       | a block, whole: text, call, or reasoning with its encrypted content |
+| response.output_text.delta      | text, streamed at once |
+| response.reasoning_….delta      | readable thinking |
+| response.output_item.done       | a complete block: text, call, or reasoning with its encrypted content |
 | response.refusal.*              | the reason of a refusal |
-| any other delta, or item.added  | a sign of life |
-| response.completed, .incomplete | whole: without one of them no answer counts; the blocks, if none was done |
+| any other delta, or item.added  | hidden content |
+| response.completed, .incomplete | complete: without it the answer does not count; blocks that were not done |
 | response.failed, error          | raised |
 """
 
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
-from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     completion,
     data_url,
@@ -34,17 +33,17 @@ from bot.llm.adapters.wire_form import (
 )
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
+from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from openai.types.responses import FunctionToolParam, ResponseInputImageParam, ResponseInputItemParam
+    from openai.types.responses import ResponseInputImageParam, ResponseInputItemParam
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What a call's id may be here: the API refuses more than 64 characters."""
+"""The pattern of a call's id: the API refuses more than 64 characters."""
 
 WITHOUT_REASONING = ("gpt-3", "gpt-4", "chatgpt")
-"""Older families answer 400 "Encrypted content is not supported with this model" when asked for it
+"""Older families answer a request for reasoning with 400 "Encrypted content is not supported with this model"
 (github.com/NousResearch/hermes-agent/pull/24234)."""
 
 
@@ -55,16 +54,16 @@ class OpenAIResponsesModel(OpenAIModel):
 
     def _body(self, request: Request) -> dict[str, object]:
         body: dict[str, object] = {
-            "model": self._model,
+            "model": self.model,
             "max_output_tokens": request.max_tokens,
             "store": False,
             "stream": True,
             "stream_options": {"include_obfuscation": False},
         }
-        if not self._model.startswith(WITHOUT_REASONING):
+        if not self.model.startswith(WITHOUT_REASONING):
             body["include"] = ["reasoning.encrypted_content"]
         elif request.temperature is not None:
-            body["temperature"] = request.temperature  # A model that reasons refuses it.
+            body["temperature"] = request.temperature  # Models with reasoning refuse it.
         if request.cache_key:
             body["prompt_cache_key"] = cache_key(request.cache_key)
         if (schema := request.output_schema) is not None:
@@ -72,12 +71,21 @@ class OpenAIResponsesModel(OpenAIModel):
                 "format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": False}
             }
         if request.tools:
-            body["tools"] = tools_to_wire(request.tools)
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                    "strict": False,
+                }
+                for tool in request.tools
+            ]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
         if request.system.strip():
             body["instructions"] = scrub(request.system)
-        body["input"] = to_wire(request.messages, self.name, vision=self._vision)
+        body["input"] = to_wire(request.messages, self.name, vision=self.vision)
         return body
 
     def _reader(self) -> ResponsesReader:
@@ -85,14 +93,14 @@ class OpenAIResponsesModel(OpenAIModel):
 
 
 def cache_key(key: str) -> str:
-    """Return *key* in the 64 characters that the API allows."""
+    """Return *key*, or its hash if it is longer than the 64 characters of the API."""
     return key if len(key) <= 64 else hashlib.sha256(key.encode()).hexdigest()
 
 
 def to_wire(messages: Sequence[Message], model: str, *, vision: bool = True) -> list[ResponseInputItemParam]:
     """Return the conversation as the flat list of items of the Responses API.
 
-    A text's phase, commentary or final answer, is kept as a thought before it: newer models want it back.
+    The phase of a text, commentary or final answer, is stored as thinking before it: newer models need it back.
     """
     return [
         item for message in fit(messages, model, IDS, vision=vision) for item in _message_to_wire(message)
@@ -136,21 +144,8 @@ def _block_to_wire(message: Message, block: Block) -> ResponseInputItemParam:
             assert_never(block)
 
 
-def tools_to_wire(tools: Sequence[ToolSpec]) -> list[FunctionToolParam]:
-    return [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": dict(tool.parameters),
-            "strict": False,
-        }
-        for tool in tools
-    ]
-
-
 class ResponsesReader:
-    """The state machine of the table above: pure, one answer long."""
+    """The state machine of the table above, for one answer; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model

@@ -1,25 +1,26 @@
-"""How an answer is read: a delta at a time, within its limits, counted, and every failure typed.
+"""Reads a streamed answer: with timeouts, usage, and a typed error for every failure.
 
-Silence means no *content*: pings and keep-alives keep a socket busy for ever and say nothing about the model.
+Silence means no *content*: pings and keep-alives say nothing about the model.
 
-| while                                                           | silence may last |
-| no connection is made yet                                       | ``connect``, see `bot.llm.adapters.http_client` |
+| while                                                           | longest silence |
+| connecting                                                      | ``connect``, see `bot.llm.adapters.http_client` |
 | no visible text is being written: prompt, thinking, a tool call | ``first_content`` |
 | visible text is being written                                   | ``idle``         |
-| the listener has a delta                                        | for ever: its time is not the model's |
-| in any case, the whole call less the listener's time            | ``total``        |
+| the listener handles a delta                                    | unlimited: this is not the model's time |
+| the whole call, without the listener's time                     | ``total``        |
 
-The listener's time with a delta is its own from `LISTENING` on; less is counted, as a flood of deltas adds it up.
+Less than `LISTENING` of the listener's time for a delta counts as the model's, or a flood of deltas could extend the
+total.
 
-A call that is cut is charged for what can have been written by then, as no provider tells:
+An interrupted call is charged for an upper bound of its output, because no provider reports it:
 
-| what                                                         | counts for                            |
-| the prompt                                                   | what the provider told, see `metering`          |
+| part                                                         | charge                                |
+| the prompt                                                   | the provider's count, see `metering`  |
 | text that was streamed                                       | at least its tokens, see `max_tokens_in` |
-| time between two pieces of text, and none in the listener    | nothing more: it is in the second     |
+| time between two pieces of text, without the listener's      | nothing more                          |
 | all other time since the request went out, and `IN_FLIGHT_S` | `TOKENS_PER_SECOND`                   |
-| all together                                                 | never more than ``max_tokens``        |
-| a call refused, or not connected                             | nothing                               |
+| the whole output                                             | never more than ``max_tokens``        |
+| a refused call, or no connection                             | nothing                               |
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
@@ -51,36 +52,35 @@ from threads.model import OnEvent, TextDelta, ThinkingDelta
 if TYPE_CHECKING:
     import httpx2
 
-Event = TypeVar("Event")
-Event_contra = TypeVar("Event_contra", contravariant=True)
-Event_co = TypeVar("Event_co", covariant=True)
+JsonEvent = dict[str, Any]
+"""An event as JSON. A missing or odd part raises KeyError or TypeError, which ends the call with a typed error."""
 
 MAX_CONTENT = 4_000_000
-"""Characters of one answer, thinking and arguments included: some eight times what a model may write today."""
+"""Characters of one answer, with thinking and arguments: about eight times the most that models write today."""
 
 LISTENING = 0.1
-"""Seconds with one delta from which a listener is waiting for something, not just passing it on."""
+"""Seconds for one delta above which the listener is waiting for something."""
 
 MAX_PAGE = 1_000_000
-"""Bytes read of a body that is no event stream, to see what it says."""
+"""Bytes to read of a body that is not an event stream."""
 
 CHARACTERS_PER_TOKEN = 3
-"""Fewer than in any common text, so that what nobody counted is rather counted too high."""
+"""Fewer than in any common text, so that estimates are rather too high."""
 
 TOKENS_PER_SECOND = 500
-"""How fast a model may write what we do not see. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
+"""The assumed speed of hidden output. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
 some 200 a second (medians of artificialanalysis.ai; kunalganglani.com/blog/llm-api-latency-benchmarks-2026). Special
-hardware writes faster: what such a host has hidden when it is cut can be counted too low."""
+hardware is faster: hidden output of such a host can be counted too low."""
 
 IN_FLIGHT_S = 1.0
-"""Seconds of writing that a cut can miss: text on its way to us, and until the provider notices that we are gone."""
+"""Seconds of output on its way to us, and until the provider notices that we hung up."""
 
 COMMON = b"abcdefghijklmnopqrstuvwxyz "
-"""Letters that a tokenizer joins: two and more of them make one token."""
+"""Letters that a tokenizer joins: two or more of them are one token."""
 
 
 def max_tokens_in(text: str) -> float:
-    """Return more tokens than *text* has: one for two common letters, one for every other byte.
+    """Return an upper bound of the tokens in *text*: one for two common letters, and one for every other byte.
 
     Prose has half as many, random letters and digits about as many.
     """
@@ -91,60 +91,60 @@ def max_tokens_in(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class HiddenContent:
-    """Content that is shown to nobody, such as a call's arguments; ``length`` in characters."""
+    """Content that is not shown, such as a call's arguments; ``length`` is in characters."""
 
     length: int
 
 
 Content = str | ThinkingDelta | HiddenContent
-"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `HiddenContent` too."""
+"""The content of an event: visible text, readable thinking, or hidden content, which includes blank text."""
 
 
-class Reader(Protocol[Event_contra]):
-    """A state machine from one provider's events to a `Completion`; it does no I/O and knows no time."""
+class Reader(Protocol):
+    """A state machine from one provider's events to a `Completion`; pure, and without a clock."""
 
     @property
     def writing(self) -> bool:
-        """Whether visible text is being written at the moment."""
+        """Whether visible text is being written now."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What the provider has counted so far, also when the answer never gets whole."""
+        """The provider's count so far, also of an unfinished answer."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether the model has stopped writing: what is counted of its answer then is final."""
+        """Whether the model has stopped writing, so that the count of its answer is final."""
         ...
 
-    def feed(self, event: Event_contra) -> Content | None:
-        """Take an event; return the content it adds, or None if it carries none at all."""
+    def feed(self, event: JsonEvent) -> Content | None:
+        """Take an event; return its content, or None."""
         ...
 
     def finish(self) -> Completion:
-        """Return the whole answer; raises `ProviderError` when the terminal event was not seen."""
+        """Return the complete answer; raises `ProviderError` if the last event is missing."""
         ...
 
 
-class EventStream(Protocol[Event_co]):
-    """What both SDKs return for ``stream=True``."""
+class EventStream(Protocol):
+    """The stream that both SDKs return for ``stream=True``."""
 
     @property
     def response(self) -> httpx2.Response: ...
 
-    def __aiter__(self) -> AsyncIterator[Event_co]: ...
+    def __aiter__(self) -> AsyncIterator[JsonEvent]: ...
 
 
-Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream[Event]]]]
+Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream]]]
 
 
 @dataclass(slots=True)
-class _Count:
-    """What has come so far: events, characters of content, and the usage that the meter was told of.
+class _UsageCounter:
+    """Counts the content of a call, and tells the meter its usage.
 
-    ``answered`` is a stream that was opened, ``over`` one that ended in order. ``plain_s`` are the seconds that hid
-    nothing, ``since`` is when the wait for the next content began.
+    ``answered`` means that the stream was opened, ``over`` that it ended in order. ``plain_s`` are the seconds
+    without hidden output; ``since`` is when the wait for the next content began.
     """
 
     meter: Callable[[Usage], None]
@@ -163,7 +163,7 @@ class _Count:
         self.sent_at = self.since = anyio.current_time()
 
     def take(self, content: Content | None, usage: Usage, *, plain: bool) -> None:
-        """Take an event's content in; *plain* is text that goes on with text."""
+        """Add the content of an event; *plain* is text that continues text."""
         self.began = True
         match content:
             case str(text) | ThinkingDelta(text):
@@ -185,9 +185,9 @@ class _Count:
             self.meter(usage)
 
     def cut_off(self, usage: Usage, error: BaseException, *, ended: bool) -> Usage | None:
-        """Count an answer that did not get whole, and tell the meter; None when nothing ever came.
+        """Return the usage of an interrupted answer and tell the meter; None if nothing came.
 
-        A prompt of 0 is one that the provider had not counted yet: OpenAI's do so at the very end.
+        A prompt of 0 is not counted yet: OpenAI counts it at the end.
         """
         nothing = not self.began and usage == Usage()
         if self.sent_at is None or (nothing and self._refused(error)):
@@ -203,9 +203,9 @@ class _Count:
         return None if nothing else counted
 
     def _refused(self, error: BaseException) -> bool:
-        """Say whether a call of which no event came cost nothing: it failed before the provider took it up.
+        """Return whether a call without any event cost nothing, because the provider did not accept it.
 
-        Providers charge nobody for an error, but for a client that went away (novita.ai/docs/guides/llm-billing).
+        Providers do not charge for errors, but for a client that hung up (novita.ai/docs/guides/llm-billing).
         """
         match error:
             case ModelTimeout():
@@ -223,16 +223,16 @@ async def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Event]):
-    """One request to one model: opens the stream, drives the reader, tells the listener and the meter.
+class Call:
+    """One request to one model: opens the stream, feeds the reader, and calls the listener and the meter.
 
-    ``prepare`` runs before the clock does: the time that an SDK takes to be imported is not the model's silence.
+    ``prepare`` runs before the clock starts: importing an SDK takes time that is not the model's.
     """
 
     provider: str
     model: str
-    open: Open[Event]
-    reader: Reader[Event]
+    open: Open
+    reader: Reader
     timeouts: StreamTimeouts
     max_tokens: int
     now: Callable[[], datetime] | None = None
@@ -240,18 +240,18 @@ class Call(Generic[Event]):
     prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
-        """Return the whole answer; raises `ProviderError`, and whatever *on_event* raises, unchanged."""
-        count = _Count(self.meter, self.max_tokens)
+        """Return the complete answer; raises `ProviderError`, and any error of *on_event* unchanged."""
+        count = _UsageCounter(self.meter, self.max_tokens)
         try:
             return await self._answer(on_event, count)
         except BaseException as error:
-            # Also when cancelled: what was streamed by then is paid for.
+            # Also after a cancellation: the provider charges for what it has streamed.
             usage = count.cut_off(self.reader.usage, error, ended=self.reader.ended)
             if isinstance(error, ProviderError):
                 error.usage = usage
             raise
 
-    async def _answer(self, on_event: OnEvent, count: _Count) -> Completion:
+    async def _answer(self, on_event: OnEvent, count: _UsageCounter) -> Completion:
         with self._typed():
             await self.prepare()
         began = anyio.current_time()
@@ -268,7 +268,7 @@ class Call(Generic[Event]):
             raise ModelTimeout(f"no content for too long, given up after {waited:.1f} s")
 
     async def _deltas(
-        self, scope: anyio.CancelScope, count: _Count
+        self, scope: anyio.CancelScope, count: _UsageCounter
     ) -> AsyncGenerator[TextDelta | ThinkingDelta, None]:
         end = anyio.current_time() + self.timeouts.total
         with self._typed():
@@ -293,24 +293,24 @@ class Call(Generic[Event]):
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
-        """Let only `BotError` out, with the model's name in its fields."""
+        """Turn any error into a `BotError` with the model's name in its fields."""
         try:
             yield
         except BotError as error:
             error.fields |= {"provider": self.provider, "model": self.model}
             raise
         except Exception as error:  # noqa: BLE001
-            # The edge to foreign code: SDKs raise their own classes, raw httpx2 ones and plain ValueErrors.
+            # SDKs raise their own classes, those of httpx2, and plain ValueErrors.
             failure = classify(error, self.now() if self.now else None)
             failure.fields |= {"provider": self.provider, "model": self.model}
             try:
                 raise failure from error
             finally:
-                # Or it and this frame keep each other, and all of the broken stream, until a collection.
+                # Otherwise it and this frame keep the broken stream in memory until a garbage collection.
                 del failure
 
 
-async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
+async def _events(stream: EventStream) -> AsyncIterable[JsonEvent]:
     """Return the events. A whole chat completion, from a server that does not stream, is one event.
 
     Raises `ProviderError` for any other body of a 200: a proxy's page, or an error that a gateway sends like this.
@@ -336,5 +336,5 @@ async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
     raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
 
 
-async def _once(event: Event) -> AsyncIterator[Event]:
+async def _once(event: JsonEvent) -> AsyncIterator[JsonEvent]:
     yield event

@@ -1,7 +1,7 @@
-"""What every provider's wire form has in common: conversations made fit to send, and JSON read and written strictly.
+"""The common part of all wire forms: valid conversations, and strict JSON.
 
-`fit` is deterministic and looks only backwards, so that the wire form of a longer conversation begins with the
-wire form of the shorter one, byte for byte: the providers' prompt caches live on that.
+`fit` is deterministic and looks only backwards. So the wire form of a longer conversation begins with that of the
+shorter one, byte for byte, which the providers' prompt caches need.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from bot.ports.model import Completion, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ToolCall, ToolResult
 
 EMPTY = "(empty)"
-"""Stands where there is nothing to send: providers refuse blank text, and a turn cannot be left out."""
+"""Replaces blank text, which providers refuse; a turn cannot be left out."""
 
-PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The media types that every provider takes."""
+IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The media types that every provider accepts."""
 
 CONTEXT_EXCEEDED = "model_context_window_exceeded"
 """Anthropic's stop reason, and Z.ai's finish reason, when the window is used up."""
 
 MAX_TOKENS = 10**9
-"""More than any call can count: what is beyond is no count."""
+"""More tokens than any call can have; a higher count is not valid."""
 
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-"""What no tool's name may hold: a model that made one up would poison its thread."""
+"""Characters that a tool's name may not have: providers refuse a thread with a name that a model invented."""
 
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning", None)
 
@@ -42,20 +42,20 @@ _THOUGHTS = ("thinking", "redacted_thinking", "reasoning", None)
 def fit(
     messages: Sequence[Message], model: str, ids: re.Pattern[str], *, vision: bool = True
 ) -> list[Message]:
-    """Return the conversation as *model* may be sent it; roles alternate, every text is non-blank Unicode.
+    """Return the conversation in a form that *model* accepts; roles alternate, and every text is non-blank Unicode.
 
-    Results stand before texts in a user entry; thinking is only what *model* itself wrote; call ids match *ids*
-    and are unique, the same for a call and its result; pictures are at hand and of people, or words in their place.
-    Expects that ``repair`` ran: each call has its result.
+    Results come before texts in a user message. Thinking is only that of *model* itself. Call ids match *ids*, are
+    unique, and are the same for a call and its result. An image that is missing or not from a person is replaced by
+    text. Expects that ``repair`` ran, so each call has its result.
     """
     cleaned = (replace(message, blocks=tuple(_clean(message, model, vision))) for message in messages)
     named = (_filled(message) for message in _rename(cleaned, ids))
-    kept = (message for message in named if message.blocks)
-    return [_join(entries) for _, entries in groupby(kept, key=lambda message: message.role)]
+    sendable = (message for message in named if message.blocks)
+    return [_join(entries) for _, entries in groupby(sendable, key=lambda message: message.role)]
 
 
 def _filled(message: Message) -> Message:
-    """Give a user entry with nothing to send its words by itself, whatever may join it later."""
+    """Fill a user message that has nothing to send, before others may join it."""
     if message.blocks or message.role == "assistant":
         return message
     return replace(message, blocks=(Text(EMPTY),))
@@ -71,7 +71,7 @@ def _join(entries: Iterable[Message]) -> Message:
 def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
     blocks = [block for block in message.blocks if _may_be_sent(block, model)]
     while blocks and isinstance(last := blocks[-1], Thinking) and last.raw.get("type") in _THOUGHTS:
-        blocks.pop()  # Providers refuse reasoning that nothing follows, as a cut-off answer leaves it.
+        blocks.pop()  # Providers refuse reasoning at the end, as an interrupted answer leaves it.
     for block in blocks:
         match block:
             case Text(text):
@@ -83,14 +83,14 @@ def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
                     block, name=_NO_NAME.sub("_", name)[:64] or "_", arguments=scrub_json(arguments)
                 )
             case Image(_, media_type, data):
-                seen = vision and data and media_type in PICTURES and message.role == "user"
-                yield block if seen else image_placeholder(block)
+                sent = vision and data and media_type in IMAGES and message.role == "user"
+                yield block if sent else image_placeholder(block)
             case Thinking():
                 yield block
 
 
 def image_placeholder(image: Image) -> Text:
-    """Return the words that stand in place of a picture that is not shown."""
+    """Return the text that replaces an image."""
     return Text(scrub(f"(a picture that cannot be shown here: {image.file})"))
 
 
@@ -105,7 +105,7 @@ def _may_be_sent(block: Block, model: str) -> bool:
 
 
 def _rename(messages: Iterable[Message], ids: re.Pattern[str]) -> Iterator[Message]:
-    """Give each call an id the provider takes, and hand the same to its result, first in, first out."""
+    """Give each call and its result a valid id; repeated ids are matched in order."""
     taken: set[str] = set()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
     number = 0
@@ -133,18 +133,18 @@ def data_url(image: Image) -> str:
 
 
 def completion(model: str, blocks: Iterable[Block], usage: Usage, stop: Stop) -> Completion:
-    """Return a whole answer. *stop* is "end" also for an answer with calls; raises when there is nothing in it."""
-    # Under "length" a call may have been cut off, and what is left of it may still parse: none of them is run.
+    """Return a complete answer; raises `EmptyAnswer`. *stop* is "end" also for an answer with calls."""
+    # After "length" a call may be cut off and still parse: none of them is run.
     unwanted = (ToolCall,) if stop == "length" else ()
-    kept = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
-    if not kept and stop != "length":
+    sendable = tuple(block for block in blocks if not isinstance(block, unwanted) and block != Text(""))
+    if not sendable and stop != "length":
         raise EmptyAnswer("an empty answer")
-    message = Message("assistant", kept, model=model)
+    message = Message("assistant", sendable, model=model)
     return Completion(message, usage, "tool_calls" if stop == "end" and message.calls else stop)
 
 
 def scrub(text: str) -> str:
-    """Join surrogate pairs and replace lone halves, which no provider, file or platform can take."""
+    """Join surrogate pairs and replace lone surrogates, which no provider, file or platform accepts."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -153,7 +153,7 @@ def scrub(text: str) -> str:
 
 
 def scrub_json(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Do as `scrub` with every string inside."""
+    """Apply `scrub` to every string in *value*."""
     text = json.dumps(value, ensure_ascii=False)
     clean = scrub(text)
     if clean == text:
@@ -168,7 +168,7 @@ def dump_json(value: dict[str, JsonValue]) -> str:
 
 
 def load_json(text: str) -> JsonValue:
-    """Read JSON strictly; raises ValueError, also for numbers that are none, or RecursionError."""
+    """Read strict JSON; raises ValueError, also for NaN and Infinity, or RecursionError."""
     value: JsonValue = json.loads(text, parse_constant=_refuse)
     return value
 
@@ -178,20 +178,20 @@ def _refuse(constant: str) -> None:
 
 
 def tokens(value: object) -> int | None:
-    """Return a count of tokens as a server gave it; None for what is none: no number, no whole one, out of bounds."""
+    """Return a server's count of tokens; None unless it is a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value <= MAX_TOKENS and value == int(value) else None
 
 
 def part(event: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object under *name*; an empty one where there is none."""
+    """Return the object under *name*, or an empty one."""
     value = event.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def tool_call(call_id: str, name: str, raw: str) -> ToolCall:
-    """Read a call's arguments, strictly and once. Blank means none; no JSON object means ``malformed``."""
+    """Return a call with its parsed arguments. Blank means none; anything but a JSON object is ``malformed``."""
     try:
         arguments = load_json(raw) if raw.strip() else {}
     except (ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""What surrounds a model call: retry, gate, circuit breaker, failover, metering."""
+"""The policies around a model call: retry, gate, circuit breaker, failover, metering."""

@@ -2,19 +2,19 @@
 
 | what happened                                      | then                                              |
 |----------------------------------------------------|---------------------------------------------------|
-| a candidate lacks what the request needs           | passed over                                       |
-| nobody knows its price, under a hard budget        | the same                                          |
-| its circuit is open, or its gate is stopped        | passed over, if another one can be asked          |
-| rate_limited, timeout, unavailable, connection     | the next one; the answer says who gave it and why |
+| a candidate lacks a capability of the request      | skipped                                           |
+| its price is unknown, under a hard budget          | the same                                          |
+| its circuit is open, or its gate is stopped        | skipped, if another one can be asked              |
+| rate_limited, timeout, unavailable, connection     | the next one; the answer names it and says why    |
 | auth, payment, model_not_found                     | the same                                          |
-| bad_request of a fallback                          | the same: the chosen model was not asked yet      |
-| bad_request, content_policy, context_overflow, ... | raised: another model is no remedy                |
-| no candidate is left                               | `AllProvidersFailed`, with what each one said     |
-| all are shut                                       | the first that passes by itself is waited for     |
-| a best-effort call fails                           | raised: it is no outage, and nobody is told       |
+| bad_request of a fallback                          | the same: only the fallback refused it            |
+| bad_request, content_policy, context_overflow, ... | raised: another model would not help              |
+| no candidate is left                               | `AllProvidersFailed`, with the error of each      |
+| all are unavailable                                | waits for the first that recovers by itself       |
+| a best-effort call fails                           | raised; no failover, and no note                  |
 
-Whoever answers in place of the chosen model says so, and why. With ``acknowledge`` "ask" a person decides before. A
-switch lasts for the turn: the next one starts at the top again.
+An answer of another model than the chosen one says so, and why. With ``acknowledge`` "ask" a person decides first. A
+switch lasts for the turn; the next turn starts with the chosen model again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ NEXT: frozenset[Code] = frozenset(
         *("auth", "payment", "model_not_found", "missing_tool_calling", "missing_vision"),
     }
 )
-"""Failures that another model may be spared."""
-
+"""Failures after which another model is asked."""
 
 Chain = list[tuple[str, ProviderError]]
-"""What models that were asked, or shut, had to say, in order."""
+"""The models that failed or were skipped, in order, with their errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that may answer. ``unavailable`` tells why it cannot be asked now, or gives None."""
+    """A model that may answer. ``unavailable`` returns why it cannot be asked now, or None."""
 
     info: ModelInfo
     model: Model
@@ -56,7 +55,7 @@ class Candidate:
 
 
 class Failover:
-    """A `bot.ports.model.KnownModel` for one turn, made of candidates in the order in which they are asked."""
+    """A `bot.ports.model.KnownModel` for one turn, with candidates in the order in which they are asked."""
 
     def __init__(
         self,
@@ -66,19 +65,19 @@ class Failover:
         acknowledge: Literal["notify", "ask"],
         may_answer: Callable[[str], bool],
         size: Callable[[Request], int],
-        decided: RecordDecision = record_nothing,
+        record_decision: RecordDecision = record_nothing,
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name
         self._turn, self._acknowledge, self._may_answer = turn, acknowledge, may_answer
-        self._size, self._decided = size, decided
+        self._size, self._record_decision = size, record_decision
         self._why: dict[str, tuple[str, BotError]] = {}
-        """Why each model that does not answer does not: a clause for people, and the error."""
+        """Why a model does not answer: a clause for people, and the error."""
         self._agreed = {self._top}
 
     @property
     def info(self) -> ModelInfo:
-        """The candidate that is asked next."""
+        """The capabilities of the next candidate."""
         return self._left[0].info
 
     @property
@@ -88,14 +87,14 @@ class Failover:
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`; raises `AllProvidersFailed` or `CapabilityMissing` too."""
         self._left = self._capable(request)
-        chain = self._pass_over()
+        chain = self._skip_unavailable()
         while True:
             candidate, *others = self._left
             await self._agree(chain)
             last_resort = not request.best_effort and all(other.unavailable() for other in others)
-            asked = replace(request, last_resort=last_resort)
+            attempt = replace(request, last_resort=last_resort)
             try:
-                completion = await candidate.model.complete(asked, on_event)
+                completion = await candidate.model.complete(attempt, on_event)
             except ProviderError as error:
                 goes_on = error.code in NEXT or (chain and error.code == "bad_request")
                 if request.best_effort or not goes_on:
@@ -111,7 +110,7 @@ class Failover:
                 return completion
 
     def _capable(self, request: Request) -> list[Candidate]:
-        """Return those that can do what the request needs. Raises `CapabilityMissing` of the first when none can."""
+        """Return the capable candidates. Raises `CapabilityMissing` of the first one if there are none."""
         able, faults = [], []
         for candidate in self._left:
             fault = missing(candidate.info, request) or self._too_small(candidate.info, request)
@@ -127,7 +126,7 @@ class Failover:
         return able
 
     def _too_small(self, info: ModelInfo, request: Request) -> CapabilityMissing | None:
-        """Judge a fallback's window; the chosen model may speak for itself."""
+        """Return an error if a fallback's window is too small; the chosen model reports that itself."""
         if info.context_window is None or info.name == self._top:
             return None
         size = self._size(request)
@@ -136,14 +135,14 @@ class Failover:
         words = f"{info.name} holds {info.context_window} tokens, and this conversation has about {size}"
         return CapabilityMissing("context_window_too_small", words, model=info.name)
 
-    def _pass_over(self) -> Chain:
-        """Leave out candidates that are shut while one is open; if all are, keep one that is worth waiting for."""
+    def _skip_unavailable(self) -> Chain:
+        """Drop unavailable candidates before the first available one; if there is none, keep one to wait for."""
         shut = [(candidate, candidate.unavailable()) for candidate in self._left]
         first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
         if first_open is None:
             passing = [pair for pair in shut if pair[1] and pair[1].code in wording.PASSING]
-            kept, _ = min(passing or shut, key=_waits_for)
-            passed, self._left = [pair for pair in shut if pair[0] is not kept], [kept]
+            first, _ = min(passing or shut, key=_wait_of)
+            passed, self._left = [pair for pair in shut if pair[0] is not first], [first]
         else:
             passed, self._left = shut[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
@@ -153,9 +152,9 @@ class Failover:
         return chain
 
     def _switch(self, chain: Chain, *, given_up: bool) -> None:
-        """Turn to the next candidate that is open; raises `AllProvidersFailed` when there is none.
+        """Switch to the next available candidate; raises `AllProvidersFailed` if there is none.
 
-        A candidate that was spared its retries because another one seemed open gets them when none is after all.
+        A candidate that did not retry because another one seemed available retries if none is.
         """
         same, *others = self._left
         model, error = chain[-1]
@@ -164,7 +163,7 @@ class Failover:
             self._left = [same]
             return
         if place is None:
-            # That a fallback did not take the request is no word on why the chosen model could not answer.
+            # A fallback that refused the request does not explain why the chosen model could not answer.
             last = next((error for _, error in reversed(chain) if error.code in NEXT), error)
             raise AllProvidersFailed(last, chain) from error
         self._why[model] = (wording.because(model, error.code), error)
@@ -173,7 +172,7 @@ class Failover:
         log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra=fields)
 
     def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
-        """Go on without a candidate; raises *error* when it was the last."""
+        """Drop a candidate; raises *error* if it is the last one."""
         if len(self._left) == 1:
             raise error
         log.warning("model.passed_over: %s", error, extra={"code": error.code})
@@ -181,7 +180,7 @@ class Failover:
         self._left = self._left[1:]
 
     async def _agree(self, chain: Chain) -> None:
-        """Let a person decide about a model that was not chosen, once a turn, if the settings want it."""
+        """Ask a person, if the settings say so, about a model that was not chosen; once a turn."""
         if self._acknowledge == "notify" or self.name in self._agreed:
             return
         question = Question(
@@ -189,7 +188,7 @@ class Failover:
             (Option(f"Use {self.name}", approve=True), Option("No, stop here", approve=False)),
             self._may_answer,
             about="your word on another model",
-            keep=partial(self._decided, {"about": f"{self.name} in place of {self._top}"}),
+            keep=partial(self._record_decision, {"about": f"{self.name} in place of {self._top}"}),
         )
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:
@@ -202,13 +201,13 @@ class Failover:
         return " and ".join(clause for clause, _ in self._why.values())
 
 
-def _waits_for(pair: tuple[Candidate, ProviderError | None]) -> float:
-    """Return how many seconds pass before a shut candidate can be asked."""
+def _wait_of(pair: tuple[Candidate, ProviderError | None]) -> float:
+    """Return the seconds until an unavailable candidate can be asked."""
     return (pair[1] and pair[1].retry_after) or 0.0
 
 
 def missing(info: ModelInfo, request: Request) -> CapabilityMissing | None:
-    """Return what the model lacks for this request, or None."""
+    """Return the capability that the model lacks for this request, or None."""
     if not info.streaming:
         return CapabilityMissing("missing_streaming", f"{info.name} cannot stream its answers")
     if request.tools and not info.tools:

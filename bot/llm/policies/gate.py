@@ -1,7 +1,7 @@
-"""The gate before one provider and key, shared by all threads: calls go out as the provider can bear.
+"""The gate before one provider and key, shared by all threads: it limits calls to what the provider can take.
 
-`queue` decides who goes when; here its decisions meet waiting tasks. Each waiting call has one event. The one
-that came first also watches the clock for all; if it leaves, the next one does. Nobody polls.
+`queue` decides which call goes when; the gate wakes the waiting tasks. Each waiting call has one event. The first one
+in the queue also watches the clock for all others; if it leaves, the next one does. Nothing polls.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .queue import CallQueue, Ticket
 from .retry import reason
 
 NOTICE_S = 1.0
-"""A wait shorter than this is not worth a word."""
+"""Seconds: a shorter wait is not shown."""
 IN_LINE = "many are asking the model at once"
 LATE_S = 1e-6
-"""How much after its time a waiting call looks at the clock again: timers may be early by a tick."""
+"""Seconds after its time at which a waiting call checks the clock: timers may be early by a tick."""
 
 
 class Gate:
-    """Shared by every `GatedModel` of one provider and key. But for `turn` its methods never wait or raise."""
+    """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises."""
 
     def __init__(self, line: CallQueue) -> None:
         self.line = line
@@ -38,11 +38,11 @@ class Gate:
         self._woken: dict[int, anyio.Event] = {}
 
     def unavailable(self, model: str) -> ProviderError | None:
-        """Return why a call to *model* could not go out now, as a new error; None when it may queue."""
+        """Return a new error if a call to *model* cannot go out now; None if it may queue."""
         return self.line.unavailable(model, anyio.current_time())
 
     def refused_account(self) -> ProviderError | None:
-        """Return why no model under this key can be asked now, if that is so; never to be raised."""
+        """Return why no model of this key can be asked now, or None. The error is shared: never raise it."""
         return self.line.refused_account(anyio.current_time())
 
     def exhausted(self, model: str, error: ProviderError) -> None:
@@ -51,12 +51,12 @@ class Gate:
         self._changed(everybody=True)
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
-        """Note that a call to *model* will be made again in so many seconds: nobody goes before it."""
+        """Note that a call to *model* is retried in so many seconds; no other call goes before it."""
         self.line.hold(model, seconds, error, anyio.current_time())
         self._changed(everybody=error.retry_after is not None)
 
     def describe(self, model: str) -> str:
-        """Return a clause on what holds up calls to *model*, for people; "" when nothing does."""
+        """Return a clause for people on what delays calls to *model*; "" if nothing does."""
         now, clauses = anyio.current_time(), []
         if (wait := self.line.expected_at(model, now, last_resort=True) - now) > 0 or self.line.shut(
             model, now
@@ -68,7 +68,7 @@ class Gate:
         return "; ".join(clauses)
 
     def circuits(self) -> list[CircuitStatus]:
-        """Return how each model that was asked so far can be reached."""
+        """Return the state of each model that was called so far."""
         return [
             CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
             for lane in self.line.lanes
@@ -79,9 +79,9 @@ class Gate:
         return QueuePlace(next(self._numbers))
 
     async def turn(self, ticket: Ticket, on_event: OnEvent) -> None:
-        """Wait in line until *ticket* is let out; raises a new error when it is of no use to wait on.
+        """Wait in the queue until *ticket* may go out; raises a new error if waiting is of no use.
 
-        Unless this returns, nothing is kept of the ticket: no place, no permit, no probe.
+        If it raises, the ticket has left the queue and holds no permit and no probe.
         """
         self.line.join(ticket, anyio.current_time())
         try:
@@ -108,33 +108,35 @@ class Gate:
         self._changed()
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
-        notice_at, told = anyio.current_time() + NOTICE_S, None
+        notice_at, announced = anyio.current_time() + NOTICE_S, None
         refusal = None
         self._changed()
         while ticket.state == "waiting" and refusal is None:
             now, deadline = anyio.current_time(), anyio.current_effective_deadline()
             refusal = self.line.refusal(ticket, now, deadline)
-            if refusal is None and (wait := self._noticeable(ticket, now, notice_at, told)):
-                told = now + (wait.seconds if wait.seconds < math.inf else 0.0)
+            if refusal is None and (wait := self._noticeable(ticket, now, notice_at, announced)):
+                announced = now + (wait.seconds if wait.seconds < math.inf else 0.0)
                 await on_event(wait)
             elif refusal is None:
-                await self._sleep(ticket, notice_at if told is None else math.inf, deadline)
+                await self._sleep(ticket, notice_at if announced is None else math.inf, deadline)
         if refusal is not None:
             self.leave(ticket)
-        if told is not None:
+        if announced is not None:
             await on_event(Resumed())
         if refusal is not None:
             raise refusal
 
-    def _noticeable(self, ticket: Ticket, now: float, notice_at: float, told: float | None) -> Waiting | None:
-        """Return what to tell of the wait, if that is new. ``told`` is until when it was said to last."""
+    def _noticeable(
+        self, ticket: Ticket, now: float, notice_at: float, announced: float | None
+    ) -> Waiting | None:
+        """Return a new event about the wait, or None. ``told`` is the end of the wait as last announced."""
         expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
-        if expected >= now + NOTICE_S and (told is None or expected >= told + NOTICE_S):
+        if expected >= now + NOTICE_S and (announced is None or expected >= announced + NOTICE_S):
             return Waiting(reason(self.line.trouble(ticket.model)), expected - now)
-        return Waiting(IN_LINE, math.inf) if told is None and now >= notice_at else None
+        return Waiting(IN_LINE, math.inf) if announced is None and now >= notice_at else None
 
     async def _sleep(self, ticket: Ticket, until: float, deadline: float) -> None:
-        """Wait for a change, or until it is time to look again."""
+        """Wait for a change, or until the next check."""
         now = anyio.current_time()
         if ticket is self.line.front:
             until = min(until, self.line.wakes_at(now))
@@ -147,7 +149,7 @@ class Gate:
         self._changed()
 
     def _changed(self, *, everybody: bool = False) -> None:
-        """Let out who may go, and have those look again whom the change may concern."""
+        """Admit calls, and wake those that the change may concern."""
         for ticket in self.line.admit(anyio.current_time()):
             self._wake(ticket.place.number)
         if everybody:
@@ -165,15 +167,15 @@ class Gate:
 class GatedModel(ModelWrapper):
     """A `Model` behind a gate.
 
-    ``size`` estimates what a request counts against the tokens per minute: what of its prompt is in no cache, and the
-    answer. What the call really used takes its place afterwards.
+    ``size`` estimates the tokens of a request that count per minute: the part of its prompt that is not cached, and
+    the answer. The real usage replaces the estimate afterwards.
     """
 
     gate: Gate
     size: Callable[[Request], int]
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """See `Model.complete`; raises the circuit's failure anew, not to be tried again, without a call."""
+        """See `Model.complete`; raises the failure of an open circuit, not to be retried, without a call."""
         place = request.place or self.gate.place()
         ticket = Ticket(place, self.name, self.size(request), request.last_resort, request.best_effort)
         await self.gate.turn(ticket, on_event)
@@ -182,7 +184,7 @@ class GatedModel(ModelWrapper):
         except ProviderError as error:
             self.gate.failed(ticket, error)
             raise
-        except BaseException:  # a cancellation or a bug: either way the provider said nothing
+        except BaseException:  # a cancellation or a bug says nothing about the provider
             self.gate.cancelled(ticket)
             raise
         self.gate.succeeded(ticket, completion.usage)

@@ -1,12 +1,12 @@
-"""Pictures in a conversation: they are read from disk for a request, and never keep a model from answering.
+"""Images in a conversation: they are read from disk for each request, and never prevent an answer.
 
-| what happened                                  | then                                                        |
-|------------------------------------------------|-------------------------------------------------------------|
-| a picture is gone from the disk                | words stand in its place                                    |
-| there are more than providers take             | the newest are shown, words stand in place of the others    |
-| no candidate sees, and the message has one     | asked with words in their place; the answer says so         |
-| a request is too long                          | words in place of all but the newest message's, for good    |
-| the provider refuses a request with pictures   | the same; if that is answered, the words stay in their place |
+| what happened                                  | then                                                         |
+|------------------------------------------------|--------------------------------------------------------------|
+| the file of an image is missing                | a line of text takes its place                               |
+| there are more than providers accept           | the newest are sent, text takes the place of the others      |
+| no candidate has vision                        | text takes their place; a note says so                       |
+| a request is too long                          | text replaces all but those of the newest message, for good  |
+| the provider refuses a request with images     | text takes their place, for good if that is answered         |
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
 log = logging.getLogger(__name__)
 
 MOST, MOST_BYTES = 20, 15_000_000
-"""Pictures of one request, and their bytes together: what all providers take, at their full size."""
+"""Images of one request, and their bytes together: all providers accept that."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisionModel(TurnModelWrapper):
-    """The model of a turn, which is shown the turn's pictures."""
+    """The model of a turn, with the turn's images."""
 
     turn: Turn
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        if not _has_pictures(request.messages):
+        if not _has_images(request.messages):
             return await self.model.complete(request, on_event)
-        messages = await self._shown(request.messages)
+        messages = await self._with_images(request.messages)
         try:
             return await self.model.complete(replace(request, messages=messages), on_event)
         except BotError as error:
@@ -61,12 +61,12 @@ class VisionModel(TurnModelWrapper):
             self.turn.replace_messages(_blind(self.turn.messages))
         return completion
 
-    async def _shown(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the conversation with its pictures: the newest, as far as they can be had and sent."""
+    async def _with_images(self, messages: Sequence[Message]) -> list[Message]:
+        """Return the conversation with its newest images, as far as they exist and may be sent."""
         left, room = MOST, MOST_BYTES
-        shown = list(messages)
+        result = list(messages)
         for place, message in reversed(list(enumerate(messages))):
-            if not _has_pictures([message]):
+            if not _has_images([message]):
                 continue
             blocks: list[Block] = list(message.blocks)
             for at, block in enumerate(blocks):
@@ -77,25 +77,25 @@ class VisionModel(TurnModelWrapper):
                         blocks[at] = image
                     else:
                         blocks[at] = image_placeholder(image)
-            shown[place] = replace(message, blocks=tuple(blocks))
-        return shown
+            result[place] = replace(message, blocks=tuple(blocks))
+        return result
 
 
-def _has_pictures(messages: Iterable[Message]) -> bool:
+def _has_images(messages: Iterable[Message]) -> bool:
     return any(isinstance(block, Image) for message in messages for block in message.blocks)
 
 
 def _newest(messages: Sequence[Message]) -> list[Message] | None:
-    """Return the conversation with the pictures of its newest message that has any; None if only that has some."""
-    places = [place for place, message in enumerate(messages) if _has_pictures([message])]
+    """Return the conversation with the images of one message only, the newest; None if no other has images."""
+    places = [place for place, message in enumerate(messages) if _has_images([message])]
     if len(places) < 2:
         return None
     return [*_blind(messages[: places[-1]]), *messages[places[-1] :]]
 
 
 def _blind(messages: Sequence[Message]) -> list[Message]:
-    """Return the conversation with words in place of its pictures; messages without any are the same objects."""
-    return [_without(message) if _has_pictures([message]) else message for message in messages]
+    """Return the conversation with text in place of its images; other messages are the same objects."""
+    return [_without(message) if _has_images([message]) else message for message in messages]
 
 
 def _without(message: Message) -> Message:

@@ -1,16 +1,16 @@
-"""The wrappers that keep a budget: `MeteredModel` around every single call, `BudgetedModel` around a turn's model.
+"""The wrappers for budgets: `MeteredModel` around every call, `BudgetedModel` around a turn's model.
 
-What a call counts for, in the end:
+What a call is charged for:
 
-| it ended with                                    | it counts for                                         |
+| it ended with                                    | charge                                                |
 | an answer, or a failure that the provider counted | what the provider counted                            |
-| a failure before it was taken up                 | nothing                                               |
-| a cut, by the provider or by us                  | the prompt, and what can have been written by then    |
-| the death of the process                         | its whole reservation                                 |
+| a failure before the provider accepted it        | nothing                                               |
+| an interruption, by the provider or by us        | the prompt, and an upper bound of the output by then  |
+| the end of the process                           | its whole reservation                                 |
 
-A prompt that nobody counted is taken for the longest it can be, at the dearest price. What can have been written in
-the time there was, thinking that is not shown included, is told by `stream`. A cut never counts for more than
-the reservation, unless the provider itself has counted more.
+A prompt that was not counted is charged at its upper bound and the highest price. `stream` computes the upper bound
+of the output, hidden thinking included. An interrupted call is never charged more than its reservation, unless the
+provider itself has counted more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from threads.wording import code_of
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel(ModelWrapper):
-    """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
+    """A `Model` whose every call is reserved before it goes out and committed when it ends, in whatever way.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
     """
@@ -56,17 +56,17 @@ class MeteredModel(ModelWrapper):
         prompt = self.most_tokens(request)
         dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
-        told: Usage | None = None
+        reported: Usage | None = None
 
         def meter(usage: Usage) -> None:
-            nonlocal told
-            told = usage
+            nonlocal reported
+            reported = usage
             request.meter(usage)
 
         try:
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
-            usage = told or (error.usage if isinstance(error, ProviderError) else None)
+            usage = reported or (error.usage if isinstance(error, ProviderError) else None)
             longest = usage.output + usage.hidden if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
             self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
@@ -84,7 +84,7 @@ class MeteredModel(ModelWrapper):
         longest: int,
         code: str,
     ) -> None:
-        """Charge a call: *prompt* is the most it can have been if nobody counted it, *longest* its answer."""
+        """Charge a call; *prompt* and *longest* are the tokens to charge if they were not counted."""
         usage = usage or Usage()
         if usage.prompt:
             cost = rate and rate(replace(usage, output=longest))
@@ -94,76 +94,69 @@ class MeteredModel(ModelWrapper):
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
 
 
-class BudgetedModel:
-    """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
+@dataclass(frozen=True, slots=True)
+class BudgetedModel(ModelWrapper):
+    """The model of one turn. It asks a person when a call would pass a hard limit. The outermost wrapper.
 
-    ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
-    ``decided`` of each no.
-    What a limit has to say is noted once, above the answer.
+    ``may_grant`` says who may decide. ``on_grant`` is called with each raised limit, the amount and the person, and
+    ``record_decision`` with each refusal. Warnings of a limit are noted once, above the answer.
     """
 
-    def __init__(
-        self,
-        model: KnownModel,
-        account: Account,
-        turn: Turn,
-        may_grant: Callable[[str], bool],
-        on_grant: Callable[[Key, int, str], None] = lambda *_: None,
-        decided: RecordDecision = record_nothing,
-    ) -> None:
-        self._on_grant, self._decided = on_grant, decided
-        self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant
-
-    @property
-    def name(self) -> str:
-        return self._model.name
+    model: KnownModel
+    account: Account
+    turn: Turn
+    may_grant: Callable[[str], bool]
+    on_grant: Callable[[Key, int, str], None] = lambda *_: None
+    record_decision: RecordDecision = record_nothing
 
     @property
     def info(self) -> ModelInfo:
-        return self._model.info
+        return self.model.info
 
     @property
     def usage(self) -> Usage:
-        return self._account.usage
+        return self.account.usage
 
     @property
     def spent_usd(self) -> float | None:
-        return self._account.spent_usd
+        return self.account.spent_usd
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """Answer, asking for more as often as a limit is met; raises `BudgetExceeded` when nobody grants it."""
+        """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
-                return await self._model.complete(request, on_event)
+                return await self.model.complete(request, on_event)
             except OverLimit as error:
                 await self._more(error)
             finally:
-                for warning in self._account.warnings():
-                    self._turn.note(warning)
+                for warning in self.account.warnings():
+                    self.turn.note(warning)
 
     async def _more(self, error: OverLimit) -> None:
-        """Have the limits raised by a person, or raise *error*."""
+        """Ask a person to raise the limits; raise *error* if nobody does."""
         missing = max(shortage.missing for shortage in error.shortages)
         offer = min(math.ceil(missing / MICRO), MOST_GRANTED_USD) * MICRO
-        spent = "; ".join(self._account.spent(shortage.key) for shortage in error.shortages)
+        spent = "; ".join(self.account.spent(shortage.key) for shortage in error.shortages)
         most = usd(micros(error.needed_usd))
         text = (
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
-        question = _question(text, offer, self._may_grant)
-        answer = await self._turn.ask(replace(question, keep=partial(self._refused, error)))
+        question = _question(text, offer, self.may_grant)
+        answer = await self.turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:
             raise error
         amount = (parse_grant(answer.words) if answer.words.strip() else None) or offer
         for shortage in error.shortages:
-            await self._account.grant(shortage.key, amount, answer.by)
-            self._on_grant(shortage.key, amount, answer.by)
+            await self.account.grant(shortage.key, amount, answer.by)
+            self.on_grant(shortage.key, amount, answer.by)
 
     async def _refused(self, error: OverLimit, answer: Answer) -> None:
         if not answer.approved:
             scopes = ", ".join(error.scopes)
-            await self._decided({"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer)
+            await self.record_decision(
+                {"about": f"up to {usd(micros(error.needed_usd))}", "scopes": scopes}, answer
+            )
 
 
 def _question(text: str, offer: int, may_grant: Callable[[str], bool]) -> Question:

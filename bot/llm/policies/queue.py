@@ -1,20 +1,20 @@
-"""Who may call a provider, and when: the pure part of the gate. Values and ``now`` in, admissions out.
+"""The queue of one provider's calls: the pure part of the gate. Values and ``now`` in, admissions out.
 
-All calls of a gate stand in one line, in the order of their arrival; those to one model are a lane.
+All calls of a gate wait in one queue, in the order of their arrival; those to one model are a lane.
 
     a lane is      its head may go
-    free           while fewer are out than its window
-    held           when the backoff of the call that failed is over
-    cautious       alone, after a failure that will pass, until a call of the lane succeeds
+    free           while fewer calls are out than its window
+    held           when the backoff of the failed call is over
+    cautious       alone, after a transient failure, until a call of the lane succeeds
     shut (open)    never
     shut (probed)  as the one probe of the half-open circuit, whatever the window
 
-A lane is shut by its own breaker or by the account's, which auth and payment open for all lanes. One probe is out at
-a time for all of them, and one goes out every `PROBE_EVERY_S` at most. A hold ends for the others after as long: the
-backoff of one call is no reason for all to wait, but a Retry-After is.
+A lane is shut by its own breaker or by the account's, which auth and payment open for all lanes. All lanes share one
+probe at a time, and one goes out every `PROBE_EVERY_S` at most. A hold ends for the other calls after the same time:
+the backoff of one call does not delay all others, but a Retry-After does.
 
-Of the lanes whose head may go, the one that came first goes, if the gate is not stopped by a Retry-After, fewer than
-`max_parallel` are out, and the buckets hold enough; else nobody passes it.
+Of the heads that may go, the one that came first goes, if no Retry-After stops the gate, fewer than `max_parallel`
+calls are out, and the buckets hold enough. Otherwise none goes, and no call overtakes it.
 
     a ticket is    event                                 becomes
     away           `join`                                waiting
@@ -36,20 +36,20 @@ from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import QueuePlace, Usage
 from threads.errors import Code
 
-from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, passes
+from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, is_transient
 from .token_bucket import CongestionWindow, TokenBucket
 
 BREATH_S = 0.01
-"""How long a lane stands still after a failure, for the retry's word on how long it shall be held; and how much
-longer it is then held, so that the call that failed is back in its place before the others move."""
+"""Seconds that a lane waits after a failure, until the retry policy holds it; and that a hold lasts longer than the
+backoff, so that the failed call is back in its place before the others move."""
 OVERLOAD: tuple[Code, ...] = ("rate_limited", "unavailable")
-"""Failures that ask for fewer calls at once."""
+"""Failures after which fewer calls go out at once."""
 REFUSED_BY = "refused_by"
 GATE = "gate"
-"""The field and its value that tell a refusal of ours from what a provider said."""
+"""The field, and its value, of a refusal by the gate."""
 ACCOUNT: tuple[Code, ...] = ("auth", "payment")
 """Failures of the account, whatever the model."""
-KEPT = ("provider", "model", "status", "request_id")
+COPIED_FIELDS = ("provider", "model", "status", "request_id")
 """The fields of an error that a refusal repeats."""
 
 
@@ -74,7 +74,7 @@ class Ticket:
 
 
 class Lane:
-    """The calls to one model. ``own`` is its breaker, ``account`` the one that it shares with all others."""
+    """The calls to one model. ``own`` is its breaker, ``account`` the one that all models share."""
 
     def __init__(self, model: str, widest: int, threshold: int, account: Breaker) -> None:
         self.model = model
@@ -83,24 +83,24 @@ class Lane:
         self.queue: list[Ticket] = []
         self.out = 0
         self.cautious = self.tried = False
-        """Whether one call at a time goes out, and whether that one is out."""
+        """Whether calls go out one at a time, and whether one is out."""
         self.held_until = -math.inf
         self.trouble: ProviderError | None = None
-        """The last failure that counts, until a success."""
+        """The last transient failure, until a success."""
         self.shut_s = 0.0
         """How long the lane has been shut, in all."""
 
     @property
     def breaker(self) -> Breaker:
-        """The breaker that stands in the way, if one does."""
+        """The breaker that counts: the account's if it is open, else the model's."""
         return self.own if self.account.failure is None else self.account
 
-    def concerned(self, error: ProviderError) -> Breaker:
+    def breaker_for(self, error: ProviderError) -> Breaker:
         """Return the breaker that a failure is about."""
         return self.account if error.code in ACCOUNT else self.own
 
     def ready_at(self, now: float, next_probe_at: float) -> float:
-        """Return when the head may go, as far as the lane is concerned; inf while that takes an event."""
+        """Return when the lane lets its head go; inf if that needs an event."""
         if self.breaker.failure is not None:
             probe_at = self.breaker.probe_at(last_resort=self.queue[0].last_resort)
             return max(now, self.held_until, probe_at, next_probe_at)
@@ -140,7 +140,7 @@ class CallQueue:
         insort(lane.queue, ticket, key=_place)
 
     def leave(self, ticket: Ticket, now: float) -> None:
-        """Take back a ticket whose call was not made."""
+        """Remove a ticket whose call was not made."""
         self._touch(now)
         if ticket.state == "waiting":
             self._leave_queue(ticket)
@@ -150,7 +150,7 @@ class CallQueue:
             self.cancelled(ticket, now)
 
     def admit(self, now: float) -> list[Ticket]:
-        """Let everybody out who may go now, in order."""
+        """Return the tickets that may go out now, in order."""
         self._touch(now)
         admitted: list[Ticket] = []
         while (ticket := self._next(now)) and self._affordable_at(ticket, now) <= now:
@@ -168,7 +168,7 @@ class CallQueue:
         return admitted
 
     def wakes_at(self, now: float) -> float:
-        """Return when `admit` may let somebody out without another event; inf when that takes one."""
+        """Return when `admit` may admit a call without another event; inf if it needs one."""
         if self._out >= self._max_parallel:
             return math.inf
         later = [
@@ -195,52 +195,52 @@ class CallQueue:
         lane.trouble = lane.breaker.failure
 
     def failed(self, ticket: Ticket, error: ProviderError, now: float) -> None:
-        """One attempt failed: by itself it opens no circuit, unless it was the probe or refused for good."""
+        """Note a failed attempt. It opens a circuit only if it was the probe, or was refused for good."""
         lane = self._settle(ticket, now)
         if error.usage is not None:
             self._count(ticket, error.usage, now)
-        if ticket.probe is not None and ticket.probe is lane.concerned(error) and not ticket.best_effort:
-            ticket.probe.failed(_plain(error), now)
+        if ticket.probe is not None and ticket.probe is lane.breaker_for(error) and not ticket.best_effort:
+            ticket.probe.failed(_copy(error), now)
         elif ticket.probe is not None:
             ticket.probe.cancelled()
         if error.code in FOR_GOOD and not ticket.best_effort:
-            # Never tried again: nobody shall slip out before the call is given up.
+            # It is never retried, so the circuit opens before another call goes out.
             self.exhausted(ticket.model, error, now)
-        if not passes(error):
+        if not is_transient(error):
             return
         if ticket.trial and lane.cautious:
             lane.window.restart()
         elif self._shrink and error.code in OVERLOAD and ticket.shrunk == lane.window.shrunk:
             lane.window.halve()
-        lane.cautious, lane.trouble = True, _plain(error)
+        lane.cautious, lane.trouble = True, _copy(error)
         self.hold(ticket.model, error.retry_after or 0.0, error, now)
 
     def cancelled(self, ticket: Ticket, now: float) -> None:
-        """Note that the call ended without a word about the provider."""
+        """Note that the call ended and says nothing about the provider."""
         self._settle(ticket, now)
         if ticket.probe is not None:
             ticket.probe.cancelled()
 
     def hold(self, model: str, seconds: float, error: ProviderError, now: float) -> None:
-        """Keep a lane still for a retry's backoff, not for long, or the gate for the provider's Retry-After."""
-        if _ours(error) or not passes(error):
+        """Hold a lane for a retry's backoff, for a short time, or the gate for the provider's Retry-After."""
+        if _is_refusal(error) or not is_transient(error):
             return
         self._touch(now)
         lane = self.lane(model)
         held = seconds if error.retry_after else min(seconds, PROBE_EVERY_S)
         lane.held_until = max(lane.held_until, now + held + BREATH_S)
         if error.retry_after and now + seconds > self._stopped_until:
-            self._stopped_until, self._stopped_by = now + seconds, _plain(error)
+            self._stopped_until, self._stopped_by = now + seconds, _copy(error)
 
     def exhausted(self, model: str, error: ProviderError, now: float) -> None:
         self._touch(now)
-        if not _ours(error):
-            self.lane(model).concerned(error).exhausted(_plain(error), now)
+        if not _is_refusal(error):
+            self.lane(model).breaker_for(error).exhausted(_copy(error), now)
 
     def refusal(self, ticket: Ticket, now: float, deadline: float = math.inf) -> ProviderError | None:
-        """Return why a waiting call shall not wait on, fresh to be raised; None when it may.
+        """Return a new error if a waiting call should give up; None if it should wait on.
 
-        Who waited while the circuit's failure for good was heard has their answer: another probe is a minute away.
+        A call that waited while the circuit opened for good gives up, because the next probe is a minute away.
         """
         self._touch(now)
         why = self.unavailable(ticket.model, now, last_resort=ticket.last_resort)
@@ -252,20 +252,22 @@ class CallQueue:
             self.opens_at(ticket.model, now, last_resort=True),
             self.patience(ticket, now, deadline),
         )
-        told = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
-        if now < until and opens_at <= until and not told:
+        opened_for_good = (
+            failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
+        )
+        if now < until and opens_at <= until and not opened_for_good:
             return None
         return why or (failure and _refuse(failure, opens_at - now))
 
     def patience(self, ticket: Ticket, now: float, deadline: float = math.inf) -> float:
-        """Return until when a waiting call goes on if its lane is shut all the time."""
+        """Return until when a call waits if its lane stays shut."""
         lane = self.lane(ticket.model)
         return min(
             deadline, now + self._max_wait_s - ticket.place.waited_s - (lane.shut_s - ticket.shut_at_join_s)
         )
 
     def unavailable(self, model: str, now: float, *, last_resort: bool = False) -> ProviderError | None:
-        """Return why a call could not go out now, fresh to be raised; None when it may queue."""
+        """Return a new error if a call cannot go out now; None if it may queue."""
         lane = self.lane(model)
         breaker = lane.breaker
         admitted = breaker.admits(now, last_resort=last_resort) and now >= self._next_probe_at
@@ -275,20 +277,20 @@ class CallQueue:
         return why and _refuse(why, self.opens_at(model, now, last_resort=True) - now)
 
     def refused_account(self, now: float) -> ProviderError | None:
-        """Return why the account is refused, if it is; shared, so never to be raised."""
+        """Return why the account is refused, or None. The error is shared: never raise it."""
         return None if self._account.admits(now, last_resort=False) else self._account.failure
 
     def shut(self, model: str, now: float) -> bool:
-        """Return whether waiting costs patience: the circuit is not closed, or the gate is stopped."""
+        """Return whether the circuit is not closed, or the gate is stopped."""
         return self.lane(model).breaker.failure is not None or now < self._stopped_until
 
     def trouble(self, model: str) -> ProviderError | None:
-        """Return what holds up a lane, if it is trouble."""
+        """Return the failure that delays a lane, or None."""
         lane = self.lane(model)
         return lane.breaker.failure or lane.trouble or self._stopped_by
 
     def opens_at(self, model: str, now: float, *, last_resort: bool) -> float:
-        """Return when a shut lane lets a call out at the earliest, *now* if it is not shut or being probed."""
+        """Return the earliest time at which a shut lane admits a call; *now* if it is not shut or is being probed."""
         lane = self.lane(model)
         probe_at = now
         if lane.breaker.failure is not None:
@@ -296,12 +298,12 @@ class CallQueue:
         return max(now, self._stopped_until, probe_at)
 
     def expected_at(self, model: str, now: float, *, last_resort: bool = False) -> float:
-        """Return when a call may be let out at the earliest, its turn in line apart."""
+        """Return the earliest time at which a lane admits a call, apart from its place in the queue."""
         return max(self.opens_at(model, now, last_resort=last_resort), self.lane(model).held_until)
 
     @property
     def front(self) -> Ticket | None:
-        """The waiting call that came first."""
+        """The first waiting call."""
         return min((lane.queue[0] for lane in self._waited_for()), key=_place, default=None)
 
     @property
@@ -317,7 +319,7 @@ class CallQueue:
         return (lane for lane in self._lanes.values() if lane.queue)
 
     def _next(self, now: float) -> Ticket | None:
-        """Return who goes next if the buckets hold enough."""
+        """Return the next call if the buckets hold enough."""
         if now < self._stopped_until or self._out >= self._max_parallel:
             return None
         probe_at = self._next_probe_at
@@ -326,7 +328,7 @@ class CallQueue:
 
     @property
     def _next_probe_at(self) -> float:
-        """When the next probe may go out, whatever the lane; inf while one is out."""
+        """When the next probe of any lane may go out; inf while one is out."""
         probing = self._account.probing or any(lane.own.probing for lane in self.lanes)
         return math.inf if probing else self._probed_at + PROBE_EVERY_S
 
@@ -341,7 +343,7 @@ class CallQueue:
             self._tokens.take(tokens, now)
 
     def _count(self, ticket: Ticket, usage: Usage, now: float) -> None:
-        """Put what a call really used in the place of the estimate; reading a cache is free."""
+        """Replace the estimate of a call by its usage; reading from the cache is free."""
         if usage.prompt or usage.output:
             self._take(0, usage.input + usage.cache_write + usage.output - ticket.size, now)
 
@@ -351,7 +353,7 @@ class CallQueue:
         ticket.place.waited_s += lane.shut_s - ticket.shut_at_join_s
 
     def _settle(self, ticket: Ticket, now: float) -> Lane:
-        """Take back the permit."""
+        """Return the permit."""
         self._touch(now)
         lane = self.lane(ticket.model)
         ticket.state = "away"
@@ -361,7 +363,7 @@ class CallQueue:
         return lane
 
     def _touch(self, now: float) -> None:
-        """Add up for how long lanes were shut since the last event; precedes whatever shuts or opens one."""
+        """Add up how long lanes were shut since the last event; call it before one opens or shuts."""
         stopped_s = max(0.0, min(now, self._stopped_until) - self._touched)
         for lane in self.lanes:
             lane.shut_s += now - self._touched if lane.breaker.failure else stopped_s
@@ -372,22 +374,22 @@ def _place(ticket: Ticket) -> QueuePlace:
     return ticket.place
 
 
-def _ours(error: ProviderError) -> bool:
+def _is_refusal(error: ProviderError) -> bool:
     return error.fields.get(REFUSED_BY) == GATE
 
 
-def _plain(error: ProviderError, message: str = "") -> ProviderError:
-    """Return the same error without its traceback, which would keep a conversation in memory."""
-    plain = type(error)(message or str(error), retry_after=error.retry_after)
-    plain.fields = {name: value for name in KEPT if (value := error.fields.get(name))} | plain.fields
-    if isinstance(plain, ModelConnection) and isinstance(error, ModelConnection):
-        plain.local = error.local
-    return plain
+def _copy(error: ProviderError, message: str = "") -> ProviderError:
+    """Return a copy of an error without its traceback, which would keep a conversation in memory."""
+    copy = type(error)(message or str(error), retry_after=error.retry_after)
+    copy.fields = {name: value for name in COPIED_FIELDS if (value := error.fields.get(name))} | copy.fields
+    if isinstance(copy, ModelConnection) and isinstance(error, ModelConnection):
+        copy.local = error.local
+    return copy
 
 
 def _refuse(failure: ProviderError, seconds: float) -> ProviderError:
-    """Return an error like *failure* for a call that was not made, to come back in so many seconds."""
-    refusal = _plain(failure, f"no call was made: {failure}")
+    """Return an error for a call that was not made because of *failure*; retry in so many seconds."""
+    refusal = _copy(failure, f"no call was made: {failure}")
     refusal.retry_after = seconds or None
     refusal.fields |= {REFUSED_BY: GATE, "retry_after": seconds}
     refusal.retryable = False

@@ -1,4 +1,4 @@
-"""Retry of one model call: how long to wait after a failure, or that it is no use.
+"""The retry policy of one model call: how long to wait after a failure, or to give up.
 
     Retry-After of at most `max_retry_after_s`   exactly that, plus up to 10 % jitter; longer: give up
     rate_limited without                         5, 10, 20, 40, 80, 160 s, within its own attempts
@@ -6,7 +6,7 @@
     unknown                                      once
     anything else                                never
     rate_limited, and another model can be asked never
-    a wait that would pass the turn's deadline   never: the failure is worth more than a time-out
+    a wait that would pass the turn's deadline   never: the failure says more than a time-out
 
 `retry_delay` is the policy. `RetryingModel` follows it and tells the gate. The SDKs' own retries are off.
 """
@@ -73,29 +73,29 @@ _REASONS: dict[Code, str] = {
 
 
 def reason(error: ProviderError | None) -> str:
-    """Return in a few words, for people, why a call has to wait."""
+    """Return a few words for people on why a call waits."""
     return _REASONS.get(error.code, TROUBLE) if error else TROUBLE
 
 
 class RetryGate(Protocol):
-    """What is told of retries: the calls of all threads to a provider go through it."""
+    """The gate of a provider, which holds other calls while one is retried."""
 
     def place(self) -> QueuePlace:
         """Return the last place in the queue, for a new call and all its attempts."""
         ...
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
-        """Note that a call to *model* failed with *error* and will be made again in so many seconds."""
+        """Note that a call to *model* failed with *error* and is retried in so many seconds."""
         ...
 
     def exhausted(self, model: str, error: ProviderError) -> None:
-        """Note that a call to *model* was given up."""
+        """Note that a call to *model* gave up."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RetryingModel(ModelWrapper):
-    """A `Model` that tries again; each wait is visible, cancellable and holds no turn slot."""
+    """A `Model` with retries; each wait is visible, can be cancelled and holds no turn slot."""
 
     settings: LlmRetry
     random: Callable[[], float]
@@ -120,10 +120,10 @@ class RetryingModel(ModelWrapper):
                 log.info("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)
-                told = Waiting(reason(error), wait, failures, _attempts(error, self.settings))
+                waiting = Waiting(reason(error), wait, failures, _attempts(error, self.settings))
             back_at = anyio.current_time() + wait
             await on_event(TextReset())
-            await on_event(told)
+            await on_event(waiting)
             await anyio.sleep_until(back_at)
             await on_event(Resumed())
 

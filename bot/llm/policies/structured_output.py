@@ -1,8 +1,7 @@
-"""Answers that follow a schema: the provider is given the hint, and what it says is judged here, whole."""
+"""Answers that follow a schema: the provider gets a hint, and the whole answer is validated here."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,22 +22,22 @@ if TYPE_CHECKING:
 FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
 
 FAULTS = 3
-"""How many faults of an answer are named."""
+"""The number of faults in an error text."""
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputModel(ModelWrapper):
-    """Lets only answers through that follow ``Request.output_schema``, where there is one."""
+    """Validates answers against ``Request.output_schema``, if there is one."""
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """See `bot.ports.model.Model.complete`; raises `OutputInvalid`, and ValueError for what is no schema."""
+        """See `bot.ports.model.Model.complete`; raises `OutputInvalid`, and ValueError for an invalid schema."""
         if request.output_schema is None:
             return await self.model.complete(request, on_event)
-        judge = validator(request.output_schema)
+        schema = validator(request.output_schema)
         completion = await self.model.complete(request, on_event)
-        if completion.stop in ("end", "length"):  # Else it goes on: with a tool's result, or after a pause.
+        if completion.stop in ("end", "length"):  # Otherwise the answer is not complete yet.
             try:
-                check(completion.message.text, judge)
+                check(completion.message.text, schema)
             except OutputInvalid as error:
                 provider, _, model = self.name.partition("/")
                 error.fields |= {"provider": provider, "model": model}
@@ -48,7 +47,7 @@ class StructuredOutputModel(ModelWrapper):
 
 
 def validator(schema: dict[str, JsonValue]) -> Validator:
-    """Return the judge of *schema*; nothing is ever fetched. Raises ValueError for one that cannot be used."""
+    """Return a validator for *schema*; it fetches nothing. Raises ValueError for an invalid schema."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415
     from jsonschema.validators import validator_for  # noqa: PLC0415
@@ -61,14 +60,14 @@ def validator(schema: dict[str, JsonValue]) -> Validator:
     try:
         kind.check_schema(schema)
     except SchemaError as error:
-        raise ValueError(f"no JSON Schema: {error.json_path}: {error.message}") from error
+        raise ValueError(f"not a valid JSON Schema: {error.json_path}: {error.message}") from error
     root = Resource.from_contents(schema, default_specification=DRAFT202012)
     resolver = registry.resolver_with_root(root)
     for reference in _references(schema):
         try:
             resolver.lookup(reference)
         except Unresolvable as error:
-            raise ValueError(f"no JSON Schema: {reference} is not in it") from error
+            raise ValueError(f"not a valid JSON Schema: {reference} is not in it") from error
     return kind(schema, registry=registry, format_checker=kind.FORMAT_CHECKER)
 
 
@@ -83,16 +82,14 @@ def _references(schema: JsonValue) -> Iterator[str]:
                 yield from _references(part)
 
 
-def check(text: str, judge: Validator) -> None:
-    """Raise `OutputInvalid` that names where *text*, JSON or JSON in a fence, goes against the schema."""
+def check(text: str, schema: Validator) -> None:
+    """Raise `OutputInvalid` with the faults of *text*, which is JSON or JSON in a fence."""
     fenced = FENCED.fullmatch(text)
     try:
         answer = load_json(fenced[1] if fenced else text)
-        faults = sorted(judge.iter_errors(answer), key=lambda fault: list(map(str, fault.absolute_path)))
-    except json.JSONDecodeError as error:
-        raise OutputInvalid(f"the answer is no JSON: {error}") from error
+        faults = sorted(schema.iter_errors(answer), key=lambda fault: list(map(str, fault.absolute_path)))
     except (ValueError, RecursionError) as error:
-        raise OutputInvalid(f"the answer is no JSON that can be read: {error}") from error
+        raise OutputInvalid(f"the answer is not valid JSON: {error}") from error
     if faults:
         named = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in islice(faults, FAULTS))
         more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""

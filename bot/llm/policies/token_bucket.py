@@ -1,18 +1,17 @@
-"""How much may be asked of a provider at once, and how much in a minute: a window and a token bucket, both pure."""
+"""Limits of one provider: a congestion window for parallel calls, and a token bucket per minute; both pure."""
 
 from __future__ import annotations
 
 FIRST_WINDOW = 16
 NEARLY = 1e-3
-"""What a bucket may lack and still count as full enough: clocks and sums are not exact."""
+"""Tolerance of a bucket: clocks and sums are not exact."""
 
 
 class CongestionWindow:
-    """How many calls may be out at once, found out as TCP does.
+    """How many calls may be out at once, found as TCP does.
 
-    A success widens it by one up to what held last time, and from there by one for each window of successes. A
-    failure for overload halves it, but the calls that were out together halve it once. After an outage it begins
-    with one call.
+    A success widens it by one up to the last good size, and from there by one for each window of successes. An
+    overload halves it, once for all calls that were out together. After an outage it starts with one call.
     """
 
     def __init__(self, widest: int) -> None:
@@ -20,7 +19,7 @@ class CongestionWindow:
         self._size = float(min(FIRST_WINDOW, widest))
         self._threshold = float(widest)
         self.shrunk = 0
-        """How often it was halved: calls that went out under the same number were out together."""
+        """How often it was halved; calls that went out under the same number were out together."""
 
     @property
     def size(self) -> int:
@@ -40,9 +39,9 @@ class CongestionWindow:
 
 
 class TokenBucket:
-    """So much a minute, refilled all the time, with a quarter of a minute's worth in reserve.
+    """An amount per minute, refilled all the time; it holds a quarter of a minute's worth.
 
-    What is larger than the bucket may go when it is full, and leaves a debt.
+    A larger amount may go when the bucket is full, and leaves a debt.
     """
 
     def __init__(self, per_minute: int) -> None:
@@ -52,13 +51,13 @@ class TokenBucket:
         self._at = 0.0
 
     def ready_at(self, amount: float, now: float) -> float:
-        """Return when *amount* may be taken, *now* if at once."""
+        """Return when *amount* may be taken."""
         self._refill(now)
         lacking = min(amount, self._capacity) - self._level
         return now if lacking <= NEARLY else now + lacking / self._rate
 
     def take(self, amount: float, now: float) -> None:
-        """Take *amount*, or give back if it is negative."""
+        """Take *amount*; a negative one is given back."""
         self._refill(now)
         self._level = min(self._capacity, self._level - amount)
 

@@ -17,8 +17,8 @@ from bot.config.settings import Provider
 from bot.llm.detect_model import (
     LOCAL_SERVERS,
     MAX_ANSWER_BYTES,
-    Choice,
     LocalServer,
+    ModelChoice,
     _get,
     chat_model,
     choose,
@@ -90,7 +90,7 @@ async def test_a_key_in_the_environment_is_taken_before_any_port_is_touched() ->
         both = {"ANTHROPIC_API_KEY": "a", "OPENAI_API_KEY": "b"}
         assert (await choose(both, servers(port), within_s=10)).model == "anthropic/claude-sonnet-5-5"
         choice = await choose({"ANTHROPIC_API_KEY": " ", "OPENAI_API_KEY": "b"}, servers(port), within_s=10)
-        assert choice == Choice("openai/gpt-6.1-terra", "OPENAI_API_KEY is set")
+        assert choice == ModelChoice("openai/gpt-6.1-terra", "OPENAI_API_KEY is set")
         with anyio.move_on_after(0.05):
             await touched.wait()
         assert not touched.is_set()
@@ -140,7 +140,7 @@ async def test_nothing_slow_is_waited_for_when_nothing_better_can_come() -> None
 def by_path(replies: dict[str, bytes]) -> Callable[[SocketStream], Awaitable[None]]:
     async def serve(stream: SocketStream) -> None:
         path = (await stream.receive()).split(b" ")[1].decode()
-        await stream.send(replies.get(path, b"HTTP/1.0 404 Not Found\r\n\r\n{}"))
+        await stream.send(replies.get(path, b"HTTP/1.0 404 Not LocalModel\r\n\r\n{}"))
 
     return serve
 
@@ -233,8 +233,8 @@ async def test_a_real_http_server_that_keeps_connections_open_is_understood() ->
     [
         b"",
         b"SSH-2.0-OpenSSH\r\n\r\n",
-        b"HTTP/1.0 404 Not Found\r\n\r\n" + answer("x").partition(b"\r\n\r\n")[2],
-        b"HTTP/1.0 302 Found\r\nLocation: http://example.com/\r\n\r\n",
+        b"HTTP/1.0 404 Not LocalModel\r\n\r\n" + answer("x").partition(b"\r\n\r\n")[2],
+        b"HTTP/1.0 302 LocalModel\r\nLocation: http://example.com/\r\n\r\n",
         b"HTTP/1.0 200 OK\r\n\r\n<html>",
         b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000,
         b"HTTP/1.0 200 OK\r\n\r\n[]",

@@ -99,7 +99,7 @@ def check_url(url: str) -> None:
     check_picture(head.removeprefix("data:"), data)
 
 
-def check_anthropic(wire) -> None:
+def check_anthropic(wire, thoughts=tuple(RAWS[CLAUDE])) -> None:
     assert [entry["role"] for entry in wire] == ["user", "assistant"] * (len(wire) // 2) + ["user"]
     seen: set[str] = set()
     waiting: list[str] = []
@@ -127,11 +127,11 @@ def check_anthropic(wire) -> None:
                     check_picture(block["source"]["media_type"], block["source"]["data"])
                 case _:
                     assert entry["role"] == "assistant"
-                    assert block in RAWS[CLAUDE]
+                    assert block in thoughts
         assert sorted(answered) == sorted(waiting)
         assert len({*asked, *seen}) == len(asked) + len(seen)
         if entry["role"] == "assistant":
-            assert entry["content"][-1] not in RAWS[CLAUDE]
+            assert entry["content"][-1] not in thoughts
         seen |= set(asked)
         waiting = asked
     assert not waiting
@@ -140,7 +140,7 @@ def check_anthropic(wire) -> None:
 def check_responses(wire) -> None:
     waiting: set[str] = set()
     seen: set[str] = set()
-    for item in wire:
+    for item, after in zip(wire, [*wire[1:], {"role": "missing"}], strict=True):
         match item:
             case {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **rest}:
                 assert not rest
@@ -167,8 +167,11 @@ def check_responses(wire) -> None:
                 assert not rest or (role == "assistant" and rest == {"phase": "commentary"})
             case _:
                 assert item == RAWS[GPT][0]
+                assert after.get("role", "assistant") == "assistant"
+                assert after.get("type") != "function_call_output"
     assert not waiting
-    assert wire[-1]["role"] == "user"
+    assert wire[0]["role"] == "user"
+    assert wire[-1].get("role") == "user" or wire[-1]["type"] == "function_call_output"
 
 
 def check_chat(wire) -> None:
@@ -201,7 +204,8 @@ def check_chat(wire) -> None:
                 foreign = set(rest) - {"content", "tool_calls", "reasoning_content", "reasoning"}
                 assert not foreign
     assert not waiting
-    assert roles[-1] == "user"
+    assert roles[0] == "user"
+    assert roles[-1] in ("user", "tool")
     spoken = [role for role in roles if role != "tool"]
     assert not any(a == b == "user" for a, b in pairwise(spoken))
 

@@ -512,7 +512,7 @@ async def test_usage_inside_other_chunks_and_without_details_is_understood(http,
 
 @both
 async def test_what_is_sent_takes_no_walk_through_the_sdk_s_types(http, listener, monkeypatch, kind):
-    """It would take half a millisecond an item, on the event loop; see `SdkModel._post`."""
+    """It would take half a millisecond an item, on the event loop; see `SdkModel.complete`."""
     monkeypatch.setattr("openai._utils._transform._async_transform_recursive", None)
     async with FakeOpenAI([hello(kind)]) as fake:
         assert (await gpt(kind, fake, http).complete(ask(), listener)).stop == "end"

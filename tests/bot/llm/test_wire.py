@@ -106,19 +106,6 @@ def test_on_the_responses_wire_each_call_is_answered_once_and_after_it(messages)
     assert not waiting
 
 
-@given(conversations(), conversations())
-def test_a_longer_conversation_begins_with_the_shorter_one_byte_for_byte(messages, more):
-    shorter = anthropic.to_wire(messages, ME)
-    longer = anthropic.to_wire([*messages, Message("assistant", (Text("ok"),)), *more], ME)
-    assert json.dumps(longer[: len(shorter)]) == json.dumps(shorter)
-
-
-@given(conversations())
-def test_making_a_conversation_fit_twice_changes_nothing(messages):
-    once = fit(messages, ME, anthropic.IDS)
-    assert fit(once, ME, anthropic.IDS) == once
-
-
 @given(st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text()))
 def test_arguments_are_an_object_or_marked(value):
     call = tool_call("c", "t", json.dumps(value))
