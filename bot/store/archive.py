@@ -18,7 +18,7 @@ from typing import IO, Annotated, Self
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
-from bot.store.layout import DATA_VERSION, in_the_way, never
+from bot.store.layout import DATA_VERSION, is_reserved, never
 from threads.errors import BotError, NewerSchema
 
 VERSION = 1
@@ -61,7 +61,7 @@ class Contents(BaseModel):
     problems: list[str] = []
 
 
-def spelled(path: PurePosixPath) -> str:
+def encoded_path(path: PurePosixPath) -> str:
     """Return a path as the list of files has it: in UTF-8, whatever bytes it is made of, and each in its own way."""
     return str(path).replace("\\", "\\\\").encode("utf-8", "backslashreplace").decode()
 
@@ -99,7 +99,7 @@ def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
             contents = _contents(file, info, source)
             continue
         path = _path(file, info)
-        name = spelled(path)
+        name = encoded_path(path)
         if name in sums or name in folders:
             raise BackupDamaged(f"{file} holds {name!r} twice")
         total += info.size
@@ -207,8 +207,8 @@ def _path(file: Path, info: tarfile.TarInfo) -> PurePosixPath:
         or not path.parts
         or ".." in path.parts
         or "\0" in name
-        or (in_the_way(path) if info.isdir() else never(path))
-        or any(map(in_the_way, path.parents))
+        or (is_reserved(path) if info.isdir() else never(path))
+        or any(map(is_reserved, path.parents))
     ):
         raise BackupDamaged(f"{file} holds what no backup of Threadfast holds: {info.name!r}")
     return path

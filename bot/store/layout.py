@@ -105,7 +105,7 @@ def never(path: PurePosixPath) -> bool:
     return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
 
 
-def in_the_way(folder: PurePosixPath) -> bool:
+def is_reserved(folder: PurePosixPath) -> bool:
     """Return whether a folder of this path would be where a file of ours, or of a process, has to be."""
     kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
     return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))

@@ -52,7 +52,7 @@ def restored(data: Path) -> Restored | None:
         return None
 
 
-def sparing(
+def skip_answered(
     receive: Sink,
     came: Restored | None,
     knows: Callable[[str], Awaitable[bool]],

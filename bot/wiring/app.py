@@ -42,8 +42,8 @@ from bot.routing.commands import Brain, Controls, Notes, Permissions, Timetable
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import Rates
 from bot.store.migrations import prepare
-from bot.store.model_choice import ChosenModels
-from bot.store.restored_answers import Restored, restored, sparing
+from bot.store.model_choice import ModelChoices
+from bot.store.restored_answers import Restored, restored, skip_answered
 from bot.tools.files.resolve_beneath import mark_output
 from bot.wiring.escalation import Escalation
 from bot.wiring.instrumentation import WatchedJournal, watched_run
@@ -255,7 +255,7 @@ async def serve(
     means, veil = await _means(settings, environ, observing or Observing())
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     post = partial(_post, outboxes, means.mask)
-    catalog, chosen = catalog_of(settings), ChosenModels(means.disk, data / "models.json", offload)
+    catalog, chosen = catalog_of(settings), ModelChoices(means.disk, data / "models.json", offload)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
     ledger = Ledger(means.disk, data / "usage", offload=offload, now=utc_now)
@@ -341,7 +341,7 @@ async def serve(
                 bench.sandbox,
                 lambda: [*troubles(), *_shut(lineup.circuits())],
             )
-            receive = sparing(core.orchestrator.receive, came, core.journal.knows, outboxes)
+            receive = skip_answered(core.orchestrator.receive, came, core.journal.knows, outboxes)
             tasks.start_soon(escalation.watch, transports)
             async with watch(live), anyio.create_task_group() as edges:
                 for transport in transports:

@@ -28,7 +28,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
 from bot.ports.status import CircuitStatus
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import WatchedModel, WatchedTurnModel
 from threads import wording
 from threads.model import Answer, Message, ThreadId, Turn
@@ -72,7 +72,7 @@ class Lineup:
         http: SharedHttp,
         catalog: Catalog,
         accounts: Accounts,
-        chosen: ChosenModels,
+        chosen: ModelChoices,
         random: Callable[[], float],
         now: Callable[[], datetime],
         observing: Observing,

@@ -42,8 +42,8 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from bot.store.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, spelled
-from bot.store.layout import DATA_VERSION, KINDS, Step, found, in_the_way, kind_of, never
+from bot.store.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, encoded_path
+from bot.store.layout import DATA_VERSION, KINDS, Step, found, is_reserved, kind_of, never
 from threads.errors import BotError
 from threads.store.disk import PosixDisk
 
@@ -245,7 +245,7 @@ class _Copy:
         """Say whether a folder is copied, and if it is not by rule, tell."""
         if never(folder / "x"):
             return False
-        if in_the_way(folder):
+        if is_reserved(folder):
             self._skip(folder, "a folder where a file has to be")
         elif _too_deep(folder):
             self._skip(folder, f"too deep: more than {DEEPEST} folders, or {LONGEST:,} bytes of path")
@@ -270,7 +270,7 @@ class _Copy:
             info.mtime, info.mode = seen.st_mtime, 0o600 | (seen.st_mode & 0o100)
         source.on_bytes = self._on_bytes
         self._tar.addfile(info, source)  # type: ignore[arg-type]  # it is only read from
-        self.sums[spelled(path)] = Sum(size=source.size, sha256=source.digest.hexdigest())
+        self.sums[encoded_path(path)] = Sum(size=source.size, sha256=source.digest.hexdigest())
         self._report.files += 1
         self._report.bytes += source.size
         if source.fault:
@@ -286,10 +286,10 @@ class _Copy:
 
     def _skip(self, path: PurePosixPath, why: str) -> None:
         self._taken.add(path)
-        self._report.skipped.append(f"{spelled(path)}: {why}")
+        self._report.skipped.append(f"{encoded_path(path)}: {why}")
 
     def _problem(self, path: PurePosixPath, why: str) -> None:
-        self._report.problems.append(f"{spelled(path)}: {why}")
+        self._report.problems.append(f"{encoded_path(path)}: {why}")
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ SINCE = Since()
 
 
 @contextmanager
-def reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
+def open_for_reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
     """Load the settings for a look at their data folder, and say plainly what keeps a command from it."""
     loaded = load(settings_file, data, only_looks=True)
     folder = loaded.settings.data
@@ -83,7 +83,7 @@ def look_again() -> None:
     time.sleep(LOOK_AGAIN_S)
 
 
-def told_damage(lines: int) -> None:
+def report_damage(lines: int) -> None:
     """Say on stderr that lines could not be read."""
     if lines:
         what = "1 damaged line was" if lines == 1 else f"{lines:,} damaged lines were"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bot.admin.cli.data_folder import SINCE, look_again, reading, told_damage
+from bot.admin.cli.data_folder import SINCE, look_again, open_for_reading, report_damage
 from bot.admin.cli.invocation import data_option, fail, json_option, masker, refuse, settings_option
 from threads.store.data_folder import FolderTaken
 
@@ -37,17 +37,17 @@ def why(message: str, settings_file: Path | None, data: Path | None, thread: str
     from functools import partial
 
     from bot.admin.reports import message_story
-    from bot.admin.reports.transcript import masked
+    from bot.admin.reports.transcript import mask_strings
     from bot.admin.terminal import table
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         mask = masker(loaded)
         over = partial(table.progress, what="Looking through threads")
         found = message_story.stories(loaded.settings.data, message, over=over, thread=thread)
         if as_json:
             reasons = [] if found else list(message_story.UNKNOWN)
             value = {"asked": message, "messages": [*map(_value, found)], "possible_reasons": reasons}
-            click.echo(json.dumps(masked(value, mask), indent=2))
+            click.echo(json.dumps(mask_strings(value, mask), indent=2))
         for one in () if as_json else found:
             _tell(one, mask)
         if not found:
@@ -111,7 +111,7 @@ def usage(
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         folder = loaded.settings.data
         made = usage_report.report(folder, by, usage_report.period(since, month, now))
         if made.files:
@@ -147,22 +147,22 @@ def audit(
     from bot.admin.reports.audit_trail import Filter, as_value, read_audit
     from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread_folders import find
-    from bot.admin.reports.transcript import masked
+    from bot.admin.reports.transcript import mask_strings
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         mask, damage, folder = masker(loaded), Damage(), loaded.settings.data
         names = [one.name for one in find(folder, thread)] or [thread] if thread else []
         found = read_audit(folder, Filter(since, kind, names), damage, look_again if follow else None)
         if follow:
             for one in found:
-                value = masked(as_value(one), mask)
+                value = mask_strings(as_value(one), mask)
                 click.echo(json.dumps(value) if as_json else "  ".join(_cells(one, mask)))
         elif as_json:
-            records = [masked(as_value(one), mask) for one in found]
+            records = [mask_strings(as_value(one), mask) for one in found]
             click.echo(json.dumps({"records": records, "damaged_lines": damage.lines}, indent=2))
         else:
             _show_audit([*found], since, mask)
-        told_damage(damage.lines)
+        report_damage(damage.lines)
 
 
 def _show_audit(found: list[AuditRecord], since: str, mask: Mask) -> None:
@@ -212,14 +212,14 @@ def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bo
     """List dead letters, oldest first. Shows what became of those that were resubmitted."""
     from dataclasses import asdict
 
-    from bot.admin.reports.transcript import masked
+    from bot.admin.reports.transcript import mask_strings
     from bot.admin.terminal.safe_text import line
     from bot.admin.terminal.table import WIDE, Column, show, width
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         mask, found = masker(loaded), _letters(loaded.settings.data)
         if as_json:
-            click.echo(json.dumps(masked({"dead_letters": [*map(asdict, found)]}, mask), indent=2))
+            click.echo(json.dumps(mask_strings({"dead_letters": [*map(asdict, found)]}, mask), indent=2))
         elif not found:
             click.echo("No dead letters.")
         else:
@@ -261,7 +261,7 @@ def resubmit(message: str, settings_file: Path | None, data: Path | None, as_jso
 
     from bot.admin.dead_letters.resubmit import resubmit as put_back
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         folder = loaded.settings.data
         letters = [letter for letter in _letters(folder) if letter.message_id == message]
         if not letters:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import data_option, json_option, load, meant, refuse, settings_option
-from bot.admin.cli.terminal_repair import mend_terminal
+from bot.admin.cli.invocation import data_option, find_settings, json_option, load, refuse, settings_option
+from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
-    from bot.admin.setup.options import Given
+    from bot.admin.setup.options import InitOptions
 
 NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
@@ -76,7 +76,7 @@ def init(
     from bot.guards.hardening import seal
 
     seal()
-    mend_terminal()
+    repair_terminal()
     given = _given(platform or "", settings_file, flags, as_json=as_json)
     interactive = not given.yes and on_terminal()
     screen = Screen(interactive=interactive, quiet=as_json)
@@ -105,9 +105,11 @@ def on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _given(platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool) -> Given:
+def _given(
+    platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool
+) -> InitOptions:
     """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
-    from bot.admin.setup.options import Given
+    from bot.admin.setup.options import InitOptions
 
     source = click.get_current_context().get_parameter_source
     for name, value in flags.items():
@@ -123,7 +125,7 @@ def _given(platform: str, settings_file: Path | None, flags: dict[str, object], 
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")
-    return Given(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
+    return InitOptions(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
 
 
 def _flag(name: str) -> str:
@@ -163,7 +165,7 @@ def check(settings_file: Path | None, as_json: bool) -> None:
 
     warnings: list[str] = []
     try:
-        loaded = read(meant(settings_file), environ=os.environ)
+        loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         warnings = [*unpriced(loaded.settings)]
     except ConfigInvalid as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bot.admin.cli.data_folder import SINCE, look_again, reading, told_damage
+from bot.admin.cli.data_folder import SINCE, look_again, open_for_reading, report_damage
 from bot.admin.cli.invocation import data_option, fail, json_option, load, masker, settings_option
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def list_threads(
     from bot.admin.terminal import table
     from bot.budget.budgets import dollars
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         mask = masker(loaded)
         found = folders(loaded.settings.data, transport)
         if since:
@@ -177,7 +177,7 @@ def show_thread(
     from bot.admin.reports.transcript import pieces, write_json, write_jsonl
     from bot.admin.terminal.table import show_texts
 
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         folder, damage = _the_one(loaded.settings.data, thread), Damage()
         told = _transcript(folder, damage, masker(loaded), last, look_again if follow else None)
         if as_json:
@@ -186,7 +186,7 @@ def show_thread(
             show_texts((piece.text, piece.style, piece.indent) for piece in pieces(told))
             for owed in waiting(loaded.settings.data, folder.name):
                 click.echo(f"Message {owed.message_id} has no outcome yet; `threadfast why` tells more.")
-        told_damage(damage.lines)
+        report_damage(damage.lines)
 
 
 @threads.command("export")
@@ -229,7 +229,7 @@ def export_thread(
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:
         raise click.UsageError("--all needs a folder: --output FOLDER")
-    with reading(settings_file, data) as loaded:
+    with open_for_reading(settings_file, data) as loaded:
         mask, damage, copied = (str if raw else masker(loaded)), Damage(), 0
         folder = loaded.settings.data
         found = folders(folder) if every else [_the_one(folder, thread or "")]
@@ -245,7 +245,7 @@ def export_thread(
             click.echo(f"{what} written to {output}.", err=True)
         if files:
             click.echo(f"{copied:,} file{'' if copied == 1 else 's'} copied to {files}.", err=True)
-        told_damage(damage.lines)
+        report_damage(damage.lines)
 
 
 @contextmanager

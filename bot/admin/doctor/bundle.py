@@ -30,10 +30,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.doctor.examination import Look
-from bot.admin.doctor.records import told_by_journal
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.records import summarize_journal
 from bot.admin.doctor.screen import plain_lines
-from bot.admin.status.client import Silent
+from bot.admin.status.client import NoStatus
 from bot.config.settings import REFERENCE
 from threads.errors import NewerSchema
 from transports.shared.checks import Finding
@@ -81,7 +81,7 @@ class Marks:
         return f"<{hashlib.blake2s(text.encode('utf-8', 'replace'), key=self._salt).hexdigest()[:6]}>"
 
 
-def bundle(look: Look, findings: Sequence[Finding], *, at: datetime) -> str:
+def bundle(look: Context, findings: Sequence[Finding], *, at: datetime) -> str:
     """Return the text. Blocking; raises nothing but for bugs."""
     marks = Marks()
     parts = (
@@ -119,7 +119,7 @@ def _version(name: str) -> str:
         return ""
 
 
-def _checks(findings: Sequence[Finding], look: Look, marks: Marks) -> list[str]:
+def _checks(findings: Sequence[Finding], look: Context, marks: Marks) -> list[str]:
     places = {str(look.settings.data): "<data>", str(Path.home()): "~", str(Path.cwd()): "<here>"}
     if look.settings_file:
         places[str(look.settings_file.absolute().parent)] = "<settings>"
@@ -135,28 +135,30 @@ def _checks(findings: Sequence[Finding], look: Look, marks: Marks) -> list[str]:
     return [told(line, finding) for finding in findings for line in plain_lines(finding)]
 
 
-def _settings(look: Look, marks: Marks) -> list[str]:
+def _settings(look: Context, marks: Marks) -> list[str]:
     given: JsonValue = look.settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-    told = told_settings(given, "", marks)
+    told = masked_settings(given, "", marks)
     return json.dumps(told, indent=1, ensure_ascii=False).splitlines() if told else []
 
 
-def told_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
+def masked_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
     """Return settings without what is somebody's own; *key* is that of the settings which holds the value."""
     match value:
         case dict() if key in NAMED or key in MARKED:
             # A map: its keys are names, and what they hold is a section of its own, or the map's.
             tell = marks if key in MARKED else _without_pattern
             return {
-                tell(name): told_settings(held, "" if isinstance(held, dict) else key, marks)
+                tell(name): masked_settings(held, "" if isinstance(held, dict) else key, marks)
                 for name, held in value.items()
             }
         case dict():
             return {
-                name: told_settings(held, name, marks) for name, held in value.items() if name not in OMITTED
+                name: masked_settings(held, name, marks)
+                for name, held in value.items()
+                if name not in OMITTED
             }
         case list():
-            return [told_settings(held, key, marks) for held in value]
+            return [masked_settings(held, key, marks) for held in value]
         case str() if (
             value in ("", "*") or key in PLAIN_KEYS or REFERENCE.fullmatch(value) or LOCAL.match(value)
         ):
@@ -172,9 +174,9 @@ def _without_pattern(name: str) -> str:
     return PATTERN.sub("(…)", name)
 
 
-def _status(look: Look) -> list[str]:
+def _status(look: Context) -> list[str]:
     status = look.beside
-    if isinstance(status, Silent):
+    if isinstance(status, NoStatus):
         return [] if status.state == "absent" else [status.state]
     told = asdict(status) | {"data": "<data>"}
     told["troubles"] = len(status.troubles)
@@ -189,7 +191,7 @@ def _status(look: Look) -> list[str]:
 
 def _journal(data: Path) -> list[str]:
     try:
-        told = told_by_journal(data)
+        told = summarize_journal(data)
     except (NewerSchema, OSError) as error:
         return [f"not read: {type(error).__name__}"]
     ends = [f"{outcome}: {count}" for outcome, count in sorted(told.outcomes.items())]

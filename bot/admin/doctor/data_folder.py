@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from bot.admin.doctor.examination import Findings, Look
+from bot.admin.doctor.checks import Context, Findings
 from bot.store.layout import Step, found
 from transports.shared.checks import Finding
 
@@ -28,7 +28,7 @@ KEEP = "Set `data` to a folder on a local disk."
 CLOSED = "`threadfast doctor --fix`, or chmod -R go-rwx {}"
 
 
-async def look_at_folder(look: Look) -> Findings:
+async def check_folder(look: Context) -> Findings:
     data = look.settings.data
     if not await look.offload(is_open, data):
         yield await look.offload(_absent, data)

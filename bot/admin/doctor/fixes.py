@@ -21,8 +21,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from bot.admin.doctor.checks import Context
 from bot.admin.doctor.data_folder import too_open
-from bot.admin.doctor.examination import Look
 from bot.admin.doctor.settings import OPEN, secret_places
 from bot.store.layout import kind_of
 from threads.store.data_folder import FolderTaken, sole_owner
@@ -32,14 +32,14 @@ LEFT_S = 600.0
 BROWSERS = "threadfast-browser-*"
 
 
-def mend(look: Look) -> Iterator[str]:
+def apply_fixes(look: Context) -> Iterator[str]:
     """Do it, and tell each thing that was done or could not be. Blocking; raises nothing."""
     data = look.settings.data
     try:
         if why := _not_ours(data):
             yield f"left alone: {why}"
         else:
-            yield from _mended(data)
+            yield from _apply_fixes(data)
     except FolderTaken as error:
         yield f"left alone: {error}"
     except OSError as error:
@@ -59,7 +59,7 @@ def _not_ours(data: Path) -> str:
     return "" if owner == me else f"{data} belongs to user {owner}; run this as that user"
 
 
-def _mended(data: Path) -> Iterator[str]:
+def _apply_fixes(data: Path) -> Iterator[str]:
     made = not data.exists()
     with sole_owner(data):
         if made:

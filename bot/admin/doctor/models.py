@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look, Subject
+from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verified, verify
@@ -31,7 +31,7 @@ FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Candidate:
     """A model that may be asked: the usual one first. ``why`` is why that one, a local server may be found for it."""
 
     name: str
@@ -44,20 +44,20 @@ class Asked:
         return "model" if not self.place else f"model.{self.place}"
 
 
-async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Asked]:
+async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Candidate]:
     """Return who may answer, in the order in which they are asked."""
     settings, model, why = await with_model(settings, environ)
     return [
-        Asked(name, place, settings, "" if place else f" ({why})")
+        Candidate(name, place, settings, "" if place else f" ({why})")
         for place, name in enumerate(candidates(settings, model))
     ]
 
 
-def model_subjects(asked: Sequence[Asked]) -> list[Subject]:
-    return [Subject(one.title, partial(look_at_model, one)) for one in asked]
+def model_checks(asked: Sequence[Candidate]) -> list[Check]:
+    return [Check(one.title, partial(check_model, one)) for one in asked]
 
 
-async def look_at_model(one: Asked, look: Look) -> Findings:
+async def check_model(one: Candidate, look: Context) -> Findings:
     yield await _answer(one, look)
     if catalog_of(one.settings).rate(one.name) is None:
         hard = one.settings.budget.mode == "hard"
@@ -70,7 +70,7 @@ async def look_at_model(one: Asked, look: Look) -> Findings:
         )
 
 
-async def _answer(one: Asked, look: Look) -> Finding:
+async def _answer(one: Candidate, look: Context) -> Finding:
     if one.name.startswith(OFFLINE):
         return Finding(
             one.title,
@@ -81,7 +81,7 @@ async def _answer(one: Asked, look: Look) -> Finding:
     if look.offline:
         return Finding(one.title, "ok", f"{one.name}{one.why}: not asked (--offline)")
     verified = await verify(one.name, one.settings, look.environ, within_s=WITHIN_S)
-    if look.vouched and verified.error and verified.error.code == "config_invalid":
+    if look.has_all_links and verified.error and verified.error.code == "config_invalid":
         return Finding(
             one.title,
             "warn",
@@ -89,10 +89,10 @@ async def _answer(one: Asked, look: Look) -> Finding:
             "The running bot can.",
             AS_ROOT,
         )
-    return judged(one, verified)
+    return finding_of(one, verified)
 
 
-def judged(one: Asked, verified: Verified) -> Finding:
+def finding_of(one: Candidate, verified: Verified) -> Finding:
     """Say what came of asking; a spare model that fails is a warning."""
     if verified.ok:
         return Finding(one.title, "ok", f"{one.name}{one.why} answered in {verified.took_s:.1f} s")

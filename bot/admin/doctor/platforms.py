@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import aclosing
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look
+from bot.admin.doctor.checks import AS_ROOT, Context, Findings
 from bot.config.settings import Discord, Section, Slack
 from bot.ports.errors import ConfigInvalid
 from transports.shared.checks import Finding
@@ -14,7 +14,7 @@ UNREAD = "not checked: its secrets cannot be read (see above)"
 LATER = "It cannot be checked."
 
 
-def look_at_slack(look: Look) -> Findings:
+def check_slack(look: Context) -> Findings:
     given = look.settings.transports.slack or Slack()
 
     def check() -> Findings:
@@ -28,7 +28,7 @@ def look_at_slack(look: Look) -> Findings:
     return _asked("slack", look, look.settings.transports.slack, check)
 
 
-def look_at_discord(look: Look) -> Findings:
+def check_discord(look: Context) -> Findings:
     given = look.settings.transports.discord or Discord()
 
     def check() -> Findings:
@@ -42,7 +42,7 @@ def look_at_discord(look: Look) -> Findings:
     return _asked("discord", look, look.settings.transports.discord, check)
 
 
-async def _asked(name: str, look: Look, given: Section | None, check: Callable[[], Findings]) -> Findings:
+async def _asked(name: str, look: Context, given: Section | None, check: Callable[[], Findings]) -> Findings:
     if given is None:
         return
     if look.offline:
@@ -51,7 +51,7 @@ async def _asked(name: str, look: Look, given: Section | None, check: Callable[[
     try:
         looks = check()
     except ConfigInvalid:
-        fix = AS_ROOT if look.vouched else f"`threadfast init {name}` asks for what is missing."
+        fix = AS_ROOT if look.has_all_links else f"`threadfast init {name}` asks for what is missing."
         yield Finding(name, "warn", UNREAD, LATER, fix)
         return
     async with aclosing(looks) as findings:
@@ -59,7 +59,7 @@ async def _asked(name: str, look: Look, given: Section | None, check: Callable[[
             yield finding
 
 
-async def look_at_transports(look: Look) -> Findings:
+async def check_transports(look: Context) -> Findings:
     named = look.settings.transports
     if named.slack is None and named.discord is None:
         yield Finding(

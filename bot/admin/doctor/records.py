@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from bot.admin.doctor.checks import Context, Findings
 from bot.admin.doctor.data_folder import is_open
-from bot.admin.doctor.examination import Findings, Look
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import journal
 from bot.store.layout import DATA_VERSION, SIDECAR
@@ -25,7 +25,7 @@ UPDATE = "Update Threadfast, or choose another data folder."
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class JournalSummary:
     """What the journal says. ``failures`` are codes with the references of their last ones, newest last."""
 
     records: int = 0
@@ -36,13 +36,13 @@ class Told:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
 
-async def look_at_records(look: Look) -> Findings:
+async def check_records(look: Context) -> Findings:
     data = look.settings.data
     if not await look.offload(is_open, data):
         return
     yield await look.offload(_version, data)
     try:
-        told = await look.offload(told_by_journal, data)
+        told = await look.offload(summarize_journal, data)
     except (NewerSchema, OSError) as error:
         yield Finding("data.journal", "fail", str(error), "The bot does not start with it.", UPDATE)
         return
@@ -58,7 +58,7 @@ async def look_at_records(look: Look) -> Findings:
         )
 
 
-def told_by_journal(data: Path) -> Told:
+def summarize_journal(data: Path) -> JournalSummary:
     """Read the journal, which may be written meanwhile. Raises `NewerSchema`, OSError."""
     outcomes, failures = Counter[str](), dict[str, list[str]]()
     open_ones: set[tuple[str, str]] = set()
@@ -79,7 +79,9 @@ def told_by_journal(data: Path) -> Told:
                 outcomes[record.outcome] += 1
             case _:
                 pass
-    return Told(count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures)
+    return JournalSummary(
+        count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures
+    )
 
 
 def _torn(path: Path) -> bool:
@@ -109,7 +111,7 @@ def _version(data: Path) -> Finding:
     return Finding(name, "ok", str(version) if version == DATA_VERSION else older)
 
 
-def _journal(told: Told, *, running: bool) -> Finding:
+def _journal(told: JournalSummary, *, running: bool) -> Finding:
     name = "data.journal"
     waiting = f"{told.waiting} wait{'s' if told.waiting == 1 else ''}"
     said = f"{told.records:,} records; {'nothing waits' if not told.waiting else waiting}"

@@ -1,4 +1,4 @@
-"""The whole of `threadfast doctor`: load, mend if asked to, look, tell."""
+"""The whole of `threadfast doctor`: load, fix if asked, check, report."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import TextIO
 import anyio
 import anyio.to_thread
 
-from bot.admin.doctor.data_folder import look_at_folder
-from bot.admin.doctor.examination import Findings, Look, Subject, examine
-from bot.admin.doctor.machine import look_at_machine
-from bot.admin.doctor.platforms import look_at_discord, look_at_slack, look_at_transports
-from bot.admin.doctor.records import look_at_records
-from bot.admin.doctor.running_bot import look_beside
+from bot.admin.doctor.checks import Check, Context, Findings, run_checks
+from bot.admin.doctor.data_folder import check_folder
+from bot.admin.doctor.machine import check_machine
+from bot.admin.doctor.platforms import check_discord, check_slack, check_transports
+from bot.admin.doctor.records import check_records
+from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen, err
-from bot.admin.doctor.settings import look_at_settings, unreadable
-from bot.admin.doctor.tools import look_at_browser, look_at_sandbox, mcp_servers
-from bot.admin.status.client import who_runs
+from bot.admin.doctor.settings import check_settings, unreadable
+from bot.admin.doctor.tools import check_browser, check_sandbox, mcp_checks
+from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.errors import EX_CONFIG, ConfigInvalid
@@ -35,7 +35,7 @@ from transports.shared.checks import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DoctorOptions:
     """What the command line asks for; ``bundle`` is where it is to be written, None for no bundle."""
 
     settings_file: Path | None = None
@@ -47,24 +47,24 @@ class Wanted:
     bundle: Path | None = None
 
 
-def run_doctor(wanted: Wanted, environ: Mapping[str, str]) -> int:
+def run_doctor(wanted: DoctorOptions, environ: Mapping[str, str]) -> int:
     """Look, tell, and return the exit code: 1 if anything fails, 78 if the settings cannot be used."""
     return anyio.run(partial(_run, wanted, environ))
 
 
-async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
+async def _run(wanted: DoctorOptions, environ: Mapping[str, str]) -> int:
     # What would be logged is among what is found; without a handler Python prints it between.
     logging.getLogger().addHandler(logging.NullHandler())
     look, fault = _look(wanted, environ)
     if wanted.fix and not fault:
-        await _mended(look)
-    beside = await who_runs(look.settings.data)
+        await _apply_fixes(look)
+    beside = await find_running_bot(look.settings.data)
     look = replace(look, beside=beside)
-    subjects = broken_settings(fault) if fault else await all_subjects(look)
+    subjects = broken_settings(fault) if fault else await all_checks(look)
     began = time.monotonic()
     if wanted.as_json:
-        findings = await examine(subjects, look, lambda _: None)
-        told = [masked(finding, look).document() for finding in findings]
+        findings = await run_checks(subjects, look, lambda _: None)
+        told = [mask_finding(finding, look).document() for finding in findings]
         ok = not any(finding.state == "fail" for finding in findings)
         print(json.dumps({"ok": ok, "checks": told}, indent=2))  # noqa: T201 - its output
     else:
@@ -77,20 +77,22 @@ async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
     return int(not written or any(finding.state == "fail" for finding in findings))
 
 
-async def _shown(subjects: Sequence[Subject], look: Look, began: float) -> list[Finding]:
+async def _shown(subjects: Sequence[Check], look: Context, began: float) -> list[Finding]:
     screen = Screen()
     with screen.waiting() as waiting:
-        findings = await examine(subjects, look, lambda finding: screen.tell(masked(finding, look)), waiting)
+        findings = await run_checks(
+            subjects, look, lambda finding: screen.tell(mask_finding(finding, look)), waiting
+        )
     screen.done(findings, time.monotonic() - began)
     return findings
 
 
-def masked(finding: Finding, look: Look) -> Finding:
+def mask_finding(finding: Finding, look: Context) -> Finding:
     found, meaning, fix = map(look.mask, (finding.found, finding.meaning, finding.fix))
     return replace(finding, name=look.mask(finding.name), found=found, meaning=meaning, fix=fix)
 
 
-def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
+def _look(wanted: DoctorOptions, environ: Mapping[str, str]) -> tuple[Context, str]:
     """Return what is looked at, and what is wrong with the settings if they cannot be used."""
     file, fault = wanted.settings_file, ""
     try:
@@ -102,51 +104,51 @@ def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
     if wanted.data:
         settings = settings.model_copy(update={"data": wanted.data.absolute()})
     mask = Masker(secrets_of(settings, loaded.environ))
-    return Look(settings, loaded.environ, file, wanted.offline, wanted.post_in, mask=mask), fault
+    return Context(settings, loaded.environ, file, wanted.offline, wanted.post_in, mask=mask), fault
 
 
-async def all_subjects(look: Look) -> list[Subject]:
+async def all_checks(look: Context) -> list[Check]:
     """Return all that is looked at, in the order in which it is told."""
-    from bot.admin.doctor.models import model_subjects, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
+    from bot.admin.doctor.models import model_checks, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
 
     return [
-        Subject("machine", look_at_machine),
-        Subject("settings", look_at_settings),
-        Subject("data", look_at_folder),
-        Subject("records", look_at_records),
-        Subject("bot", look_beside),
-        *model_subjects(await models_of(look.settings, look.environ)),
-        Subject("sandbox", look_at_sandbox),
-        Subject("browser", look_at_browser),
-        *mcp_servers(look),
-        Subject("transports", look_at_transports),
-        Subject("slack", look_at_slack),
-        Subject("discord", look_at_discord),
+        Check("machine", check_machine),
+        Check("settings", check_settings),
+        Check("data", check_folder),
+        Check("records", check_records),
+        Check("bot", check_running_bot),
+        *model_checks(await models_of(look.settings, look.environ)),
+        Check("sandbox", check_sandbox),
+        Check("browser", check_browser),
+        *mcp_checks(look),
+        Check("transports", check_transports),
+        Check("slack", check_slack),
+        Check("discord", check_discord),
     ]
 
 
-def broken_settings(fault: str) -> list[Subject]:
+def broken_settings(fault: str) -> list[Check]:
     """Return what can be looked at without settings."""
 
-    async def told(_: Look) -> Findings:
+    async def told(_: Context) -> Findings:
         yield unreadable(fault)
 
     return [
-        Subject("machine", look_at_machine),
-        Subject("settings", told),
-        Subject("sandbox", look_at_sandbox),
+        Check("machine", check_machine),
+        Check("settings", told),
+        Check("sandbox", check_sandbox),
     ]
 
 
-async def _mended(look: Look) -> None:
-    from bot.admin.doctor.fixes import mend  # noqa: PLC0415 - only on demand
+async def _apply_fixes(look: Context) -> None:
+    from bot.admin.doctor.fixes import apply_fixes  # noqa: PLC0415 - only on demand
 
-    done = await look.offload(lambda: list(mend(look)))
+    done = await look.offload(lambda: list(apply_fixes(look)))
     for line in done or ["nothing to fix"]:
         err(look.mask(f"fix: {line}"))
 
 
-def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> bool:
+def _write_bundle(look: Context, findings: Sequence[Finding], place: Path) -> bool:
     from bot.admin.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
 
     text = bundle(look, findings, at=datetime.now(UTC))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look
+from bot.admin.doctor.checks import AS_ROOT, Context, Findings
 from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
 from transports.shared.checks import Finding
 
@@ -14,7 +14,7 @@ OPEN = stat.S_IRWXG | stat.S_IRWXO
 SHOWN = 5
 
 
-async def look_at_settings(look: Look) -> Findings:
+async def check_settings(look: Context) -> Findings:
     yield await look.offload(_settings, look)
     for finding in await look.offload(_secrets, look):
         yield finding
@@ -31,7 +31,7 @@ def unreadable(faults: str) -> Finding:
     )
 
 
-def _settings(look: Look) -> Finding:
+def _settings(look: Context) -> Finding:
     file = look.settings_file
     if file is None:
         return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
@@ -54,7 +54,7 @@ def _settings(look: Look) -> Finding:
     return Finding("settings", "ok", f"{file} is valid")
 
 
-def _secrets(look: Look) -> list[Finding]:
+def _secrets(look: Context) -> list[Finding]:
     faults = check_used(look.settings, look.environ, transports=True)
     found = [_unread(fault, look) for fault in faults]
     open_ones = [place for place in secret_places(look) if _mode(place) & OPEN]
@@ -74,9 +74,9 @@ def _secrets(look: Look) -> list[Finding]:
     return found
 
 
-def _unread(fault: str, look: Look) -> Finding:
+def _unread(fault: str, look: Context) -> Finding:
     """Judge a secret that cannot be read by who looks: a running bot may have more rights, or another environment."""
-    if look.vouched:
+    if look.has_all_links:
         return Finding(
             "secrets",
             "warn",
@@ -90,7 +90,7 @@ def _unread(fault: str, look: Look) -> Finding:
     return Finding("secrets", "fail", fault, "The bot does not start without it.", fix)
 
 
-def secret_places(look: Look) -> set[Path]:
+def secret_places(look: Context) -> set[Path]:
     """Return the files with secrets, and their folders, that are ours: systemd keeps its own closed."""
     own = Path(look.environ.get("CREDENTIALS_DIRECTORY", ""))
     files = {own / ref.removeprefix("file:") for ref in references(look.settings) if ref.startswith("file:")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from bot.admin.doctor.examination import Findings, Look, Subject
+from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.settings import McpServer
 from bot.tools.mcp.server import USUAL, Server, Times
 from bot.tools.mcp.tool_list import Listing, clean, counted
@@ -17,7 +17,7 @@ SHOWN = 3
 """Of the tools that were left out, how many are named."""
 
 
-async def look_at_sandbox(look: Look) -> Findings:
+async def check_sandbox(look: Context) -> Findings:
     from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - for who asks
 
     mode = look.settings.tools.sandbox
@@ -46,7 +46,7 @@ async def look_at_sandbox(look: Look) -> Findings:
         yield Finding("sandbox", "ok", sandbox.why)
 
 
-async def look_at_browser(look: Look) -> Findings:
+async def check_browser(look: Context) -> Findings:
     if "browser" not in look.settings.tools.enabled:
         return
     from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - for who has it
@@ -64,11 +64,11 @@ async def look_at_browser(look: Look) -> Findings:
     )
 
 
-def mcp_servers(look: Look, times: Times = USUAL) -> list[Subject]:
+def mcp_checks(look: Context, times: Times = USUAL) -> list[Check]:
     """Return a subject for each MCP server: it is started or connected to, and ended again; nothing is kept."""
 
-    def subject(name: str, server: McpServer) -> Subject:
-        async def look_at_server(look: Look) -> Findings:
+    def subject(name: str, server: McpServer) -> Check:
+        async def check_server(look: Context) -> Findings:
             tried = Server(
                 name,
                 server,
@@ -80,7 +80,7 @@ def mcp_servers(look: Look, times: Times = USUAL) -> list[Subject]:
             )
             yield await _listed(tried)
 
-        return Subject(f"mcp_servers.{name}", look_at_server)
+        return Check(f"mcp_servers.{name}", check_server)
 
     return [subject(name, server) for name, server in sorted(look.settings.mcp_servers.items())]
 

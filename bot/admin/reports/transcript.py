@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from bot.admin.reports.thread import Used, as_value
-from bot.admin.reports.workspace_files import Kept
+from bot.admin.reports.thread import ToolUse, as_value
+from bot.admin.reports.workspace_files import WorkspaceFile
 from bot.admin.terminal.safe_text import line, plain
 from threads.log import Entry
 
@@ -25,13 +25,13 @@ class Transcript:
 
     thread: str
     entries: Iterable[Entry]
-    used: Mapping[str, Sequence[Used]]
-    files: Sequence[Kept]
+    used: Mapping[str, Sequence[ToolUse]]
+    files: Sequence[WorkspaceFile]
     mask: Mask
 
     def value(self, entry: Entry) -> object:
         """Return a line for JSON."""
-        return masked(as_value(entry, self.used.get(entry.message_id, ())), self.mask)
+        return mask_strings(as_value(entry, self.used.get(entry.message_id, ())), self.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def pieces(told: Transcript) -> Iterator[Piece]:
                 yield Piece(told.mask(plain(entry.text)), indent=10)
 
 
-def _tool(one: Used, mask: Mask) -> str:
+def _tool(one: ToolUse, mask: Mask) -> str:
     return f"{plain(one.tool)} {line(mask(one.arguments), SHOWN_ARGUMENTS)}{', failed' if one.failed else ''}"
 
 
@@ -133,14 +133,14 @@ def write_jsonl(out: TextIO, told: Transcript) -> None:
 WRITERS = {"md": write_markdown, "json": write_json, "jsonl": write_jsonl}
 
 
-def masked(value: object, mask: Mask) -> object:
+def mask_strings(value: object, mask: Mask) -> object:
     """Return a JSON value with every text in it masked."""
     match value:
         case str():
             return mask(value)
         case dict():
-            return {name: masked(each, mask) for name, each in value.items()}
+            return {name: mask_strings(each, mask) for name, each in value.items()}
         case list() | tuple():
-            return [masked(each, mask) for each in value]
+            return [mask_strings(each, mask) for each in value]
         case _:
             return value

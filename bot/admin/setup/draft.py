@@ -131,7 +131,7 @@ class Draft:
                 raise
             raise ConfigInvalid("\n".join(given)) from error
 
-    def hindrance(self) -> str:
+    def write_obstacle(self) -> str:
         """Say why nothing could be written, as far as that can be known before, or return ``""``."""
         folder = next(place for place in (self.path.parent, *self.path.parent.parents) if place.exists())
         if not folder.is_dir():
@@ -212,7 +212,7 @@ class Draft:
                 os.chown(made, owner.st_uid, owner.st_gid)
 
 
-def foreign(folder: Path) -> bool:
+def owned_by_another(folder: Path) -> bool:
     """Say whether root is about to work in somebody else's folder."""
     return os.geteuid() == 0 and folder.stat().st_uid != 0
 

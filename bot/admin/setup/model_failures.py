@@ -38,7 +38,7 @@ def key_page(provider: str) -> str:
     return KEY_PAGES.get(provider, "")
 
 
-def explained(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:
+def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:
     """Return what went wrong, and what to do."""
     provider, _, name = model.partition("/")
     keys, credit = KEY_PAGES.get(provider), CREDIT_PAGES.get(provider)

@@ -19,8 +19,8 @@ import anyio
 from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import explained
-from bot.admin.setup.options import Given
+from bot.admin.setup.model_failures import explain_failure
+from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
@@ -54,7 +54,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ModelChoice:
     """``draft`` has what is to be written; ``verified`` is None when nothing was asked."""
 
     draft: Draft
@@ -62,13 +62,13 @@ class Chosen:
     verified: Verified | None
 
 
-class Choosing:
+class ModelSelection:
     """Finds a model that answers, with as few questions as there can be."""
 
-    def __init__(self, draft: Draft, given: Given, screen: Screen) -> None:
+    def __init__(self, draft: Draft, given: InitOptions, screen: Screen) -> None:
         self._draft, self._given, self._screen = draft, given, screen
 
-    def run(self) -> Chosen:
+    def run(self) -> ModelChoice:
         """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
         offer, anew = self._decided() or self._picked(), False
         for _ in range(TRIES):
@@ -83,10 +83,10 @@ class Choosing:
                 continue
             verified = self._verified(draft, offer)
             if verified is None or verified.ok:
-                return Chosen(draft, offer.model, verified)
+                return ModelChoice(draft, offer.model, verified)
             match self._what_now(offer, verified):
                 case "k":
-                    return Chosen(draft, offer.model, verified)
+                    return ModelChoice(draft, offer.model, verified)
                 case "o":
                     offer, anew = self._picked(), False
                 case answer:
@@ -216,7 +216,7 @@ class Choosing:
     def _what_now(self, offer: Offer, verified: Verified) -> str:
         """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
         error = verified.error or ProviderError()
-        what, fix = explained(offer.model, error)
+        what, fix = explain_failure(offer.model, error)
         which = f"--model {offer.model}: " if offer.given else ""
         otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify takes it without a try."
         if not self._screen.interactive:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InitOptions:
     """None and empty were not given. ``files`` are files with a secret, by the field it is for."""
 
     settings: Path

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.options import Given
+from bot.admin.setup.options import InitOptions
 from bot.admin.setup.platforms import Platform
 from bot.config.settings import Budget
 from bot.ports.errors import ConfigInvalid
@@ -18,10 +18,10 @@ ADD_ONE = (
 )
 
 
-class Admitting:
+class AccessSetup:
     """Puts people of *platform* into ``access`` of the draft."""
 
-    def __init__(self, platform: Platform, draft: Draft, given: Given, screen: Screen) -> None:
+    def __init__(self, platform: Platform, draft: Draft, given: InitOptions, screen: Screen) -> None:
         self._platform, self._given, self._screen = platform, given, screen
         self._draft = draft.copy()
 

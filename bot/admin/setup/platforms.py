@@ -27,7 +27,7 @@ import anyio
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.options import Given
+from bot.admin.setup.options import InitOptions
 from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
@@ -78,14 +78,14 @@ class Platform:
     hello: Callable[[Settings], str]
 
 
-class Joining:
+class PlatformSetup:
     """Takes a platform into the draft."""
 
     def __init__(
         self,
         platform: Platform,
         draft: Draft,
-        given: Given,
+        given: InitOptions,
         screen: Screen,
         *,
         running: bool = False,

@@ -38,17 +38,17 @@ _NO_ANSWER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class NoStatus:
     """No status was to be had; ``pid`` is whoever holds the data folder, 0 when nobody does or it cannot be told."""
 
     state: Literal["absent", "mute", "stuck"]
     pid: int = 0
 
 
-ABSENT = Silent("absent")
+ABSENT = NoStatus("absent")
 
 
-async def who_runs(data: Path) -> Status | Silent:
+async def find_running_bot(data: Path) -> Status | NoStatus:
     """Return what has the folder, for who goes on either way: one that may not be asked is not ours."""
     try:
         return await ask(data)
@@ -56,16 +56,16 @@ async def who_runs(data: Path) -> Status | Silent:
         return ABSENT
 
 
-async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
+async def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
     """Return what the bot over *data* says of itself, in that time. Raises OSError when it may not be asked."""
     try:
         with anyio.fail_after(within_s), reachable(data) as path:
             return TypeAdapter(Status).validate_json(await _get(path))
     except TimeoutError:
-        return Silent("stuck", holder(data) or 0)
+        return NoStatus("stuck", holder(data) or 0)
     except _NO_ANSWER:
         pid = holder(data)
-        return ABSENT if pid is None else Silent("mute", pid)
+        return ABSENT if pid is None else NoStatus("mute", pid)
 
 
 async def _get(path: str) -> bytes:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.status.client import Silent
+from bot.admin.status.client import NoStatus
 from bot.admin.terminal.safe_text import flat
 from bot.budget.accounts import usd
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
@@ -120,7 +120,7 @@ def _spend(one: Spend) -> Line:
     return Line("", f"{_usd(one.spent)} {name}{held}, of {_usd(one.limit)}", state, min(1.0, share))
 
 
-def silence(found: Silent) -> Line:
+def silence(found: NoStatus) -> Line:
     who = f"pid {found.pid}" if found.pid else "the process that holds the folder"
     match found.state:
         case "absent":

@@ -20,7 +20,7 @@ from bot.budget.ledger import Ledger
 from bot.store import restore
 from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
-from bot.store.restored_answers import Restored, sparing
+from bot.store.restored_answers import Restored, skip_answered
 from tests.serving import Seat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
@@ -448,7 +448,7 @@ async def test_a_restore_that_is_killed_anywhere_is_not_begun_or_finished_by_the
 
 
 async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
-    class Silent:
+    class NoStatus:
         finds = True
 
         async def find(self, thread, key):
@@ -463,14 +463,14 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
         return False
 
     seat = Seat()
-    seat.sink = sparing(
-        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Silent()}
+    seat.sink = skip_answered(
+        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": NoStatus()}
     )
     with pytest.raises(StoreUnavailable):
         await seat.send("hello")
     later = now() - timedelta(days=400)
-    seat.sink = sparing(
-        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Silent()}
+    seat.sink = skip_answered(
+        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": NoStatus()}
     )
     await seat.send("said since the restore")
     assert [event.text for event in taken] == ["said since the restore"]
@@ -478,4 +478,4 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
 
 async def test_without_a_restore_nothing_stands_between_a_platform_and_the_bot():
     receive = partial(print)
-    assert sparing(receive, None, lambda _: None, {}) is receive
+    assert skip_answered(receive, None, lambda _: None, {}) is receive

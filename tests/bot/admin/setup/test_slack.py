@@ -10,7 +10,7 @@ import pytest
 from bot.admin.setup import platforms
 from bot.admin.setup.slack import LONGEST_LINK, SLACK, link
 from bot.admin.setup.tokens import read_piped
-from bot.admin.status.client import Silent
+from bot.admin.status.client import NoStatus
 from bot.config.settings import Settings
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.shared.checks import Finding
@@ -330,10 +330,10 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    async def who_runs(_):
-        return Silent("mute", 4711)
+    async def find_running_bot(_):
+        return NoStatus("mute", 4711)
 
-    monkeypatch.setattr("bot.admin.setup.wizard.who_runs", who_runs)
+    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", find_running_bot)
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)

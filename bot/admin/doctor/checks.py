@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.admin.status.client import ABSENT, Silent
+from bot.admin.status.client import ABSENT, NoStatus
 from bot.config.settings import Settings
 from bot.ports.status import Status
 from threads.store.disk import Offload
@@ -28,7 +28,7 @@ WITHIN_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Context:
     """What is looked at. ``settings_file`` None is none; *offline* leaves out what leaves this machine."""
 
     settings: Settings
@@ -36,7 +36,7 @@ class Look:
     settings_file: Path | None = None
     offline: bool = False
     post_in: str = ""
-    beside: Status | Silent = ABSENT
+    beside: Status | NoStatus = ABSENT
     mask: Callable[[str], str] = str
     offload: Offload = anyio.to_thread.run_sync
 
@@ -46,9 +46,9 @@ class Look:
         return self.beside != ABSENT
 
     @property
-    def vouched(self) -> bool:
+    def has_all_links(self) -> bool:
         """Whether a bot runs that has all its links, and so could read its secrets when it began."""
-        edges = () if isinstance(self.beside, Silent) else self.beside.transports
+        edges = () if isinstance(self.beside, NoStatus) else self.beside.transports
         return bool(edges) and all(edge.state == "connected" for edge in edges)
 
 
@@ -56,19 +56,19 @@ Findings = AsyncGenerator[Finding, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class Check:
     """One thing to look at; ``look`` closes what it opened when it is closed itself."""
 
     name: str
-    look: Callable[[Look], Findings]
+    look: Callable[[Context], Findings]
 
 
 Tell = Callable[[Finding], None]
 
 
-async def examine(
-    subjects: Sequence[Subject],
-    look: Look,
+async def run_checks(
+    subjects: Sequence[Check],
+    look: Context,
     tell: Tell,
     waiting: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> list[Finding]:
@@ -92,7 +92,7 @@ async def examine(
                 return
             untold.pop(0)
 
-    async def one(subject: Subject) -> None:
+    async def one(subject: Check) -> None:
         async def collect() -> None:
             async with aclosing(subject.look(look)) as findings:
                 async for finding in findings:
