@@ -36,13 +36,13 @@ def why(message: str, settings_file: Path | None, data: Path | None, thread: str
     """
     from functools import partial
 
+    from bot.admin import terminal
     from bot.admin.reports import message_story
     from bot.admin.reports.transcript import mask_strings
-    from bot.admin.terminal import table
 
     with open_for_reading(settings_file, data) as loaded:
         mask = masker(loaded)
-        over = partial(table.progress, what="Looking through threads")
+        over = partial(terminal.progress, what="Looking through threads")
         found = message_story.stories(loaded.settings.data, message, over=over, thread=thread)
         if as_json:
             reasons = [] if found else list(message_story.UNKNOWN)
@@ -70,12 +70,14 @@ def _value(one: Story) -> dict[str, object]:
 
 
 def _tell(one: Story, mask: Mask) -> None:
-    from bot.admin.terminal.safe_text import SHOWN, line, plain
-    from bot.admin.terminal.table import Column, show, width
+    from bot.admin.safe_text import SHOWN, line, plain
+    from bot.admin.terminal import Column, print_table, width
 
     click.echo(f"Message {plain(one.message_id)} in {plain(one.thread)}, {one.events[0].at[:10]} (UTC)")
     columns = [Column("Time", "whole"), Column("What", "whole", style="bold"), Column("")]
-    show(columns, [[event.at[11:23], event.kind, line(mask(event.what), SHOWN)] for event in one.events])
+    print_table(
+        columns, [[event.at[11:23], event.kind, line(mask(event.what), SHOWN)] for event in one.events]
+    )
     click.echo(f"{click.wrap_text(one.verdict, min(width(), 96))}\n")
 
 
@@ -166,19 +168,19 @@ def audit(
 
 
 def _show_audit(found: list[AuditRecord], since: str, mask: Mask) -> None:
-    from bot.admin.terminal.table import Column, show
+    from bot.admin.terminal import Column, print_table
 
     if not found:
         click.echo(f"Nothing in the audit since {since[:16].replace('T', ' ')} (UTC).")
         return
     columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
-    show([*columns, Column("What")], [_cells(one, mask) for one in found])
+    print_table([*columns, Column("What")], [_cells(one, mask) for one in found])
 
 
 def _cells(one: AuditRecord, mask: Mask) -> list[str]:
     from bot.admin.reports.audit_trail import describe
-    from bot.admin.terminal.safe_text import SHOWN, line
-    from bot.admin.terminal.table import WIDE, width
+    from bot.admin.safe_text import SHOWN, line
+    from bot.admin.terminal import WIDE, width
 
     ref = f"(ref {one.correlation_id})" if one.correlation_id else ""
     about = [describe(one)]
@@ -199,7 +201,7 @@ def _letters(data: Path) -> list[DeadLetter]:
     from functools import partial
 
     from bot.admin.dead_letters.listing import dead_letters as read
-    from bot.admin.terminal.table import progress
+    from bot.admin.terminal import progress
 
     return read(data, partial(progress, what="Looking through threads"))
 
@@ -213,8 +215,8 @@ def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bo
     from dataclasses import asdict
 
     from bot.admin.reports.transcript import mask_strings
-    from bot.admin.terminal.safe_text import line
-    from bot.admin.terminal.table import WIDE, Column, show, width
+    from bot.admin.safe_text import line
+    from bot.admin.terminal import WIDE, Column, print_table, width
 
     with open_for_reading(settings_file, data) as loaded:
         mask, found = masker(loaded), _letters(loaded.settings.data)
@@ -244,7 +246,7 @@ def list_dead_letters(settings_file: Path | None, data: Path | None, as_json: bo
             ]
             if width() < WIDE:
                 columns, rows = columns[:-1], [row[:-1] for row in rows]
-            show(columns, rows)
+            print_table(columns, rows)
 
 
 @dead_letters.command()

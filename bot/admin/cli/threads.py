@@ -55,10 +55,10 @@ def list_threads(
     """List threads, the one last written to first."""
     from datetime import datetime
 
+    from bot.admin import terminal
     from bot.admin.reports.budget_state import budgets
     from bot.admin.reports.thread import summary
     from bot.admin.reports.thread_folders import folders
-    from bot.admin.terminal import table
     from bot.budget.budgets import dollars
 
     with open_for_reading(settings_file, data) as loaded:
@@ -66,7 +66,7 @@ def list_threads(
         found = folders(loaded.settings.data, transport)
         if since:
             found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
-        shown = [summary(folder) for folder in table.progress(found[:limit], "Reading threads")]
+        shown = [summary(folder) for folder in terminal.progress(found[:limit], "Reading threads")]
         told = budgets(loaded.settings.data)
         spent = [told.total(("thread", one.thread)).spent for one in shown]
         if as_json:
@@ -81,14 +81,14 @@ def list_threads(
             _show_list([(one, cost) for one, cost in zip(shown, spent, strict=True)], mask)
             if len(found) > limit:
                 click.echo(
-                    f"… and {len(found) - limit:,} more; --limit shows them.", err=not table.is_terminal()
+                    f"… and {len(found) - limit:,} more; --limit shows them.", err=not terminal.is_terminal()
                 )
 
 
 def _show_list(shown: list[tuple[Summary, int]], mask: Mask) -> None:
     """Print as much as there is room for: eighty columns hold when, how many, how it ended, and the id."""
-    from bot.admin.terminal.safe_text import line, plain
-    from bot.admin.terminal.table import WIDE, Column, show, width
+    from bot.admin.safe_text import line, plain
+    from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.budget.accounts import usd
 
     wide = {
@@ -106,7 +106,7 @@ def _show_list(shown: list[tuple[Summary, int]], mask: Mask) -> None:
         first = next(iter(wide))
         wide[first] = [when[5:] or when for when in wide[first]]
     kept = {column: cells for column, cells in wide.items() if column.title not in left_out}
-    show([*kept], [*zip(*kept.values(), strict=True)])
+    print_table([*kept], [*zip(*kept.values(), strict=True)])
 
 
 def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -175,7 +175,7 @@ def show_thread(
     from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread import waiting
     from bot.admin.reports.transcript import pieces, write_json, write_jsonl
-    from bot.admin.terminal.table import show_texts
+    from bot.admin.terminal import print_texts
 
     with open_for_reading(settings_file, data) as loaded:
         folder, damage = _the_one(loaded.settings.data, thread), Damage()
@@ -183,7 +183,7 @@ def show_thread(
         if as_json:
             (write_jsonl if follow else write_json)(sys.stdout, told)
         else:
-            show_texts((piece.text, piece.style, piece.indent) for piece in pieces(told))
+            print_texts((piece.text, piece.style, piece.indent) for piece in pieces(told))
             for owed in waiting(loaded.settings.data, folder.name):
                 click.echo(f"Message {owed.message_id} has no outcome yet; `threadfast why` tells more.")
         report_damage(damage.lines)
@@ -223,7 +223,7 @@ def export_thread(
     from bot.admin.reports.thread_folders import folders
     from bot.admin.reports.transcript import WRITERS
     from bot.admin.reports.workspace_files import copy_files
-    from bot.admin.terminal.table import progress
+    from bot.admin.terminal import progress
 
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 import anyio
-import anyio.to_thread
+import click
 
 from bot.admin.doctor.checks import Check, Context, Findings, run_checks
 from bot.admin.doctor.data_folder import check_folder
@@ -24,7 +24,7 @@ from bot.admin.doctor.machine import check_machine
 from bot.admin.doctor.platforms import check_discord, check_slack, check_transports
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen, err
+from bot.admin.doctor.screen import Screen
 from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.tools import check_browser, check_sandbox, mcp_checks
 from bot.admin.status.client import find_running_bot
@@ -66,7 +66,7 @@ async def _run(wanted: DoctorOptions, environ: Mapping[str, str]) -> int:
         findings = await run_checks(subjects, look, lambda _: None)
         told = [mask_finding(finding, look).document() for finding in findings]
         ok = not any(finding.state == "fail" for finding in findings)
-        print(json.dumps({"ok": ok, "checks": told}, indent=2))  # noqa: T201 - its output
+        click.echo(json.dumps({"ok": ok, "checks": told}, indent=2))
     else:
         findings = await _shown(subjects, look, began)
     written = True
@@ -145,7 +145,7 @@ async def _apply_fixes(look: Context) -> None:
 
     done = await look.offload(lambda: list(apply_fixes(look)))
     for line in done or ["nothing to fix"]:
-        err(look.mask(f"fix: {line}"))
+        click.echo(look.mask(f"fix: {line}"), err=True)
 
 
 def _write_bundle(look: Context, findings: Sequence[Finding], place: Path) -> bool:
@@ -153,16 +153,16 @@ def _write_bundle(look: Context, findings: Sequence[Finding], place: Path) -> bo
 
     text = bundle(look, findings, at=datetime.now(UTC))
     if str(place) == "-":
-        print(text)  # noqa: T201 - its output
+        click.echo(text)
         return True
     try:
         with _for_us_alone(place) as file:
             file.write(text)
     except OSError as error:
         why = "is a link" if error.errno == errno.ELOOP else error.strerror
-        err(f"Not written: {place}: {why}. Name another file.")
+        click.echo(f"Not written: {place}: {why}. Name another file.", err=True)
         return False
-    err(f"Written: {place}. Please read it before you share it.")
+    click.echo(f"Written: {place}. Please read it before you share it.", err=True)
     return True
 
 

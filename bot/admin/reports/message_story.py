@@ -11,7 +11,7 @@ from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.admin.reports.thread_folders import Folder, find, folders, linked
-from bot.admin.terminal.safe_text import flat, plain
+from bot.admin.safe_text import flat, plain
 from bot.budget.accounts import usd
 from bot.budget.budgets import Commit, Reserve
 from bot.observe.audit import AuditRecord

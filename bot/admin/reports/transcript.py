@@ -9,7 +9,7 @@ from typing import TextIO
 
 from bot.admin.reports.thread import ToolUse, as_value
 from bot.admin.reports.workspace_files import WorkspaceFile
-from bot.admin.terminal.safe_text import line, plain
+from bot.admin.safe_text import line, plain
 from threads.log import Entry
 
 BOT = "Threadfast"

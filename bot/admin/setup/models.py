@@ -229,7 +229,6 @@ class ModelSelection:
             answer = self._screen.ask(
                 f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway",
                 default,
-                otherwise="",
             )
             if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
                 return letter

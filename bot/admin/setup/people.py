@@ -59,7 +59,7 @@ class AccessSetup:
 
     def _asked(self, question: str) -> list[str]:
         for _ in range(TRIES):
-            answer = self._screen.ask(question, "", otherwise="")
+            answer = self._screen.ask(question, "")
             try:
                 return self._ids(answer.replace(",", " ").split(), "")
             except ConfigInvalid as error:

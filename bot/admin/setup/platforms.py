@@ -230,7 +230,7 @@ class PlatformSetup:
             self._find_pasted()
             if not (missing := self._missing()):
                 return
-            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
+            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)")
             if not (words := tokens.words(pasted)):
                 self._screen.say("Nothing was pasted. Paste it again.", state="warn")
             for word in words:
@@ -298,9 +298,7 @@ class PlatformSetup:
         if not self._screen.interactive:
             raise ConfigInvalid(end)
         for _ in range(TRIES):
-            answer = self._screen.ask(
-                "[c]heck again, enter [t]okens again, [q]uit", "c", otherwise=""
-            ).lower()[:1]
+            answer = self._screen.ask("[c]heck again, enter [t]okens again, [q]uit", "c").lower()[:1]
             if answer in {"c", "t"}:
                 return answer
             if any(field.kind in self._screen.pasted for field in self._platform.fields):

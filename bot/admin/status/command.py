@@ -16,7 +16,7 @@ import click
 
 from bot.admin.status.client import NoStatus, ask
 from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe
-from bot.admin.terminal.table import console, is_terminal
+from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.status import Status

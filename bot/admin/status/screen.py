@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
-from bot.admin.terminal.safe_text import flat
 from bot.budget.accounts import usd
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 

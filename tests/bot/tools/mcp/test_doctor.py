@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from bot.admin.doctor.checks import Context, run_checks
-from bot.admin.doctor.screen import plain_lines, shown
+from bot.admin.doctor.screen import plain_lines, render
 from bot.admin.doctor.tools import mcp_checks
 from bot.config.settings import McpServer, Settings
 from bot.guards.redaction import Masker
@@ -51,7 +51,7 @@ def test_what_a_server_says_writes_nothing_into_the_terminal():
     bad = Finding("mcp_servers.\x1b[2J", "fail", "said \x1b[31m[bold]x[/bold]\nok  forged", "", "")
     to = Console(width=80, markup=False)
     with to.capture() as printed:
-        to.print(shown(bad, to))
+        to.print(render(bad, to.width))
     for text in (printed.get().replace("\x1b[1;31mfail\x1b[0m", ""), "\n".join(plain_lines(bad))):
         assert "\x1b" not in text
         assert "[bold]x[/bold]" in text
