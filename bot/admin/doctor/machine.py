@@ -23,11 +23,11 @@ UNITS = tuple(
 SYSTEMCTL_WITHIN_S = 3.0
 
 
-async def check_machine(look: Context) -> Findings:
+async def check_machine(context: Context) -> Findings:
     yield _python()
     yield _user()
     yield _files()
-    if found := await look.offload(_unit):
+    if found := await context.offload(_unit):
         yield found
 
 

@@ -11,8 +11,8 @@ from transports.shared.checks import Finding
 SLOW_LOOP_S = 1.0
 
 
-async def check_running_bot(look: Context) -> Findings:
-    status = look.beside
+async def check_running_bot(context: Context) -> Findings:
+    status = context.running_bot
     if isinstance(status, NoStatus):
         yield _silent(status)
         return

@@ -1,4 +1,4 @@
-"""How findings look: on a terminal as they come, with colours; through a pipe as plain lines that can be pasted."""
+"""Prints findings: on a terminal as they come, with colours; through a pipe as plain lines that can be pasted."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
 
 
 @pytest.mark.anyio
-async def test_subjects_look_side_by_side_and_are_told_in_their_order():
+async def test_checks_run_side_by_side_and_are_reported_in_their_order():
     first_told, told, waiting = anyio.Event(), [], []
 
     async def slow(look):
@@ -134,9 +134,9 @@ async def test_subjects_look_side_by_side_and_are_told_in_their_order():
         first_told.set()
         yield Finding("quick.2", "ok", "")
 
-    subjects = [Check("slow", slow), Check("quick", quick)]
+    checks = [Check("slow", slow), Check("quick", quick)]
     found = await run_checks(
-        subjects, Context(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
+        checks, Context(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
     )
     assert told == ["slow.1", "quick.1", "quick.2"] == [finding.name for finding in found]
     assert waiting[0] == ["slow", "quick"]
@@ -158,8 +158,8 @@ async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
     async def good(look):
         yield Finding("good", "ok", "")
 
-    subjects = [Check("breaks", breaks), Check("hangs", hangs), Check("good", good)]
-    found = await run_checks(subjects, Context(Settings(), {}), lambda _: None)
+    checks = [Check("breaks", breaks), Check("hangs", hangs), Check("good", good)]
+    found = await run_checks(checks, Context(Settings(), {}), lambda _: None)
     assert [(f.name, f.state) for f in found] == [
         ("breaks.1", "ok"),
         ("breaks", "fail"),
@@ -201,7 +201,7 @@ def status(**more):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("beside", "states", "words"),
+    ("running_bot", "states", "words"),
     [
         (NoStatus("absent"), {"bot": "ok"}, "no bot runs"),
         (NoStatus("mute", 7), {"bot": "warn"}, "process 7"),
@@ -217,8 +217,8 @@ def status(**more):
     ],
     ids=str,
 )
-async def test_a_bot_beside_is_told_as_it_is(beside, states, words):
-    found = [finding async for finding in check_running_bot(Context(Settings(), {}, beside=beside))]
+async def test_a_running_bot_is_reported_as_it_is(running_bot, states, words):
+    found = [finding async for finding in check_running_bot(Context(Settings(), {}, running_bot=running_bot))]
     assert {finding.name: finding.state for finding in found} == states
     assert words in str(found)
 
@@ -234,8 +234,8 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
     settings = Settings.model_validate(given)
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     up, down = (status(transports=(TransportStatus("slack", s),)) for s in ("connected", "connecting"))
-    for beside, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (NoStatus("absent"), ["fail"] * 3)):
-        look = Context(settings, environ, beside=beside)
+    for running_bot, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (NoStatus("absent"), ["fail"] * 3)):
+        look = Context(settings, environ, running_bot=running_bot)
         found = [finding async for finding in check_settings(look) if finding.name == "secrets"]
         assert [finding.state for finding in found] == states
         asked = [finding async for finding in check_model(Candidate("openai/x", 0, settings), look)]

@@ -112,7 +112,7 @@ def look(home):
         loaded.settings,
         loaded.environ,
         home / "settings.json",
-        beside=status(loaded.settings.data),
+        running_bot=status(loaded.settings.data),
         mask=Masker(secrets),
     )
 

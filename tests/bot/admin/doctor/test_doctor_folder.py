@@ -6,7 +6,7 @@ import time
 import pytest
 
 import bot.admin.doctor.data_folder as folder
-import bot.admin.doctor.fixes as mending
+import bot.admin.doctor.fixes as fixes
 from bot.admin.doctor.checks import Context
 from bot.admin.doctor.data_folder import check_folder, filesystem
 from bot.admin.doctor.fixes import apply_fixes
@@ -31,7 +31,7 @@ def data(tmp_path):
     return made
 
 
-def ago(path, seconds=mending.LEFT_S + 60):
+def ago(path, seconds=fixes.LEFT_S + 60):
     os.utime(path, (time.time() - seconds,) * 2)
 
 
@@ -103,7 +103,7 @@ async def test_what_is_open_to_others_is_told_and_closed_but_workspaces_are_not_
     assert len([line for line in done if line.startswith("closed ")]) == 3
 
 
-async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkeypatch):
+async def test_left_over_files_are_deleted_and_nothing_else(data, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     work = data / "threads" / "slack" / "T~C~1" / "workspace"
     work.mkdir(parents=True)
@@ -123,7 +123,7 @@ async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkey
         (home / "profile").write_text("x")
     ago(browsers[0])
     ago(browsers[1])
-    monkeypatch.setattr(mending, "_known_to_processes", lambda: b"HOME=" + bytes(browsers[1]))
+    monkeypatch.setattr(fixes, "_words_of_processes", lambda: b"HOME=" + bytes(browsers[1]))
     done = list(apply_fixes(Context(Settings(data=data), {})))
     assert [file.exists() for file in old] == [False, False, True, True]
     assert (data / "fresh.json.tmp").exists()
@@ -133,7 +133,7 @@ async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkey
 
 async def test_another_users_folder_is_left_alone_and_none_is_made_for_root(data, tmp_path, monkeypatch):
     data.chmod(0o755)
-    monkeypatch.setattr(mending, "_browsers", lambda folder: ())
+    monkeypatch.setattr(fixes, "_delete_browsers", lambda folder: ())
     monkeypatch.setattr("os.geteuid", lambda: data.stat().st_uid + 1)
     assert "run this as that user" in next(iter(apply_fixes(Context(Settings(data=data), {}))))
     assert list(data.iterdir()) == []
