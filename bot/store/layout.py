@@ -21,7 +21,7 @@ DATA_VERSION = 1
 
 
 class Step(IntEnum):
-    """When a backup copies a file; see `bot.admin.backup.backup` for why in this order."""
+    """When a backup copies a file; see `bot.admin.backup` for why in this order."""
 
     NEVER = 0
     MARKS = 1
@@ -111,7 +111,7 @@ def is_reserved(folder: PurePosixPath) -> bool:
     return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
-def found(data: Path, step: Step) -> Iterator[PurePosixPath]:
+def files_of(data: Path, step: Step) -> Iterator[PurePosixPath]:
     """Return the files of a step that are there now, in the order of the table. Raises OSError."""
     for kind in KINDS:
         if kind.step is step:

@@ -12,7 +12,7 @@ import click
 from bot.admin.cli.invocation import data_option, fail, json_option, load, refuse, settings_option
 
 if TYPE_CHECKING:
-    from bot.admin.backup.backup import Report
+    from bot.admin.backup import Report
     from bot.store.archive import Read
 
 PATTERN = "threadfast-backup-*.tar.gz"
@@ -51,8 +51,9 @@ def backup(
             raise click.UsageError("--verify needs FILE")
         _verify(file, as_json)
         return
-    from bot.admin.backup.backup import as_json as document
-    from bot.admin.backup.backup import back_up, size_of
+    from dataclasses import asdict
+
+    from bot.admin.backup import back_up, size_of
     from bot.admin.terminal import byte_progress
     from threads.errors import BotError
 
@@ -70,7 +71,7 @@ def backup(
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:
-        click.echo(document(made))
+        _json({**asdict(made), "file": str(made.file), "at": made.at.isoformat()})
     else:
         _tell(made)
     sys.exit(1 if made.problems else 0)

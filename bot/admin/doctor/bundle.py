@@ -71,7 +71,7 @@ PATTERN = re.compile(r"\(.*", re.DOTALL)
 
 
 class Marks:
-    """Replaces private words by marks: equal words alike within one bundle, and nobody can find out what they were."""
+    """Replaces private words by marks, equal words alike within one bundle; nobody can find out what they were."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)

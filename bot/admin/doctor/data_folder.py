@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from bot.admin.doctor.checks import Context, Findings
-from bot.store.layout import Step, found
+from bot.store.layout import Step, files_of
 from transports.shared.checks import Finding
 
 OPEN = stat.S_IRWXG | stat.S_IRWXO
@@ -133,7 +133,7 @@ def too_open(data: Path) -> Iterator[Path]:
     if data.stat().st_mode & OPEN:
         yield data
     steps = (step for step in Step if step not in (Step.NEVER, Step.FILES))
-    ours = (data / path for step in steps for path in found(data, step) if path.parts[0] != "skills")
+    ours = (data / path for step in steps for path in files_of(data, step) if path.parts[0] != "skills")
     for path in islice(ours, MOST_FILES):
         if not path.is_symlink() and path.stat().st_mode & OPEN:
             yield path

@@ -14,8 +14,8 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.admin.backup import backup
-from bot.admin.backup.backup import BackupFailed, back_up, copying
+from bot.admin import backup
+from bot.admin.backup import BackupFailed, Report, back_up, copy_steps
 from bot.budget.ledger import Ledger
 from bot.store import restore
 from bot.store.archive import BackupDamaged, read, verify
@@ -140,7 +140,7 @@ async def test_whole_conversations_between_two_steps_of_a_backup_are_neither_los
     data, sent = tmp_path / "data", []
     async with serving(data, SETTINGS, model="offline/demo") as seat:
         await talk(seat, sent, 12)
-        for step in copying(data, tmp_path / "b.tar.gz", now):
+        for step in copy_steps(data, Report(tmp_path / "b.tar.gz", now())):
             if step is slow_at:
                 await talk(seat, sent, len(sent) + 16)
         await talk(seat, sent, len(sent) + 8)
@@ -171,7 +171,7 @@ async def test_what_a_conversation_cost_is_in_every_copy_that_knows_the_conversa
     data, sent = tmp_path / "data", []
     async with serving(data, SETTINGS, model="offline/demo") as seat:
         await talk(seat, sent, 8)
-        for step in copying(data, tmp_path / "b.tar.gz", now):
+        for step in copy_steps(data, Report(tmp_path / "b.tar.gz", now())):
             if step is Step.PROMISES:
                 await talk(seat, sent, 24)
     await anyio.to_thread.run_sync(put_back, tmp_path / "b.tar.gz", tmp_path / "again")
@@ -287,7 +287,7 @@ async def test_a_full_disk_leaves_no_half_of_a_backup(data, tmp_path, monkeypatc
 
 async def test_a_backup_goes_over_nothing_and_not_into_what_it_copies(data, tmp_path):
     (tmp_path / "there.tar.gz").write_text("mine")
-    for target, why in ((tmp_path / "there.tar.gz", "there already"), (data / "b.tar.gz", "outside")):
+    for target, why in ((tmp_path / "there.tar.gz", "exists already"), (data / "b.tar.gz", "outside")):
         with pytest.raises(BackupFailed, match=why):
             back_up(data, target, now)
     for name, content in (("restoring.json", "{}"), ("schema.json", '{"v":1,"aside":"before-v2-x"}')):

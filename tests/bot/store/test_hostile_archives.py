@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.admin.backup.backup import DEEPEST, back_up, size_of
+from bot.admin.backup import DEEPEST, back_up, size_of
 from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
 from bot.store.migrations import prepare
 from bot.store.restore import RestoreRefused, restore
