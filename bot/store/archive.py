@@ -1,6 +1,6 @@
 """Reads the file of a backup: a tar.gz with what it is, then ``data/…``, then the checksums of all of it.
 
-Nobody has to trust the file. Only plain files and folders below ``data/`` are taken: no link, device or path that leads
+The file is not trusted. Only plain files and folders below ``data/`` are taken: no link, device or path that leads
 out, and nothing that its last member does not list. That member also proves that the file is whole.
 """
 

@@ -81,12 +81,14 @@ def backup(
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @settings_option
 @data_option
-@click.option("--force", is_flag=True, help="Put what is in the data folder aside first; nothing is deleted.")
+@click.option(
+    "--force", is_flag=True, help="Put the files in the data folder aside first; nothing is deleted."
+)
 @json_option
 def restore(file: Path, settings_file: Path | None, data: Path | None, force: bool, as_json: bool) -> None:
     """Bring the data folder back from a backup. The bot must not be running.
 
-    The data folder becomes what it was when FILE was made; what is in it now must be put aside first (--force).
+    The data folder becomes what it was when FILE was made; the files in it must be put aside first (--force).
     settings.json and credentials/ are in no backup.
 
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
@@ -116,9 +118,9 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
         f"Restored {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)} to {folder}."
     )
     if aside:
-        click.echo(f"What was there is in {aside}; delete it when you do not need it any more.")
+        click.echo(f"The old files are in {aside}; delete them when you no longer need them.")
     click.echo("settings.json and credentials/ are in no backup: copy them too, if this is another machine.")
-    click.echo("Then start the bot: it reads what was said since, and answers what is not answered yet.")
+    click.echo("Then start the bot: it reads what was said since, and answers what has no answer yet.")
 
 
 def _verify(file: Path, as_json: bool) -> None:

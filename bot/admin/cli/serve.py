@@ -43,7 +43,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @settings_option
 @data_option
 def run(settings_file: Path | None, data: Path | None) -> None:
-    """Serve the chat platforms that the settings name. It runs until Ctrl-C, or a SIGTERM."""
+    """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from bot.wiring.run import run_transports

@@ -66,8 +66,8 @@ def init(
 ) -> None:
     """Set the bot up: a model, and a chat platform if you like. With a platform it then starts there.
 
-    Secrets are asked for unseen, or taken from the environment, from files, or piped in with --yes, a line each. They
-    are kept in credentials/ beside the settings. Nothing is written before everything was tried.
+    Secrets are asked for unseen, or come from the environment, from files, or from a pipe with --yes, one per line.
+    They are stored in credentials/ beside the settings. Nothing is written before everything was tested.
     """
     import json
 
@@ -119,7 +119,7 @@ def _given(
         if value and owners and platform not in owners:
             raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
         if value and name in {"base_url", "key_file"} and not flags["model"]:
-            raise click.UsageError(f"{_flag(name)} goes with --model: it is about that one's provider")
+            raise click.UsageError(f"{_flag(name)} goes with --model: it belongs to that model's provider")
     given = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
     files = {name: path for name, path in given.items() if isinstance(path, Path)}
     verify = not flags.pop("no_verify")
@@ -134,7 +134,7 @@ def _flag(name: str) -> str:
 
 @click.group()
 def manifest() -> None:
-    """Print what a chat platform has to know about the bot."""
+    """Print what a chat platform must know about the bot."""
 
 
 @manifest.command("slack")

@@ -1,4 +1,4 @@
-"""Which model answers: what is there already is proposed, a key can be pasted, and one word is really asked for.
+"""Which model answers: what is found is proposed, a key can be pasted, and the model is asked for one word.
 
 | found                            | without a question                               |
 |----------------------------------|--------------------------------------------------|
@@ -35,10 +35,10 @@ PROBE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model that could answer. ``base_url`` is said of a provider that is not known without.
+    """A model that could answer. ``base_url`` is the address of an unknown provider.
 
-    ``free`` is said of a server that was recognised, and so costs nothing. An offer that is not ``pinned`` is only
-    what is left: a key that is set later is used at the next start.
+    ``free`` marks a known local server, which costs nothing. An offer that is not ``pinned`` is the last resort: a
+    key that is set later is used at the next start.
     """
 
     model: str
@@ -63,7 +63,7 @@ class ModelChoice:
 
 
 class ModelSelection:
-    """Finds a model that answers, with as few questions as there can be."""
+    """Finds a model that answers, with as few questions as possible."""
 
     def __init__(self, draft: Draft, given: InitOptions, screen: Screen) -> None:
         self._draft, self._given, self._screen = draft, given, screen
@@ -94,7 +94,7 @@ class ModelSelection:
         raise ConfigInvalid(f"{offer.model} did not answer; nothing was changed")
 
     def _decided(self) -> Offer | None:
-        """Return what nobody has to be asked about."""
+        """Return the model if no question is needed."""
         if model := self._given.model:
             if not MODEL_NAME.fullmatch(model):
                 raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
@@ -103,7 +103,7 @@ class ModelSelection:
         return named if self._given.platform or not self._screen.interactive else None
 
     def _found(self) -> list[Offer]:
-        """Return what is there, the best first, each model once."""
+        """Return the models that were found, the best first, each once."""
         found: dict[str, Offer] = {}
         for offer in (*self._named(), *self._keyed(), *self._local()):
             found.setdefault(offer.model, offer)
@@ -165,7 +165,7 @@ class ModelSelection:
             if pasted := next(self._pasted(), None):
                 return pasted
             if not answer:
-                continue  # a secret, about which all is said
+                continue  # a secret, already reported
             self._screen.say(f"Enter a number from 1 to {len(shown)}, or provider/model.", state="warn")
         raise ConfigInvalid("No model was chosen; nothing was changed")
 
@@ -177,7 +177,7 @@ class ModelSelection:
             return
         self._place(draft, offer)
         draft.put(offer.model, "model", option="--model" if offer.given else "")
-        draft.loaded()  # raises for a name that is none
+        draft.loaded()  # raises for an invalid name
         enter_key(draft, offer.provider, self._screen, self._given.key_file, anew=anew)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
@@ -194,7 +194,7 @@ class ModelSelection:
             url = self._screen.ask(
                 f"Address of {name} (OpenAI-compatible, ends in /v1)",
                 "",
-                otherwise=f"{said}: {name} is no known provider; name its address with --base-url",
+                otherwise=f"{said}: {name} is not a known provider; give its address with --base-url",
             )
         if url and not (built_in and built_in.base_url == url):
             option = "--base-url" if offer.base_url and offer.given else ""
@@ -214,11 +214,11 @@ class ModelSelection:
         return verified
 
     def _what_now(self, offer: Offer, verified: Verified) -> str:
-        """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
+        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explain_failure(offer.model, error)
         which = f"--model {offer.model}: " if offer.given else ""
-        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify takes it without a try."
+        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify skips the test."
         if not self._screen.interactive:
             raise ConfigInvalid(otherwise)
         self._screen.say(what, state="fail")

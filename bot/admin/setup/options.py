@@ -1,4 +1,4 @@
-"""What a person gave on the command line."""
+"""The options of `threadfast init`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """None and empty were not given. ``files`` are files with a secret, by the field it is for."""
+    """None and empty mean not given. ``files`` hold secrets, by the field they are for."""
 
     settings: Path
     platform: str = ""

@@ -71,8 +71,8 @@ class AccessSetup:
         ids = [each.strip("<@!>") for each in given]
         for each, bare in zip(given, ids, strict=True):
             if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
-                wanted = f"is no member id of {self._platform.title}; one looks like {self._platform.people.example}"
-                raise ConfigInvalid(f"{option} {each!r} {wanted}".strip())
+                what = f"{option} {each!r} is not a member id of {self._platform.title}".strip()
+                raise ConfigInvalid(f"{what}; one looks like {self._platform.people.example}")
         return ids
 
     def _put(self, key: str, ids: Sequence[str]) -> None:

@@ -9,10 +9,10 @@
 | ``credentials/``, from an earlier run       | where it is                     |
 | lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
 
-A variable that the settings themselves name is where the settings say. Any other is newer than what was stored, so it
-is tried first; where the platform does not accept it, what was stored is tried as well.
+A variable that the settings name counts as "where the settings say". Any other is newer than the stored secret, so it
+is tried first. If the platform does not accept it, the stored one is tried too.
 
-What it is decides where it goes, not in which field it was given: two tokens cannot be swapped.
+The form of a secret decides where it goes, not the field it was given for: two tokens cannot be swapped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from transports.shared.checks import Finding
 
 TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})
 PATIENCE = 20
-"""How often a person may mend something on the platform's pages and look again."""
+"""How often a person may fix something on the platform's pages and look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class PlatformSetup:
             field = into or next(iter(self._missing()), None)  # a gateway may have tokens of its own form
         if field is None or not tokens.usable(secret):
             wanted = " or ".join(each.title for each in self._missing() or self._platform.fields)
-            seems = f"That is {kind}" if kind else "That looks like no token"
+            seems = f"That is {kind}" if kind else "That does not look like a token"
             raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
         self._secrets[field.name] = secret
         if keep or field is not into:

@@ -1,4 +1,4 @@
-"""One setup from its first question to its last line: model, platform, and only then the disk."""
+"""One setup from its first question to its last line: model, platform, then the disk."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def set_up(given: InitOptions, environ: Mapping[str, str], screen: Screen) -> Do
 
 
 def _general(draft: Draft, given: InitOptions) -> None:
-    """Put the name and the data folder, where they are not what they would be anyway."""
+    """Set the name and the data folder, if they are not the defaults."""
     if given.name and given.name != draft.loaded().settings.name:
         draft.put(given.name, "name", option="--name")
     if given.data and given.data.absolute() != draft.loaded().settings.data:

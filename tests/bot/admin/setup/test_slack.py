@@ -129,7 +129,7 @@ async def test_who_may_use_it_and_who_is_admin_is_asked_once(setup, workspace):
     setup.env = TOKENS
     done = await init(setup, workspace, answers=["@grace", "U1, <@U2>", "U1"])
     assert done.exit_code == 0, done.output
-    assert "'@grace' is no member id of Slack" in done.stdout
+    assert "'@grace' is not a member id of Slack" in done.stdout
     assert "Copy member ID" in done.stdout
     assert access(setup) == {"users": ["U1", "U2"], "admins": ["U1"]}
     assert "There is no admin" not in done.stdout
@@ -159,7 +159,7 @@ async def test_people_can_be_given_as_options(setup, workspace):
     assert done.exit_code == 0, done.output
     assert access(setup) == {"users": ["U1", "U2"], "admins": ["U3"]}
     wrong = await init(setup, workspace, "--yes", "--admin", "grace")
-    assert (wrong.exit_code, "--admin 'grace' is no member id" in wrong.stderr) == (78, True)
+    assert (wrong.exit_code, "--admin 'grace' is not a member id" in wrong.stderr) == (78, True)
 
 
 async def test_people_of_another_platform_stay(setup, workspace):
