@@ -8,7 +8,7 @@ import random
 import tarfile
 import zlib
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import anyio
@@ -21,6 +21,7 @@ from bot.store import restore
 from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
 from bot.store.restored_answers import Restored, skip_answered
+from tests.bot.store.archives import now, put_back, tree
 from tests.serving import Seat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
@@ -38,14 +39,6 @@ TEXTS = ("hello", "write notes.txt something to keep", "remember tea at four", "
 SETTINGS = {"tools": {"enabled": ["files", "memory"]}, "limits": {"messages_per_minute_per_user": None}}
 
 
-def now():
-    return datetime.now(UTC)
-
-
-def put_back(file, data, **more):
-    return restore.restore(file, data, now, on_bytes=lambda _: None, **more)
-
-
 @pytest.fixture
 def data(tmp_path):
     """A small folder as a bot leaves it."""
@@ -57,14 +50,6 @@ def data(tmp_path):
     (folder / "journal.jsonl").write_bytes(b"first\nsecond\n")
     (folder / "models.json").write_text("{}")
     return folder
-
-
-def tree(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("lock", "restored.json") and "before-" not in str(path)
-    }
 
 
 async def talk(seat, sent, upto):
@@ -448,7 +433,7 @@ async def test_a_restore_that_is_killed_anywhere_is_not_begun_or_finished_by_the
 
 
 async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
-    class NoStatus:
+    class Unreachable:
         finds = True
 
         async def find(self, thread, key):
@@ -464,13 +449,13 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
 
     seat = Seat()
     seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": NoStatus()}
+        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Unreachable()}
     )
     with pytest.raises(StoreUnavailable):
         await seat.send("hello")
     later = now() - timedelta(days=400)
     seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": NoStatus()}
+        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Unreachable()}
     )
     await seat.send("said since the restore")
     assert [event.text for event in taken] == ["said since the restore"]
