@@ -77,15 +77,15 @@ def init(
 
     seal()
     repair_terminal()
-    given = _given(platform or "", settings_file, flags, as_json=as_json)
-    interactive = not given.yes and on_terminal()
+    options = _options(platform or "", settings_file, flags, as_json=as_json)
+    interactive = not options.yes and on_terminal()
     screen = Screen(interactive=interactive, quiet=as_json)
     try:
-        done = set_up(given, os.environ, screen)
+        done = set_up(options, os.environ, screen)
     except ConfigInvalid as error:
         refuse(screen.mask(str(error)))
     except OSError as error:
-        refuse(f"{error.filename or given.settings}: {error.strerror}. The settings are as they were.")
+        refuse(f"{error.filename or options.settings}: {error.strerror}. The settings are as they were.")
     except (KeyboardInterrupt, click.Abort):
         click.echo("\nStopped; nothing was changed.", err=True)
         sys.exit(130)
@@ -97,7 +97,7 @@ def init(
     if starts:
         from bot.admin.cli.serve import run
 
-        context.invoke(run, settings_file=given.settings, data=None)
+        context.invoke(run, settings_file=options.settings, data=None)
 
 
 def on_terminal() -> bool:
@@ -105,7 +105,7 @@ def on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _given(
+def _options(
     platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool
 ) -> InitOptions:
     """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
@@ -120,8 +120,8 @@ def _given(
             raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
         if value and name in {"base_url", "key_file"} and not flags["model"]:
             raise click.UsageError(f"{_flag(name)} goes with --model: it belongs to that model's provider")
-    given = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
-    files = {name: path for name, path in given.items() if isinstance(path, Path)}
+    paths = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
+    files = {name: path for name, path in paths.items() if isinstance(path, Path)}
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")

@@ -65,8 +65,8 @@ class ModelChoice:
 class ModelSelection:
     """Finds a model that answers, with as few questions as possible."""
 
-    def __init__(self, draft: Draft, given: InitOptions, screen: Screen) -> None:
-        self._draft, self._given, self._screen = draft, given, screen
+    def __init__(self, draft: Draft, options: InitOptions, screen: Screen) -> None:
+        self._draft, self._options, self._screen = draft, options, screen
 
     def run(self) -> ModelChoice:
         """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
@@ -95,12 +95,12 @@ class ModelSelection:
 
     def _decided(self) -> Offer | None:
         """Return the model if no question is needed."""
-        if model := self._given.model:
+        if model := self._options.model:
             if not MODEL_NAME.fullmatch(model):
                 raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
-            return Offer(model, "as you said", self._given.base_url, given=True)
+            return Offer(model, "as you said", self._options.base_url, given=True)
         named = next(self._named(), None)
-        return named if self._given.platform or not self._screen.interactive else None
+        return named if self._options.platform or not self._screen.interactive else None
 
     def _found(self) -> list[Offer]:
         """Return the models that were found, the best first, each once."""
@@ -137,7 +137,7 @@ class ModelSelection:
         found = self._found()
         left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
-        if self._given.yes:
+        if self._options.yes:
             self._screen.say(f"Model: {best.model}", state="ok" if found else "warn", detail=best.reason)
             return best
         if not self._screen.interactive:
@@ -178,7 +178,7 @@ class ModelSelection:
         self._place(draft, offer)
         draft.put(offer.model, "model", option="--model" if offer.given else "")
         draft.loaded()  # raises for an invalid name
-        enter_key(draft, offer.provider, self._screen, self._given.key_file, anew=anew)
+        enter_key(draft, offer.provider, self._screen, self._options.key_file, anew=anew)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
         """Say where the provider is, if that is not known."""
@@ -203,7 +203,7 @@ class ModelSelection:
                 draft.put(True, "providers", name, "free")
 
     def _verified(self, draft: Draft, offer: Offer) -> Verified | None:
-        if offer.model == OFFLINE or not self._given.verify:
+        if offer.model == OFFLINE or not self._options.verify:
             return None
         settings, environ = pending(draft, offer.provider)
         self._screen.hide(secrets_of(settings, environ))

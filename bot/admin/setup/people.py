@@ -21,20 +21,20 @@ ADD_ONE = (
 class AccessSetup:
     """Puts people of *platform* into ``access`` of the draft."""
 
-    def __init__(self, platform: Platform, draft: Draft, given: InitOptions, screen: Screen) -> None:
-        self._platform, self._given, self._screen = platform, given, screen
+    def __init__(self, platform: Platform, draft: Draft, options: InitOptions, screen: Screen) -> None:
+        self._platform, self._options, self._screen = platform, options, screen
         self._draft = draft.copy()
 
     def run(self) -> Draft:
         """Return the draft with them in it. Raises `ConfigInvalid` for an option that names nobody."""
         members = self._platform.people
         users = self._listed("users")
-        if given := self._given.users:
+        if given := self._options.users:
             self._put("users", self._ids(given, "--user"))
         elif self._asks("users", new=self._draft.get("access", "users") is None):
             rest = members.everyone if EVERYONE in users else "nobody more"
             self._put("users", self._asked(f"Who may use it? Member ids, or Enter for {rest}"))
-        if given := self._given.admins:
+        if given := self._options.admins:
             self._put("admins", self._ids(given, "--admin"))
         elif self._asks("admins"):
             self._screen.say(

@@ -85,12 +85,12 @@ class PlatformSetup:
         self,
         platform: Platform,
         draft: Draft,
-        given: InitOptions,
+        options: InitOptions,
         screen: Screen,
         *,
         running: bool = False,
     ) -> None:
-        self._platform, self._given, self._screen, self._running = platform, given, screen, running
+        self._platform, self._options, self._screen, self._running = platform, options, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
         self._before = self._draft
@@ -107,7 +107,7 @@ class PlatformSetup:
         if self._missing():
             self._get()
         for _ in range(PATIENCE):
-            if not self._given.verify:
+            if not self._options.verify:
                 break
             self.findings = anyio.run(self._look)
             if not any(finding.state == "fail" for finding in self.findings):
@@ -133,14 +133,14 @@ class PlatformSetup:
         if not isinstance(draft.get(*here), dict):
             draft.put({}, *here)
         for key in ("api_base_url", "gateway_url"):
-            if url := getattr(self._given, key):
+            if url := getattr(self._options, key):
                 draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
 
     # secrets that are there
 
     def _find(self) -> None:
         for field in self._platform.fields:
-            if file := self._given.files.get(field.name):
+            if file := self._options.files.get(field.name):
                 self._take(read_secret(file, field.flag), field.flag, keep=True)
         self._find_pasted()
         newer = {field.name: self._from_environment(field) for field in self._missing()}
@@ -217,12 +217,12 @@ class PlatformSetup:
         if self._screen.interactive:
             self._platform.guide(self._screen, self._settings)
             self._ask()
-        elif self._given.yes:
+        elif self._options.yes:
             for word in tokens.words(read_piped(len(self._missing()))):
                 self._take(word, "standard input", keep=True)
         if missing := self._missing():
             names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)
-            hint = "" if self._given.yes else "; or add --yes and pipe it in, a line each"
+            hint = "" if self._options.yes else "; or add --yes and pipe it in, a line each"
             raise ConfigInvalid(f"{self._platform.title} needs the {names}{hint}. Nothing was changed.")
 
     def _ask(self) -> None:

@@ -51,25 +51,25 @@ class Done:
         }
 
 
-def set_up(given: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
+def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
     """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
-    draft = Draft.open(given.settings, environ)
+    draft = Draft.open(options.settings, environ)
     if write_obstacle := draft.write_obstacle():
         raise ConfigInvalid(write_obstacle)
-    _general(draft, given)
+    _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    platform = _platform(given.platform)
+    platform = _platform(options.platform)
     fields = platform.fields if platform else ()
     screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
-    chosen = ModelSelection(draft, given, screen).run()
+    chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
     beside = anyio.run(find_running_bot, final.loaded().settings.data)
     runs = beside != ABSENT
     if platform:
-        joining = PlatformSetup(platform, final, given, screen, running=runs)
+        joining = PlatformSetup(platform, final, options, screen, running=runs)
         final, findings = joining.run(), joining.findings
-        final = AccessSetup(platform, final, given, screen).run()
+        final = AccessSetup(platform, final, options, screen).run()
     written = final.write()
     _tell(screen, final, written, chosen)
     if runs:
@@ -77,15 +77,15 @@ def set_up(given: InitOptions, environ: Mapping[str, str], screen: Screen) -> Do
         screen.say(said, state="warn")
     startable = not (runs or owned_by_another(final.path.parent) or _others(final.loaded().settings.data))
     hello = platform.hello(final.loaded().settings) if platform else ""
-    return Done(chosen, findings, written, final.path, _next(final, given), hello, startable)
+    return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
 
 
-def _general(draft: Draft, given: InitOptions) -> None:
+def _general(draft: Draft, options: InitOptions) -> None:
     """Set the name and the data folder, if they are not the defaults."""
-    if given.name and given.name != draft.loaded().settings.name:
-        draft.put(given.name, "name", option="--name")
-    if given.data and given.data.absolute() != draft.loaded().settings.data:
-        draft.put(str(given.data.absolute()), "data", option="--data")
+    if options.name and options.name != draft.loaded().settings.name:
+        draft.put(options.name, "name", option="--name")
+    if options.data and options.data.absolute() != draft.loaded().settings.data:
+        draft.put(str(options.data.absolute()), "data", option="--data")
     draft.loaded()
 
 
@@ -127,7 +127,7 @@ def _others(data: Path) -> bool:
     return data.exists() and owned_by_another(data)
 
 
-def _next(draft: Draft, given: InitOptions) -> str:
+def _next(draft: Draft, options: InitOptions) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
     if owned_by_another(draft.path.parent) or _others(draft.loaded().settings.data):
@@ -135,4 +135,4 @@ def _next(draft: Draft, given: InitOptions) -> str:
         return (
             f"{f'{credentials} credentials && ' if credentials.exists() else ''}systemctl restart threadfast"
         )
-    return f"threadfast {'run' if given.platform else 'chat'}{where}"
+    return f"threadfast {'run' if options.platform else 'chat'}{where}"

@@ -1,4 +1,4 @@
-"""`threadfast status`: how the bot over a data folder is, once or again and again.
+"""`threadfast status`: the status of the bot on a data folder, once or every second.
 
 In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`.
 """
@@ -26,7 +26,7 @@ EVERY_S = 1.0
 
 
 def run_status(loaded: Loaded, *, json: bool, quiet: bool, watch: bool) -> int:
-    """Show it and return the exit code."""
+    """Print the status and return the exit code."""
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
     def look() -> Status | NoStatus:
@@ -67,7 +67,7 @@ def _described(found: Status | NoStatus, mask: Callable[[str], str]) -> list[Lin
 def _watch(
     look: Callable[[], Status | NoStatus], found: Status | NoStatus, mask: Callable[[str], str]
 ) -> Status | NoStatus:
-    from rich.live import Live  # noqa: PLC0415 - for who watches
+    from rich.live import Live  # noqa: PLC0415 - only with --watch
 
     with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
         while True:

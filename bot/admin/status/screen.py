@@ -51,7 +51,7 @@ def headline(status: Status) -> Line:
 
 
 def lines(status: Status, mask: Callable[[str], str] = str) -> list[Line]:
-    """Return everything, first what matters first."""
+    """Return all lines, the most important first."""
     return [Line(line.label, flat(mask(line.text)), line.state, line.bar) for line in _lines(status)]
 
 
@@ -134,7 +134,7 @@ def silence(found: NoStatus) -> Line:
 
 
 def on_terminal(found: list[Line]) -> RenderableType:
-    """Return the lines as a picture of any width."""
+    """Return the lines for a terminal of any width."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bot.admin.cli import main
-from bot.admin.status.client import NoStatus, ask, holder
+from bot.admin.status.client import NoStatus, ask, lock_holder
 from bot.admin.status.command import code_of, state_of
 from bot.admin.status.screen import lines, on_terminal, silence, span, through_pipe
 from bot.observe.http_pages import pages
@@ -122,10 +122,10 @@ async def test_a_folder_that_is_held_without_a_socket_is_mute_and_one_that_is_no
 
 async def test_asking_who_holds_the_folder_never_holds_it(tmp_path):
     (tmp_path / "lock").touch()
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     with (tmp_path / "lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert holder(tmp_path) == os.getpid()
+        assert lock_holder(tmp_path) == os.getpid()
 
 
 @asynccontextmanager
