@@ -1,4 +1,4 @@
-"""How fast a start is ready when the data folder holds 100,000 threads, and 20 messages are still owed an answer.
+"""How fast a start is ready when the data folder holds 100,000 threads, and 20 messages still wait for an answer.
 
 The folders are written raw, the journal by our own `Journal` in time lapse, so it holds what it would hold: what one
 message in each thread over the last day left after its compactions, and then the pending ones.
@@ -25,7 +25,7 @@ from bot.agent.prompt.system_prompt import user_message
 from bot.wiring.app import utc_now
 from threads.delivery import LATE_POST_S
 from threads.journal.journal import Journal
-from threads.journal.records import Intent, Owed, Received, Record
+from threads.journal.records import Intent, PendingMessage, Received, Record
 from threads.log import Entry, entry_adapter
 from threads.model import Message, Text
 from threads.store.checksummed_lines import encode
@@ -99,13 +99,19 @@ def _story(thread: int, n: int) -> list[Record]:
     received = Received(
         thread_id=place, message_id=asked.id, author=asked.author, text=asked.text, sent_at=asked.sent_at
     )
-    owed = Owed(received, platform_id=f"p-{asked.id}")
+    pending = PendingMessage(received, platform_id=f"p-{asked.id}")
     intent = Intent(thread_id=place, message_id=asked.id, text=ANSWER, post="reply", outcome="answered")
-    return [received, owed.start(1, f"{thread:08x}"), intent, owed.posted(), owed.settled("answered")]
+    return [
+        received,
+        pending.start(1, f"{thread:08x}"),
+        intent,
+        pending.posted(),
+        pending.settled("answered"),
+    ]
 
 
 async def _start(data: Path, began: float) -> dict[str, float]:
-    """Start the bot; return the seconds from *began* until it was ready and until nothing was owed any more."""
+    """Start the bot; return the seconds from *began* until it was ready and until nothing was pending."""
     room = Room()
     answers = [room.expect(message(thread, 1)) for thread in range(PENDING)]
     opening = time.monotonic()

@@ -7,7 +7,7 @@ from threads.model import OnEvent, ThreadId, Turn
 
 
 class OneModel:
-    """The rest of a `TurnModel`, a `Models` and a `Brain`, for a class that has ``complete``."""
+    """The rest of a `TurnModel`, a `Models` and a `ModelCommands`, for a class that has ``complete``."""
 
     name = "fake/one"
     usage = Usage()

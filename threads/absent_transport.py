@@ -6,7 +6,7 @@ from .errors import TransportRejected
 from .model import Outgoing, ThreadId, TurnEvent
 
 
-class Unserved:
+class AbsentOutlet:
     """An `Outlet`."""
 
     finds = lands_late = asks = False

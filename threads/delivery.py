@@ -21,8 +21,8 @@ import anyio
 from . import wording
 from .errors import PostFailed, StoreUnavailable, retry_fields
 from .journal.journal import Journal
-from .journal.records import Intent, Ledger, Owed, Settled
-from .log import Log, told
+from .journal.records import Intent, Ledger, PendingMessage, Settled
+from .log import Log, log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
 from .store.checksummed_lines import scrub
 
@@ -95,68 +95,78 @@ class Delivery:
         self._outlet, self._folder = outlet, folder
         self._look_from = anyio.current_time() + LATE_POST_S
 
-    async def settle(self, owed: Owed, ending: Ending, also: Sequence[Owed] = ()) -> None:
+    async def settle(
+        self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
+    ) -> None:
         """Show the ending and make it final, for *also* too, which the same post speaks for.
 
         Raises `StoreUnavailable`; call again then, nothing is posted twice.
         """
-        ends = [other.settled(ending.outcome, by=owed.received.message_id) for other in also]
-        if owed.intent is not None:
-            await self.resume(owed)
+        ends = [other.settled(ending.outcome, by=pending.received.message_id) for other in also]
+        if pending.intent is not None:
+            await self.resume(pending)
         elif ending.by:
-            await self.cover([owed], ending.outcome, ending.by)
+            await self.cover([pending], ending.outcome, ending.by)
         else:
-            await self._journal.append(self._intent(owed, ending), *ends)
-            unsure = owed.received.unsure and self._outlet(owed.incoming.thread.transport).finds
-            await self._finish(owed, self._reconcile if unsure else self._post)
+            await self._journal.append(self._intent(pending, ending), *ends)
+            unsure = pending.received.unsure and self._outlet(pending.incoming.thread.transport).finds
+            await self._finish(pending, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):
             await self._conclude(other, end)
 
-    async def resume(self, owed: Owed) -> None:
+    async def resume(self, pending: PendingMessage) -> None:
         """Finish a message whose intent is on disk and whose post may or may not be out."""
-        await self._finish(owed, self._reconcile)
+        await self._finish(pending, self._reconcile)
 
-    async def insist(self, owed: Owed, ending: Ending, also: Sequence[Owed] = ()) -> None:
+    async def insist(
+        self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
+    ) -> None:
         """Settle, however long the disk refuses; for endings that no actor looks after."""
-        await patiently(lambda: self.settle(owed, ending, also))
+        await retry_until_stored(lambda: self.settle(pending, ending, also))
 
-    async def cover(self, covered: list[Owed], outcome: Outcome, by: str) -> None:
+    async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
         """Settle messages that the post for message *by* speaks for."""
         if not covered:
             return
-        ends = [owed.settled(outcome, by=by) for owed in covered]
+        ends = [pending.settled(outcome, by=by) for pending in covered]
         await self._journal.append(*ends)
-        for owed, end in zip(covered, ends, strict=True):
-            await self._conclude(owed, end)
+        for pending, end in zip(covered, ends, strict=True):
+            await self._conclude(pending, end)
 
-    async def ask(self, owed: Owed, question_id: str, text: str, choices: tuple[Choice, ...]) -> bool:
+    async def ask(
+        self, pending: PendingMessage, question_id: str, text: str, choices: tuple[Choice, ...]
+    ) -> bool:
         """Post a question to the people of the thread; False when nobody there could see or answer it."""
-        thread, key = owed.incoming.thread, f"{owed.incoming.key}?{question_id}"
+        thread, key = pending.incoming.thread, f"{pending.incoming.key}?{question_id}"
         outlet = self._outlet(thread.transport)
         if not outlet.asks:
             return False
-        ids = {"reply_to": owed.incoming.id, "to": owed.incoming.author.id, "correlation_id": owed.reference}
+        ids = {
+            "reply_to": pending.incoming.id,
+            "to": pending.incoming.author.id,
+            "correlation_id": pending.reference,
+        }
         question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
             # The question itself has no intent: it may be out wherever the turn had begun.
-            began = owed.interrupted or owed.received.unsure
+            began = pending.interrupted or pending.received.unsure
             if not (began and outlet.finds and await self._look(outlet, thread, key)):
                 await outlet.post(question)
         except PostFailed as error:
-            log.warning("question.dropped: %s", error, extra={**_ids(owed), "code": error.code})
+            log.warning("question.dropped: %s", error, extra={**_ids(pending), "code": error.code})
             return False
         return True
 
-    def show(self, owed: Owed, event: TurnEvent) -> None:
-        thread = owed.incoming.thread
-        self._outlet(thread.transport).show(thread, owed.received.message_id, event)
+    def show(self, pending: PendingMessage, event: TurnEvent) -> None:
+        thread = pending.incoming.thread
+        self._outlet(thread.transport).show(thread, pending.received.message_id, event)
 
-    def _intent(self, owed: Owed, ending: Ending) -> Intent:
-        missed = tuple(self._journal.ledger.undelivered.get(owed.received.thread_id, ()))
+    def _intent(self, pending: PendingMessage, ending: Ending) -> Intent:
+        missed = tuple(self._journal.ledger.undelivered.get(pending.received.thread_id, ()))
         text = f"{wording.undelivered(len(missed))}\n\n{ending.text}" if missed else ending.text
         return Intent(
-            thread_id=owed.received.thread_id,
-            message_id=owed.received.message_id,
+            thread_id=pending.received.thread_id,
+            message_id=pending.received.message_id,
             text=self._mask(scrub(text)),
             post=ending.post,
             outcome=ending.outcome,
@@ -165,74 +175,76 @@ class Delivery:
             mentions=missed,
         )
 
-    async def _finish(self, owed: Owed, post: Callable[[Owed, Intent], Awaitable[str]]) -> None:
-        intent = owed.intent
+    async def _finish(
+        self, pending: PendingMessage, post: Callable[[PendingMessage, Intent], Awaitable[str]]
+    ) -> None:
+        intent = pending.intent
         assert intent is not None
-        if not owed.platform_id and not owed.dropped:
+        if not pending.platform_id and not pending.dropped:
             try:
-                owed.platform_id = await post(owed, intent)
+                pending.platform_id = await post(pending, intent)
             except PostFailed as error:
-                log.warning("post.dropped: %s", error, extra={**_ids(owed), "code": error.code})
-                owed.dropped = True
-        posted = [owed.posted()] if owed.platform_id else []
-        end = owed.settled("undelivered" if owed.dropped else intent.outcome)
+                log.warning("post.dropped: %s", error, extra={**_ids(pending), "code": error.code})
+                pending.dropped = True
+        posted = [pending.posted()] if pending.platform_id else []
+        end = pending.settled("undelivered" if pending.dropped else intent.outcome)
         await self._journal.append(*posted, end)
-        await self._conclude(owed, end)
+        await self._conclude(pending, end)
 
-    async def _post(self, owed: Owed, intent: Intent, *, mark: str = "") -> str:
-        asked, text = owed.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
+    async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
+        asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = wording.choices(intent.code, asked.id, intent.ways)
-        ids = asked.author.id, owed.reference
+        ids = asked.author.id, pending.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)
 
-    async def _reconcile(self, owed: Owed, intent: Intent) -> str:
-        outlet = self._outlet(owed.incoming.thread.transport)
+    async def _reconcile(self, pending: PendingMessage, intent: Intent) -> str:
+        outlet = self._outlet(pending.incoming.thread.transport)
         if not outlet.finds:
             if outlet.lands_late:
                 await anyio.sleep_until(self._look_from)
-            return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
-        for tried, pause in zip(range(1, FIND_TRIES + 1), patience(), strict=False):
+            return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
+        for tried, pause in zip(range(1, FIND_TRIES + 1), retry_pauses(), strict=False):
             try:
-                found = await self._look(outlet, owed.incoming.thread, owed.incoming.key)
+                found = await self._look(outlet, pending.incoming.thread, pending.incoming.key)
             except PostFailed as error:
                 again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
-                log.warning("post.lookup_failed: %s", error, extra={**_ids(owed), **again})
+                log.warning("post.lookup_failed: %s", error, extra={**_ids(pending), **again})
                 await anyio.sleep(pause)
             else:
-                return found or await self._post(owed, intent)
-        return await self._post(owed, intent, mark=wording.MAYBE_REPEAT)
+                return found or await self._post(pending, intent)
+        return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
 
     async def _look(self, outlet: Outlet, thread: ThreadId, key: str) -> str | None:
         if outlet.lands_late:
             await anyio.sleep_until(self._look_from)
         return await outlet.find(thread, key)
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
-        ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[Owed, Settled]]]()
-        for seq, (owed, end) in ledger.unlogged.items():
-            missing.setdefault(self._folder(owed.incoming.thread), {})[seq] = owed, end
+        ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[PendingMessage, Settled]]]()
+        for seq, (pending, end) in ledger.unlogged.items():
+            missing.setdefault(self._folder(pending.incoming.thread), {})[seq] = pending, end
         for end in _last(ledger):
             thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
             self._outlet(thread.transport).show(thread, end.message_id, again)
         for folder, ends in missing.items():
-            lines = {end.message_id: told(owed, end, end.at) for owed, end in ends.values()}
-            if await self._history.mend(folder, lines):
+            lines = {end.message_id: log_entries(pending, end, end.at) for pending, end in ends.values()}
+            if await self._history.repair(folder, lines):
                 ledger.log_holds(*ends)
 
-    async def _conclude(self, owed: Owed, end: Settled) -> None:
-        log.info("turn.settled: %s", end.outcome, extra=_ids(owed))
+    async def _conclude(self, pending: PendingMessage, end: Settled) -> None:
+        log.info("turn.settled: %s", end.outcome, extra=_ids(pending))
         at = self._now().isoformat(timespec="milliseconds")
-        if await self._history.append(self._folder(owed.incoming.thread), told(owed, end, at)):
+        if await self._history.append(self._folder(pending.incoming.thread), log_entries(pending, end, at)):
             self._journal.ledger.log_holds(end.seq)
-        self.show(owed, TurnSettled(end.outcome, again=owed.recovered, interrupted=owed.interrupted))
+        self.show(pending, TurnSettled(end.outcome, again=pending.recovered, interrupted=pending.interrupted))
 
 
-def _ids(owed: Owed) -> dict[str, str]:
-    received = owed.received
+def _ids(pending: PendingMessage) -> dict[str, str]:
+    received = pending.received
     ids = {"thread_id": received.thread_id, "message_id": received.message_id}
-    return {**ids, "correlation_id": owed.reference} if owed.reference else ids
+    return {**ids, "correlation_id": pending.reference} if pending.reference else ids
 
 
 def _last(ledger: Ledger) -> list[Settled]:
@@ -254,18 +266,18 @@ def _last(ledger: Ledger) -> list[Settled]:
     return [*shown.values(), *(end for end in reversed(left) if end.seq not in shown)]
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
     """Do the work, again and again while the disk refuses it."""
-    for tried, pause in enumerate(patience(), 1):
+    for tried, pause in enumerate(retry_pauses(), 1):
         try:
             return await work()
         except StoreUnavailable as error:
             log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
             await anyio.sleep(pause)
-    raise AssertionError  # patience has no end
+    raise AssertionError  # retry_pauses has no end
 
 
-def patience() -> Iterator[float]:
+def retry_pauses() -> Iterator[float]:
     """Return the waits, in seconds, while something refuses: 2, 4, 6, then 30 for as long as it takes."""
     yield from (2.0, 4.0, 6.0)
     while True:

@@ -17,8 +17,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from .errors import NewerSchema
-from .journal.records import Owed, Settled
-from .store.checksummed_lines import SCHEMA_VERSION, encode, mend_tail, read_line, scan
+from .journal.records import PendingMessage, Settled
+from .store.checksummed_lines import SCHEMA_VERSION, encode, read_line, repair_tail, scan
 from .store.disk import Disk, Offload, read_or_empty, write_all
 from .store.group_commit import GroupWriter
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 KEPT = 10_000
 """How many messages' entries wait in memory while the disk refuses; beyond, the oldest are dropped and counted."""
 
-MENDED_BYTES = 1_000_000
+REPAIRED_BYTES = 1_000_000
 """How much of a log's end is looked at for what a killed process did not bring into it."""
 
 
@@ -73,7 +73,7 @@ class Log:
         """
         return await self._hand_over(folder, {"": _encode(entries)})
 
-    async def mend(self, folder: Path, settled: dict[str, list[Entry]]) -> bool:
+    async def repair(self, folder: Path, settled: dict[str, list[Entry]]) -> bool:
         """Append the entries of each message, by its id, that the log does not show as settled yet; as `append`."""
         return await self._hand_over(
             folder, {message_id: _encode(lines) for message_id, lines in settled.items()}
@@ -108,7 +108,7 @@ class Log:
 
     def _append(self, path: Path, lines: dict[str, bytes]) -> None:
         try:
-            mend_tail(self._disk, path)
+            repair_tail(self._disk, path)
             known = self._settled(path) if "" not in lines else set()
         except FileNotFoundError:
             known = set()
@@ -127,13 +127,13 @@ class Log:
 
     def _settled(self, path: Path) -> set[str]:
         """Return the messages that the end of a log shows as settled: what may be missing is recent."""
-        found = readable(self._disk.tail(path, MENDED_BYTES))
+        found = readable(self._disk.tail(path, REPAIRED_BYTES))
         return {entry.message_id for entry in found if entry.kind == "settled"}
 
 
-def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
+def log_entries(pending: PendingMessage, end: Settled, at: str) -> list[Entry]:
     """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
-    received, intent, message_id = owed.received, owed.intent, owed.received.message_id
+    received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
     asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
     ended = Entry(
@@ -143,11 +143,11 @@ def told(owed: Owed, end: Settled, at: str) -> list[Entry]:
         outcome=end.outcome,
         by=end.by,
         code=intent.code if intent else "",
-        correlation_id=owed.reference,
+        correlation_id=pending.reference,
     )
     if intent is None:
         return [asked, ended]
-    posted = owed.platform_id
+    posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
     said = Entry(at=at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
     return [asked, said, ended]

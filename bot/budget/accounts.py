@@ -81,7 +81,7 @@ def spent_on(day: str, told: Budgets, policy: Policy) -> list[Spend]:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ReservedCall:
     """A call that may go out; ``reserve`` is the seq of its reservation, 0 when it needs none."""
 
     call: Call
@@ -102,7 +102,7 @@ class Account:
         self.spent_usd: float | None = dollars(so_far.spent)
         self._ledger, self._ids = ledger, (thread_id, user, turn)
 
-    async def reserve(self, model: str, most: int) -> Opened:
+    async def reserve(self, model: str, most: int) -> ReservedCall:
         """Set aside the *most*, in micro-dollars, that a call can cost; one that costs nothing goes at once.
 
         Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be kept on disk.
@@ -111,10 +111,10 @@ class Account:
         if shortages := self._ledger.budgets.shortages(call, most, self.policy):
             raise OverLimit(shortages, most)
         if not most:
-            return Opened(call)
+            return ReservedCall(call)
         record = Reserve(call=call, micros=most)
         written = self._ledger.put(record, durable=True)
-        opened = Opened(call, record.seq)
+        opened = ReservedCall(call, record.seq)
         try:
             await written.done.wait()
         except BaseException:  # cancelled: the call never went out
@@ -125,7 +125,7 @@ class Account:
             raise StoreUnavailable(f"ledger: {written.error}") from written.error
         return opened
 
-    def commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+    def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         """Put what a call did cost, in micro-dollars, in place of its reservation; None is not known."""
         self.usage += usage
         if self.spent_usd is not None:
@@ -157,7 +157,7 @@ class Account:
         scope, name = key
         await self._ledger.append(Grant(scope=scope, key=name, micros=amount, by=by))
 
-    def _put_commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+    def _put_commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         self._ledger.put(
             Commit(call=opened.call, usage=usage, micros=cost, outcome=outcome, reserve=opened.reserve)
         )

@@ -29,11 +29,11 @@ import anyio
 from anyio.abc import ByteSendStream, Process
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.documents.child_process import child
-from threads.store.attachments import Extracted, Shown
+from bot.documents.child_process import run_child
+from threads.store.attachments import Extracted, ModelImage
 from threads.store.disk import Offload
 
-__all__ = ["Documents", "Extracted", "Shown"]
+__all__ = ["Documents", "Extracted", "ModelImage"]
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Documents:
         said, body = await self._read(data, "text", claimed, ending if _ENDING.fullmatch(ending) else "")
         return Extracted(body.decode("utf-8", "replace"), said.title, WHY[said.problem], said.as_is)
 
-    async def picture_of(self, data: bytes | Path) -> Shown:
+    async def picture_of(self, data: bytes | Path) -> ModelImage:
         """Return a picture as small as models need it: a JPEG or PNG, upright, its first frame, without notes.
 
         Without bytes if there is a ``problem``. Raises OSError for a Path that cannot be opened.
@@ -121,7 +121,7 @@ class Documents:
         said, body = await self._read(data, "picture")
         if not said.problem and not (body and said.media_type):
             said = _Said(problem="damaged")
-        return Shown(b"" if said.problem else body, said.media_type, WHY[said.problem])
+        return ModelImage(b"" if said.problem else body, said.media_type, WHY[said.problem])
 
     async def _read(self, data: bytes | Path, *words: str) -> tuple[_Said, bytes]:
         try:
@@ -143,7 +143,7 @@ class Documents:
         with anyio.move_on_after(self.wall_s):
             try:
                 ours = (words[0], str(os.getpid()), *words[1:])
-                async with child(*PROGRAM, *ours, stdin=source) as reader:
+                async with run_child(*PROGRAM, *ours, stdin=source) as reader:
                     answer = await _exchange(reader, data)
                     code = await reader.wait() if len(answer) <= MAX_OUTPUT else None
             except OSError as error:  # no more processes, or no memory for one

@@ -39,7 +39,7 @@ from pydantic import JsonValue, TypeAdapter
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
 from threads.model import Feedback, ThreadId
-from threads.store.checksummed_lines import SCHEMA_VERSION, encode, mend_tail
+from threads.store.checksummed_lines import SCHEMA_VERSION, encode, repair_tail
 from threads.store.disk import Disk, Offload, write_all
 from threads.wording import first_cause
 
@@ -206,7 +206,7 @@ class Audit:
 
     def _append(self, path: Path, lines: bytes) -> None:
         with suppress(FileNotFoundError):
-            mend_tail(self._disk, path)
+            repair_tail(self._disk, path)
         file = self._disk.append(path)
         try:
             write_all(file, lines)

@@ -28,7 +28,7 @@ from bot.budget.budgets import Key, dollars
 from bot.observe.audit import Audit, AuditKind
 from bot.observe.logs import Mask, clean
 from threads.errors import StoreUnavailable
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import Answer, Turn
 
 MOST_A_MINUTE = 10
@@ -144,7 +144,7 @@ async def decided(audit: Audit, turn: Turn, about: Mapping[str, str], answer: An
         audit.tell("decision", details, thread_id=str(asked.thread), message_id=asked.id, author=answer.by)
 
 
-def stopped(audit: Audit, by: Owed, running: int, waiting: int) -> None:
+def stopped(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
     """Note that a person stopped a thread, or a channel."""
     asked = by.incoming
     details = {"running": str(running), "waiting": str(waiting)}

@@ -81,7 +81,7 @@ class Stop:
             while live.slots.running or live.registry.settling:  # noqa: ASYNC110 - turns come and go, without an event
                 await anyio.sleep(LOOK_S)
         log.info(
-            "process.drained", extra={"cut": live.slots.running, "pending": len(live.journal.ledger.owed)}
+            "process.drained", extra={"cut": live.slots.running, "pending": len(live.journal.ledger.pending)}
         )
         served.cancel()
 

@@ -118,8 +118,8 @@ class Vitals:
         return f"connected, but deaf for {DEAF_S:.0f} s: {', '.join(deaf)}" if deaf else ""
 
     def status(self) -> Status:
-        live, owed = self._live, self._live.journal.ledger.owed
-        oldest = next(iter(owed.values())).received.at if owed else ""
+        live, pending = self._live, self._live.journal.ledger.pending
+        oldest = next(iter(pending.values())).received.at if pending else ""
         return Status(
             pid=os.getpid(),
             version=self._born.version,
@@ -136,7 +136,7 @@ class Vitals:
             running=live.slots.running,
             queued=live.slots.queued,
             waiting=live.registry.waiting,
-            pending=len(owed),
+            pending=len(pending),
             oldest_pending_s=_since(oldest),
             lag_s=round(self._lag.now_s, 4),
             worst_lag_s=round(self._lag.worst_s(), 4),

@@ -17,7 +17,7 @@ from bot.config.settings import Tools
 from threads import wording
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import Answer, Incoming, Message, ThreadId, Way
 from threads.scheduled_messages import due_of
 
@@ -71,7 +71,7 @@ class Command:
         return self.name in {"compact", "retry"}
 
 
-class Brain(Protocol):
+class ModelCommands(Protocol):
     """What commands may ask about models and money; each returns a sentence for the person."""
 
     def describe_model(self, thread: ThreadId) -> str: ...
@@ -90,7 +90,7 @@ class Brain(Protocol):
     def describe_usage(self, thread: ThreadId, user: str) -> str: ...
 
 
-class Notes(Protocol):
+class MemoryCommands(Protocol):
     """What is remembered; see `bot.agent.prompt.memory.Memory`."""
 
     async def describe(self, thread: ThreadId) -> str: ...
@@ -100,7 +100,7 @@ class Notes(Protocol):
         ...
 
 
-class Timetable(Protocol):
+class ScheduleCommands(Protocol):
     """What is scheduled; see `bot.schedules.store.Schedules`."""
 
     async def command(self, thread: ThreadId, words: str) -> str:
@@ -126,12 +126,12 @@ class Controls:
 
     registry: Registry
     questions: Questions
-    brain: Brain
+    brain: ModelCommands
     troubles: Callable[[], str] = str
-    notes: Notes | None = None
-    timetable: Timetable | None = None
+    notes: MemoryCommands | None = None
+    timetable: ScheduleCommands | None = None
     permissions: Permissions | None = None
-    on_stop: Callable[[Owed, int, int], None] = lambda *_: None
+    on_stop: Callable[[PendingMessage, int, int], None] = lambda *_: None
     is_admin: Callable[[str], bool] = lambda _: False
 
     def decides(self, who: str, asker: str) -> bool:
@@ -163,9 +163,9 @@ def command_of(incoming: Incoming) -> Command | None:
     return None if due_of(incoming.id) else parse(incoming.text)
 
 
-async def obey(command: Command, owed: Owed, controls: Controls) -> str:
+async def obey(command: Command, pending: PendingMessage, controls: Controls) -> str:
     """Carry out a command and return what to tell the person. Raises `StoreUnavailable`."""
-    in_channel = not owed.incoming.thread.root
+    in_channel = not pending.incoming.thread.root
     if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
         return wording.IN_ITS_THREAD
     if command.name == "":
@@ -173,80 +173,83 @@ async def obey(command: Command, owed: Owed, controls: Controls) -> str:
         hint = f" Did you mean /{close[0]}?" if close else ""
         hint += f" {wording.HOW_TO_ASK}" if in_channel else ""
         return f"I do not know /{command.typed}.{hint} /help lists what I know."
-    return await _ACTIONS[command.name](command, owed, controls)
+    return await _ACTIONS[command.name](command, pending, controls)
 
 
-async def _stop(_: Command, owed: Owed, controls: Controls) -> str:
-    stopped = await controls.registry.stop(owed)
-    controls.on_stop(owed, *stopped)
+async def _stop(_: Command, pending: PendingMessage, controls: Controls) -> str:
+    stopped = await controls.registry.stop(pending)
+    controls.on_stop(pending, *stopped)
     return wording.stopped(*stopped)
 
 
-async def _status(_: Command, owed: Owed, controls: Controls) -> str:
-    running, waiting = controls.registry.status(owed.incoming.thread)
+async def _status(_: Command, pending: PendingMessage, controls: Controls) -> str:
+    running, waiting = controls.registry.status(pending.incoming.thread)
     doing = "Working on a message" if running else "Idle"
-    told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(owed.incoming.thread)}"
+    told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(pending.incoming.thread)}"
     return f"{told} Trouble: {down.rstrip('.')}." if (down := controls.troubles()) else told
 
 
-async def _new(_: Command, owed: Owed, controls: Controls) -> str:
-    if await controls.registry.forget(owed.incoming.thread):
+async def _new(_: Command, pending: PendingMessage, controls: Controls) -> str:
+    if await controls.registry.forget(pending.incoming.thread):
         return "I put our conversation aside. This is a fresh start."
     return "I still have something to answer here. Say /stop first, then /new."
 
 
-async def _model(command: Command, owed: Owed, controls: Controls) -> str:
-    thread = owed.incoming.thread
+async def _model(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    thread = pending.incoming.thread
     if command.words:
         conversation = await controls.registry.conversation(thread)
         return await controls.brain.choose_model(thread, command.words, conversation)
     return controls.brain.list_models(thread)
 
 
-async def _usage(_: Command, owed: Owed, controls: Controls) -> str:
-    return controls.brain.describe_usage(owed.incoming.thread, owed.incoming.author.id)
+async def _usage(_: Command, pending: PendingMessage, controls: Controls) -> str:
+    return controls.brain.describe_usage(pending.incoming.thread, pending.incoming.author.id)
 
 
-async def _memory(command: Command, owed: Owed, controls: Controls) -> str:
+async def _memory(command: Command, pending: PendingMessage, controls: Controls) -> str:
     if controls.notes is None:
         return "I have no memory here: `tools.enabled` in my settings does not name it."
-    thread = owed.incoming.thread
+    thread = pending.incoming.thread
     match command.words.split():
         case []:
             return await controls.notes.describe(thread)
         case ["forget", note_id]:
-            return await controls.notes.forget(thread, note_id, owed.incoming.author.id)
+            return await controls.notes.forget(thread, note_id, pending.incoming.author.id)
         case _:
             return "Say /memory, or /memory forget and the id of a note."
 
 
-async def _schedule(command: Command, owed: Owed, controls: Controls) -> str:
+async def _schedule(command: Command, pending: PendingMessage, controls: Controls) -> str:
     if controls.timetable is None:
         return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
-    return await controls.timetable.command(owed.incoming.thread, command.words)
+    return await controls.timetable.command(pending.incoming.thread, command.words)
 
 
-async def _decide(command: Command, owed: Owed, controls: Controls) -> str:
+async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
-    answer, thread = Answer(command.name == "approve", owed.incoming.author.id, words), owed.incoming.thread
+    answer, thread = (
+        Answer(command.name == "approve", pending.incoming.author.id, words),
+        pending.incoming.thread,
+    )
     if not answer.approved and words.lower() == "always" and controls.permissions:
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
     patience = ASKED_AGAIN_S
     while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
         if not question_id:
             return wording.NOT_YET_ASKED
-        await anyio.sleep(LOOK_AGAIN_S)  # until the turn has asked again the answer is owed
+        await anyio.sleep(LOOK_AGAIN_S)  # the answer stays pending until the turn has asked again
         if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
             break
     return await controls.questions.decide(thread, question_id, answer)
 
 
-async def _help(_: Command, owed: Owed, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
+async def _help(_: Command, pending: PendingMessage, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
     return HELP
 
 
-_ACTIONS: Mapping[str, Callable[[Command, Owed, Controls], Awaitable[str]]] = {
+_ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[str]]] = {
     "stop": _stop,
     "status": _status,
     "new": _new,

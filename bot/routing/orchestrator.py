@@ -1,7 +1,7 @@
 """From a transport's event to a thread's mailbox, and back to work after a restart.
 
 `receive` makes an event durable; `route` then decides, synchronously and in the journal's order, where it goes. An
-exception in here is a bug that ends the process: the journal knows what is owed, and the next start pays it.
+exception in here is a bug that ends the process: the journal knows what is pending, and the next start pays it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from anyio.abc import TaskGroup
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, command_of, obey, parse, retried
-from bot.routing.rate_limit import Rates
+from bot.routing.rate_limit import RateLimiter
 from threads import wording
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
-from threads.delivery import Delivery, Ending, patiently
+from threads.delivery import Delivery, Ending, retry_until_stored
 from threads.errors import MailboxFull
 from threads.journal.journal import Journal
-from threads.journal.records import Owed, Received
+from threads.journal.records import PendingMessage, Received
 from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
 from threads.store.checksummed_lines import scrub
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 RETRIED = ("failed", "dead_letter")
 """Outcomes that /retry takes up again."""
 
-Shared = Callable[[int], Ending]
+SharedEnding = Callable[[int], Ending]
 """Makes the ending that so many messages of a thread share."""
 
 
@@ -63,14 +63,14 @@ class Orchestrator:
         registry: Registry,
         delivery: Delivery,
         admission: Admission,
-        rates: Rates,
+        rates: RateLimiter,
         controls: Controls,
         on_feedback: Callable[[Feedback], Awaitable[None]],
     ) -> None:
         self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
         self._admission, self._rates = admission, rates
         self._controls, self._on_feedback = controls, on_feedback
-        self._sharing: dict[tuple[ThreadId, Shared], list[Owed]] = {}
+        self._sharing: dict[tuple[ThreadId, SharedEnding], list[PendingMessage]] = {}
 
     async def receive(self, event: Inbound) -> None:
         """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
@@ -88,37 +88,37 @@ class Orchestrator:
             case _:
                 assert_never(event)
 
-    def route(self, owed: Owed, *, recovered: bool = False) -> None:
+    def route(self, pending: PendingMessage, *, recovered: bool = False) -> None:
         """Send a durable message where it belongs; never waits."""
-        incoming = owed.incoming
+        incoming = pending.incoming
         if not self._admission.allowed(incoming):
-            self._end_together([owed], Ending("refused", wording.NOT_ALLOWED, "refusal"))
+            self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
-            self._share(owed, _too_old)
+            self._share(pending, _too_old)
         elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
-            self._tasks.start_soon(self._obey, command, owed)
+            self._tasks.start_soon(self._obey, command, pending)
         elif not recovered and not self._rates.take(incoming.author.id):
-            self._share(owed, _too_fast)
-        elif command and command.name == "retry" and (ending := self._take_up(owed, command.words)):
-            self._end_together([owed], ending)
+            self._share(pending, _too_fast)
+        elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
+            self._end_together([pending], ending)
         else:
             if command and command.name == "compact":
-                owed.incoming = replace(incoming, first="compact", control=True)
+                pending.incoming = replace(incoming, first="compact", control=True)
             try:
-                self._registry.tell(owed, recovered=recovered)
+                self._registry.tell(pending, recovered=recovered)
             except MailboxFull:
-                self._share(owed, _full)
+                self._share(pending, _full)
 
     def recover(self, found: Plan) -> None:
         """Take up what the last process left; call before any transport serves."""
-        for owed in found.serve:
-            self.route(owed, recovered=True)
+        for pending in found.serve:
+            self.route(pending, recovered=True)
         for stale in found.stale.values():
             self._end_together(stale, _too_old(len(stale)))
         for cut in found.cut.values():
             self._end_together(cut, _cut_off(len(cut)))
-        for owed in found.damaged:
-            self._end_together([owed], Ending("failed", wording.DAMAGED, "notice"))
+        for pending in found.damaged:
+            self._end_together([pending], Ending("failed", wording.DAMAGED, "notice"))
         if found.elsewhere:
             log.warning(
                 "recovery.elsewhere: %d wait for a start that serves their transport", len(found.elsewhere)
@@ -130,31 +130,31 @@ class Orchestrator:
                 len(found.stale | found.cut),
             )
 
-    async def _obey(self, command: Command, owed: Owed) -> None:
+    async def _obey(self, command: Command, pending: PendingMessage) -> None:
         """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
         text, code = "", ""
-        if owed.intent is None:
+        if pending.intent is None:
             try:
-                text = await patiently(lambda: obey(command, owed, self._controls))
+                text = await retry_until_stored(lambda: obey(command, pending, self._controls))
             except CapabilityMissing as error:
                 text, code = error.friendly, error.code
-        await self._delivery.insist(owed, Ending("answered", text, "notice", code))
+        await self._delivery.insist(pending, Ending("answered", text, "notice", code))
 
-    def _take_up(self, owed: Owed, words: str) -> Ending | None:
+    def _take_up(self, pending: PendingMessage, words: str) -> Ending | None:
         """Put what a failed message said in place of "/retry"; return how that ends if it cannot be.
 
-        Without an id it is the last that failed in the thread. A way to go on that is named serves it in that way, as
-        its author's, and is for its author or an admin alone.
+        Without an id it is the last that failed in the thread. It runs with its author's rights, whoever retries it.
+        Only its author or an admin may name a way to go on.
         """
         message_id, *ways = retried(words)
-        if message_id and self._taken_up(owed, message_id):
+        if message_id and self._taken_up(pending, message_id):
             return Ending("answered", wording.ALREADY_RETRIED, "notice")
-        for received in self._failures(owed.received.thread_id):
+        for received in self._failures(pending.received.thread_id):
             if message_id and received.message_id != message_id:
                 continue
             again = parse(received.text)
             if again is None or again.name != "retry":
-                return self._serve_again(owed, received, ways)
+                return self._serve_again(pending, received, ways)
             message_id, *more = retried(again.words)
             ways += more
         return Ending("answered", wording.NOTHING_TO_RETRY, "notice")
@@ -162,24 +162,24 @@ class Orchestrator:
     def _failures(self, thread_id: str) -> Iterator[Received]:
         """Return the messages of a thread that failed, newest first, also one whose post is being finished."""
         ledger = self._journal.ledger
-        ending = ((owed, owed.intent) for owed in reversed(ledger.owed.values()))
-        ended = ((owed, ledger.settled.get(key)) for key, owed in reversed(ledger.recent))
-        for owed, end in chain(ending, ended):
-            if owed.received.thread_id == thread_id and end and end.outcome in RETRIED:
-                yield owed.received
+        ending = ((pending, pending.intent) for pending in reversed(ledger.pending.values()))
+        ended = ((pending, ledger.settled.get(key)) for key, pending in reversed(ledger.recent))
+        for pending, end in chain(ending, ended):
+            if pending.received.thread_id == thread_id and end and end.outcome in RETRIED:
+                yield pending.received
 
-    def _serve_again(self, owed: Owed, failed: Received, ways: Sequence[Way]) -> Ending | None:
+    def _serve_again(self, pending: PendingMessage, failed: Received, ways: Sequence[Way]) -> Ending | None:
         files = () if "without-files" in ways else failed.files
         first: Way | Literal[""] = next((way for way in ways if way != "without-files"), "")
-        again = replace(owed.incoming, text=failed.text, files=files, first=first)
-        if ways:
-            if not self._controls.decides(owed.incoming.author.id, failed.author.id):
-                return Ending("refused", wording.NOT_YOURS, "notice")
-            again = replace(again, author=failed.author)
-        owed.incoming = again
+        if ways and not self._controls.decides(pending.incoming.author.id, failed.author.id):
+            return Ending("refused", wording.NOT_YOURS, "notice")
+        again = replace(pending.incoming, author=failed.author, text=failed.text, files=files, first=first)
+        if not self._admission.allowed(again):
+            return Ending("refused", wording.NOT_ALLOWED, "refusal")
+        pending.incoming = again
         return None
 
-    def _taken_up(self, owed: Owed, message_id: str) -> bool:
+    def _taken_up(self, pending: PendingMessage, message_id: str) -> bool:
         """Return whether an earlier /retry of that very message waits, runs or has answered it."""
         ledger = self._journal.ledger
         ended = (
@@ -188,31 +188,31 @@ class Orchestrator:
             if (end := ledger.settled.get(key))
             and (end.outcome == "merged" or (end.outcome == "answered" and other.started))
         )
-        under_way = (other for other in ledger.owed.values() if other.incoming.text != other.received.text)
+        under_way = (other for other in ledger.pending.values() if other.incoming.text != other.received.text)
         return any(
-            other.received.thread_id == owed.received.thread_id
-            and other.received.seq < owed.received.seq
+            other.received.thread_id == pending.received.thread_id
+            and other.received.seq < pending.received.seq
             and (command := command_of(other.received.incoming)) is not None
             and command.name == "retry"
             and retried(command.words)[0] == message_id
             for other in (*under_way, *ended)
         )
 
-    def _share(self, owed: Owed, ending: Shared) -> None:
+    def _share(self, pending: PendingMessage, ending: SharedEnding) -> None:
         """End a message unserved; those that come while such a note is being posted share the next one."""
-        note = owed.incoming.thread, ending
+        note = pending.incoming.thread, ending
         if note in self._sharing:
-            self._sharing[note].append(owed)
+            self._sharing[note].append(pending)
         else:
-            self._sharing[note] = [owed]
+            self._sharing[note] = [pending]
             self._tasks.start_soon(self._end_all, note)
 
-    async def _end_all(self, note: tuple[ThreadId, Shared]) -> None:
-        while owed := self._sharing[note]:
+    async def _end_all(self, note: tuple[ThreadId, SharedEnding]) -> None:
+        while pending := self._sharing[note]:
             self._sharing[note] = []
-            await self._delivery.insist(owed[-1], note[1](len(owed)), owed[:-1])
+            await self._delivery.insist(pending[-1], note[1](len(pending)), pending[:-1])
         del self._sharing[note]
 
-    def _end_together(self, owed: list[Owed], ending: Ending) -> None:
+    def _end_together(self, pending: list[PendingMessage], ending: Ending) -> None:
         """End several messages of a thread with one post, which answers the last of them."""
-        self._tasks.start_soon(self._delivery.insist, owed[-1], ending, owed[:-1])
+        self._tasks.start_soon(self._delivery.insist, pending[-1], ending, pending[:-1])

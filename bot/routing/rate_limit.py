@@ -10,7 +10,7 @@ MOST_KNOWN = 10_000
 """People whose bucket is kept; of so many, those that are full again are forgotten first, then all."""
 
 
-class Rates:
+class RateLimiter:
     """A token bucket for each sender, filled evenly; None is no limit, and *exempt* senders have none."""
 
     def __init__(

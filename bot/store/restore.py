@@ -29,7 +29,7 @@ from pydantic import StringConstraints, ValidationError
 from bot.store.restored_answers import NAME as RESTORED
 from bot.store.restored_answers import Restored
 from threads.errors import BotError, NewerSchema
-from threads.store.data_folder import sole_owner
+from threads.store.data_folder import lock_data_folder
 from threads.store.disk import PosixDisk, replace_file
 from threads.store.json_file import JsonState
 
@@ -78,7 +78,7 @@ def restore(
         raise RestoreRefused(
             f"{data} belongs to user {owner}; run this as that user, or the bot cannot open the files."
         )
-    with sole_owner(data):
+    with lock_data_folder(data):
         finish(data)
         there = _there(data)
         if there and not force:

@@ -61,7 +61,7 @@ def skip_answered(
         return receive
     until = came.restored_at
 
-    async def sparingly(event: Inbound) -> None:
+    async def skip(event: Inbound) -> None:
         if (
             isinstance(event, Incoming)
             and _said_before(event, until)
@@ -73,7 +73,7 @@ def skip_answered(
             return
         await receive(event)
 
-    return sparingly
+    return skip
 
 
 def _said_before(incoming: Incoming, until: datetime) -> bool:

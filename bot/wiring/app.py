@@ -18,15 +18,15 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import nothing
+from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import Audit
@@ -38,35 +38,35 @@ from bot.ports.model import Models
 from bot.ports.status import CircuitStatus
 from bot.routing.access import allowed, is_admin
 from bot.routing.admission import Admission, Allowed
-from bot.routing.commands import Brain, Controls, Notes, Permissions, Timetable
+from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permissions, ScheduleCommands
 from bot.routing.orchestrator import Orchestrator
-from bot.routing.rate_limit import Rates
+from bot.routing.rate_limit import RateLimiter
 from bot.store.migrations import prepare
 from bot.store.model_choice import ModelChoices
 from bot.store.restored_answers import Restored, restored, skip_answered
 from bot.tools.files.resolve_beneath import mark_output
 from bot.wiring.escalation import Escalation
-from bot.wiring.instrumentation import WatchedJournal, watched_run
-from bot.wiring.model_chain import Lineup, candidates, offered
+from bot.wiring.instrumentation import WatchedJournal, observe_run
+from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.tool_set import Means, Workbench, open_workbench
+from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from threads import wording
-from threads.absent_transport import Unserved
+from threads.absent_transport import AbsentOutlet
 from threads.actor.recovery import plan
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
-from threads.actor.turn import Shared
+from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import StoreUnavailable, TransportFatal, TransportRejected
 from threads.journal.journal import Journal
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.log import Log
 from threads.model import Feedback, Limits, OnEvent, Outgoing, Sink, ThreadId, Turn
-from threads.store.attachments import Shelf
+from threads.store.attachments import AttachmentStore
 from threads.store.context import ContextFile
-from threads.store.data_folder import Spill, begun, sole_owner, thread_folder
+from threads.store.data_folder import Spill, conversation_exists, lock_data_folder, thread_folder
 from threads.store.disk import Disk, Offload, PosixDisk, replace_file
-from threads.store.thread_files import Beside, Reader
+from threads.store.thread_files import Reader, ThreadFiles
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -122,7 +122,7 @@ async def open_core(
     data: Path,
     *,
     agent: MakeAgent,
-    brain: Brain,
+    brain: ModelCommands,
     transports: Sequence[Transport],
     limits: Limits,
     disk: Disk,
@@ -133,24 +133,24 @@ async def open_core(
     mask: Callable[[str], str] = str,
     reader: Reader | None = None,
     spill: Callable[[Path], Spill] | None = None,
-    notes: Notes | None = None,
-    timetable: Timetable | None = None,
+    notes: MemoryCommands | None = None,
+    timetable: ScheduleCommands | None = None,
     troubles: Callable[[], Sequence[str]] | None = None,
-    rates: Rates | None = None,
+    rates: RateLimiter | None = None,
     permissions: Permissions | None = None,
     asks: Callable[[ThreadId, str], bool] = lambda *_: False,
     max_age_s: float = 600,
     resume: bool = True,
     observing: Observing | None = None,
-    on_stop: Callable[[Owed, int, int], None] = lambda *_: None,
-    explain: Callable[[Exception, Owed, str], str] = lambda error, _, reference: wording.explain(
+    on_stop: Callable[[PendingMessage, int, int], None] = lambda *_: None,
+    explain: Callable[[Exception, PendingMessage, str], str] = lambda error, _, reference: wording.explain(
         error, reference
     ),
     escalate: Callable[[Exception, ThreadId, str], None] = lambda *_: None,
     is_admin: Callable[[str], bool] = lambda _: False,
     came: Restored | None = None,
 ) -> Core:
-    """Read what is owed, start what serves it in *tasks*, and return the bot, ready to receive.
+    """Read what is pending, start what serves it in *tasks*, and return the bot, ready to receive.
 
     What the process that went on after the backup which the folder *came* from has posted, its journal does not know.
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
@@ -177,14 +177,16 @@ async def open_core(
 
     keep = spill or partial(partial, _spill, disk, offload)
     answers = agent(workspace, lambda thread: keep(workspace(thread)))
-    shared = Shared(
+    shared = ActorParts(
         journal=journal,
         delivery=delivery,
         slots=Slots(limits.running_turns, limits.running_turns_per_user),
         limits=limits,
-        run=watched_run(answers.run, journal, observing),
+        run=observe_run(answers.run, journal, observing),
         context=lambda thread: ContextFile(disk, folder(thread), offload),
-        beside=Beside(Shelf(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader),
+        files=ThreadFiles(
+            AttachmentStore(disk, offload, limits.attachment_bytes), outboxes.__getitem__, folder, reader
+        ),
         on_error=partial(_record, now, escalate),
         explain=explain,
         now=now,
@@ -193,7 +195,7 @@ async def open_core(
 
     async def joined(thread: ThreadId) -> bool:
         try:
-            return registry.serves(thread) or await offload(begun, disk, folder(thread))
+            return registry.serves(thread) or await offload(conversation_exists, disk, folder(thread))
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 
@@ -203,7 +205,7 @@ async def open_core(
         registry=registry,
         delivery=delivery,
         admission=Admission(allowed, joined, now),
-        rates=rates or Rates(None),
+        rates=rates or RateLimiter(None),
         controls=Controls(
             registry,
             shared.questions,
@@ -219,14 +221,14 @@ async def open_core(
     )
     tasks.start_soon(journal.run, orchestrator.route)
     tasks.start_soon(history.run)
-    tasks.start_soon(delivery.mend)
+    tasks.start_soon(delivery.repair)
     left = plan(
         journal.ledger,
         now(),
         max_age_s=max_age_s,
         resume=resume,
         turn_s=limits.turn_timeout_s,
-        asked=lambda owed: asks(owed.incoming.thread, owed.incoming.id),
+        asked=lambda pending: asks(pending.incoming.thread, pending.incoming.id),
         served=outboxes.__contains__,
     )
     orchestrator.recover(left)
@@ -235,7 +237,7 @@ async def open_core(
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
     """Return the way to the people of a transport: what was settled by another process may be of one without."""
-    return outboxes.get(transport) or Unserved()
+    return outboxes.get(transport) or AbsentOutlet()
 
 
 async def serve(
@@ -252,83 +254,83 @@ async def serve(
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     data, offload = settings.data, anyio.to_thread.run_sync  # data is absolute
-    means, veil = await _means(settings, environ, observing or Observing())
+    resources, veil = await _resources(settings, environ, observing or Observing())
     outboxes = {transport.name: Outbox(transport) for transport in transports}
-    post = partial(_post, outboxes, means.mask)
-    catalog, chosen = catalog_of(settings), ModelChoices(means.disk, data / "models.json", offload)
+    post = partial(_post, outboxes, resources.mask)
+    catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
-    ledger = Ledger(means.disk, data / "usage", offload=offload, now=utc_now)
+    ledger = Ledger(resources.disk, data / "usage", offload=offload, now=utc_now)
     takes_files = any(transport.capabilities.files for transport in transports)
     ended: list[str] = []
-    with sole_owner(data):
+    with lock_data_folder(data):
         await offload(prepare, data, utc_now)
         await offload(ledger.open)
         await offload(chosen.open)
         accounts = Accounts.of(ledger, settings.budget)
         async with (
             aclosing(SharedHttp()) as http,
-            open_workbench(settings, environ, means, attach=takes_files) as bench,
-            bench.audit.writing({"version": version("threadfast"), "model": model}),
-            logged(bench.audit, means.mask),
+            open_tool_set(settings, environ, resources, attach=takes_files) as tool_set,
+            tool_set.audit.writing({"version": version("threadfast"), "model": model}),
+            logged(tool_set.audit, resources.mask),
             ledger.writing(),
             anyio.create_task_group() as tasks,
         ):
             escalation = Escalation(tasks, settings.escalation, post, partial(_link, transports), utc_now)
-            lineup = Lineup(
+            models = ModelChain(
                 model,
                 settings,
                 environ,
-                tools=bench.toolbox.specs,
+                tools=tool_set.toolbox.specs,
                 http=http,
                 catalog=catalog,
                 accounts=accounts,
                 chosen=chosen,
                 random=random.random,
                 now=utc_now,
-                observing=means.observing,
-                on_grant=partial(granted, bench.audit),
-                decided=partial(decided, bench.audit),
+                observing=resources.observing,
+                on_grant=partial(granted, tool_set.audit),
+                decided=partial(decided, tool_set.audit),
             )
-            instructions = Instructions(means.disk, data, settings.name, bench.skills, offload)
+            instructions = Instructions(resources.disk, data, settings.name, tool_set.skills, offload)
             troubles = partial(
-                _troubles, transports, lambda: [*bench.troubles, *filter(None, [instructions.problem])]
+                _troubles, transports, lambda: [*tool_set.troubles, *filter(None, [instructions.problem])]
             )
             came = await offload(restored, data)
             core = await open_core(
                 tasks,
                 data,
-                agent=_agent(settings, lineup, bench, instructions, veil),
-                brain=lineup,
+                agent=_agent(settings, models, tool_set, instructions, veil),
+                brain=models,
                 transports=transports,
                 limits=limits_of(settings),
-                disk=means.disk,
+                disk=resources.disk,
                 offload=offload,
                 now=utc_now,
                 allowed=partial(allowed, settings.access),
-                on_feedback=bench.audit.judged,
-                mask=means.mask,
-                reader=bench.documents,
-                spill=lambda workspace: partial(bench.spill, workspace),
-                notes=bench.memory,
-                timetable=bench.schedules,
+                on_feedback=tool_set.audit.judged,
+                mask=resources.mask,
+                reader=tool_set.documents,
+                spill=lambda workspace: partial(tool_set.spill, workspace),
+                notes=tool_set.memory,
+                timetable=tool_set.schedules,
                 troubles=troubles,
-                rates=Rates(
+                rates=RateLimiter(
                     settings.limits.messages_per_minute_per_user, exempt=partial(is_admin, settings.access)
                 ),
-                permissions=bench.approvals,
-                asks=bench.approvals.asks,
+                permissions=tool_set.approvals,
+                asks=tool_set.approvals.asks,
                 max_age_s=settings.recovery.max_age_s,
                 resume=settings.recovery.resume,
-                observing=means.observing,
-                on_stop=partial(stopped, bench.audit),
+                observing=resources.observing,
+                on_stop=partial(stopped, tool_set.audit),
                 explain=partial(_explained, settings),
                 escalate=escalation.failed,
                 is_admin=partial(is_admin, settings.access),
                 came=came,
             )
-            if bench.schedules:
-                _fire(tasks, bench.schedules, core, accounts, settings, post, frozenset(outboxes))
+            if tool_set.schedules:
+                _fire(tasks, tool_set.schedules, core, accounts, settings, post, frozenset(outboxes))
             live = Live(
                 data,
                 model,
@@ -336,10 +338,10 @@ async def serve(
                 core.registry,
                 core.slots,
                 core.journal,
-                lineup.circuits,
+                models.circuits,
                 accounts.spend,
-                bench.sandbox,
-                lambda: [*troubles(), *_shut(lineup.circuits())],
+                tool_set.sandbox,
+                lambda: [*troubles(), *_shut(models.circuits())],
             )
             receive = skip_answered(core.orchestrator.receive, came, core.journal.knows, outboxes)
             tasks.start_soon(escalation.watch, transports)
@@ -351,9 +353,9 @@ async def serve(
         raise ConfigInvalid("\n".join(ended))
 
 
-async def _means(
+async def _resources(
     settings: Settings, environ: Mapping[str, str], observing: Observing
-) -> tuple[Means, Callable[[OnEvent], OnEvent]]:
+) -> tuple[Resources, Callable[[OnEvent], OnEvent]]:
     """Return what everything is made of, and what veils secrets in answers."""
     offload = anyio.to_thread.run_sync
     secrets = await offload(secrets_of, settings, environ)
@@ -363,14 +365,14 @@ async def _means(
     def work(function: Callable[[*Given], T], /, *given: *Given) -> Awaitable[T]:
         return anyio.to_thread.run_sync(function, *given, limiter=threads)
 
-    means = Means(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
-    return means, partial(Veiled, mask=means.mask, suspicious=suspicion(secrets))
+    resources = Resources(PosixDisk(), offload, utc_now, Masker(secrets), work, observing)
+    return resources, partial(StreamMasker, mask=resources.mask, suspicious=boundary_finder(secrets))
 
 
 def _agent(
     settings: Settings,
     models: Models,
-    bench: Workbench,
+    tool_set: ToolSet,
     instructions: Instructions,
     veil: Callable[[OnEvent], OnEvent],
 ) -> MakeAgent:
@@ -378,14 +380,14 @@ def _agent(
     make = partial(
         Agent,
         models,
-        bench.toolbox,
+        tool_set.toolbox,
         "",
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
-        room=Room(**settings.compaction.model_dump()),
+        compaction=settings.compaction,
         footer=settings.budget.footer,
-        remembered=bench.memory.read if bench.memory else nothing,
+        read_memory=tool_set.memory.read if tool_set.memory else no_memory,
         veil=veil,
     )
     return lambda *places: Instructed(make(*places), instructions.prompt)
@@ -502,9 +504,9 @@ async def _spill(
     return f"tool-output/{name}"
 
 
-def _explained(settings: Settings, error: Exception, owed: Owed, reference: str) -> str:
+def _explained(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
     """Return what the thread reads about a failure: more for an admin, who can do something about it."""
-    if is_admin(settings.access, owed.incoming.author.id):
+    if is_admin(settings.access, pending.incoming.author.id):
         return explain_to_operator(error, reference, settings)
     return wording.explain(error, reference)
 
@@ -513,10 +515,10 @@ def _record(
     now: Callable[[], datetime],
     escalate: Callable[[Exception, ThreadId, str], None],
     error: Exception,
-    owed: Owed,
+    pending: PendingMessage,
     reference: str,
 ) -> None:
-    received = owed.received
+    received = pending.received
     ids = {"thread_id": received.thread_id, "message_id": received.message_id}
     described = report(error, reference, now(), **ids)
     log.error(
@@ -525,4 +527,4 @@ def _record(
         exc_info=error,
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},
     )
-    escalate(error, owed.incoming.thread, reference)
+    escalate(error, pending.incoming.thread, reference)

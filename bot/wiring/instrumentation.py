@@ -3,8 +3,8 @@
 | kind       | around                                                                     |
 |------------|----------------------------------------------------------------------------|
 | turn       | what the actor runs                                                        |
-| step       | the outermost model of a turn, `bot.llm.policies.metering.Budgeted`                  |
-| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.Metered` |
+| step       | the outermost model of a turn, `bot.llm.policies.metering.BudgetedModel`                  |
+| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.MeteredModel` |
 | tool       | each tool; also a call that a rule or a person denied, which takes no time |
 """
 
@@ -21,23 +21,23 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
-from bot.ports.model import Around, Completion, Model, Request, Usage
-from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
+from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
+from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.actor.turn import ActorTurn
 from threads.journal.journal import Journal
-from threads.journal.records import Owed, Record, Settled
+from threads.journal.records import PendingMessage, Record, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, ThreadId, Turn, TurnEvent, message_key
 from threads.store.disk import Disk, Offload
 
 
-def watched_run(run: Run, journal: Journal, observing: Observing) -> Run:
+def observe_run(run: Run, journal: Journal, observing: Observing) -> Run:
     """Return *run*, watched, and with its ids on every line that is logged in it."""
 
     async def watched(turn: Turn) -> str:
         incoming = turn.incoming
-        owed = journal.ledger.owed.get(incoming.key)
-        started = owed.started if owed is not None else None
+        pending = journal.ledger.pending.get(incoming.key)
+        started = pending.started if pending is not None else None
         ids = {"thread_id": str(incoming.thread), "message_id": incoming.id}
         if started is not None:
             ids["correlation_id"] = started.correlation_id
@@ -69,26 +69,26 @@ class WatchedJournal(Journal):
         self._observing = observing
 
     async def append(self, *records: Record) -> None:
-        ends = [(record, self._owed(record)) for record in records if isinstance(record, Settled)]
+        ends = [(record, self._pending(record)) for record in records if isinstance(record, Settled)]
         await super().append(*records)
-        for end, owed in ends:
+        for end, pending in ends:
             transport = end.thread_id.partition(":")[0]
-            self._observing.settled(transport, end.outcome, _took(owed, end) if owed else None)
+            self._observing.settled(transport, end.outcome, _took(pending, end) if pending else None)
 
-    def _owed(self, end: Settled) -> Owed | None:
-        return self.ledger.owed.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
+    def _pending(self, end: Settled) -> PendingMessage | None:
+        return self.ledger.pending.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
 
 
-def _took(owed: Owed, end: Settled) -> float | None:
+def _took(pending: PendingMessage, end: Settled) -> float | None:
     """Return how long a message with a turn of its own took, seconds; the clock may have been set back meanwhile."""
-    if owed.started is None or not owed.received.at:
+    if pending.started is None or not pending.received.at:
         return None
-    took = datetime.fromisoformat(end.at) - datetime.fromisoformat(owed.received.at)
+    took = datetime.fromisoformat(end.at) - datetime.fromisoformat(pending.received.at)
     return max(0.0, took.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedModel:
+class ObservedModel:
     """A `Model`, each call of which is told with what its account was charged."""
 
     model: Model
@@ -130,7 +130,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTurnModel(Around):
+class ObservedTurnModel(TurnModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing
@@ -149,7 +149,7 @@ class WatchedTurnModel(Around):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedTool:
+class ObservedTool:
     """A `Tool` whose calls are told."""
 
     tool: Tool
@@ -171,7 +171,7 @@ class WatchedTool:
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
             try:
                 returned = await self.tool(arguments, place)
@@ -179,19 +179,19 @@ class WatchedTool:
                 if anyio.current_time() >= place.deadline:
                     call.cut = "tool_timeout"
                 raise
-            if isinstance(returned, Returned) and returned.errors:
+            if isinstance(returned, ToolOutput) and returned.errors:
                 call.outcome = "partial"
             return returned
 
 
 @dataclass(frozen=True, slots=True)
-class WatchedPermits:
+class ObservedPermits:
     """`Permits` whose refusals are told: a call that was denied never gets to its tool."""
 
     permits: Permits
     observing: Observing
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         try:
             await self.permits.permit(tool, arguments, place)
         except ToolDenied as error:
@@ -199,5 +199,5 @@ class WatchedPermits:
                 call.fail(error)
             raise
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         return self.permits.waits(tool, arguments, place)

@@ -27,7 +27,7 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Audit
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import Place, Tool
+from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals
@@ -40,9 +40,9 @@ from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.skills import LoadSkill
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
-from bot.wiring.instrumentation import WatchedPermits, WatchedTool
+from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
 
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Resources:
     """What tools are made of: where things are kept, what time it is, what hides secrets.
 
     ``offload`` runs what must not wait long, as promises are kept by it; ``work`` what may, as what tools do. Without
@@ -73,7 +73,7 @@ class Means:
 
 
 @dataclass(slots=True)
-class Workbench:
+class ToolSet:
     """The tools, and what of them the rest of the bot uses."""
 
     documents: Documents
@@ -103,93 +103,95 @@ class Workbench:
 
 
 @asynccontextmanager
-async def open_workbench(
-    settings: Settings, environ: Mapping[str, str], means: Means, *, attach: bool
-) -> AsyncIterator[Workbench]:
+async def open_tool_set(
+    settings: Settings, environ: Mapping[str, str], resources: Resources, *, attach: bool
+) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable; *attach* is whether a transport takes files.
 
     Raises `threads.errors.NewerSchema` and OSError for what is kept in the data folder.
     """
-    enabled, hands = set(settings.tools.enabled), means.hands
+    enabled, hands = set(settings.tools.enabled), resources.hands
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
-    writer = Writer(means.disk, hands, quota)
-    audit = Audit(means.disk, settings.data / "audit", offload=means.offload, now=means.now)
-    bench = Workbench(Documents(hands), audit, writer)
-    async with _servers(bench, settings, environ, means), anyio.create_task_group() as tasks:
+    writer = Writer(resources.disk, hands, quota)
+    audit = Audit(resources.disk, settings.data / "audit", offload=resources.offload, now=resources.now)
+    tool_set = ToolSet(Documents(hands), audit, writer)
+    async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:
-            bench.tools += [ReadFile(hands), ListFiles(hands), SearchFiles(hands)]
-            bench.tools += [
+            tool_set.tools += [ReadFile(hands), ListFiles(hands), SearchFiles(hands)]
+            tool_set.tools += [
                 WriteFile(writer),
                 EditFile(writer),
-                *([Attach(hands, means.mask)] if attach else []),
+                *([Attach(hands, resources.mask)] if attach else []),
             ]
         if "shell" in enabled:
-            await _shell(bench, settings, means)
+            await _shell(tool_set, settings, resources)
         if "memory" in enabled:
             admin = partial(is_admin, settings.access)
-            bench.memory = Memory(
-                means.disk, settings.data, offload=means.offload, now=means.now, is_admin=admin
+            tool_set.memory = Memory(
+                resources.disk, settings.data, offload=resources.offload, now=resources.now, is_admin=admin
             )
-            bench.tools += [Remember(bench.memory, means.mask), Recall(bench.memory)]
+            tool_set.tools += [Remember(tool_set.memory, resources.mask), Recall(tool_set.memory)]
         if "skills" in enabled:
-            await _skills(bench, settings, means)
+            await _skills(tool_set, settings, resources)
         if "schedule" in enabled:
-            await _schedule(bench, settings, means)
-        await _web(bench, settings, means, tasks)
-        bench.approvals = await _approvals(bench, settings, means)
-        bench.toolbox = Toolbox(
-            [WatchedTool(tool, means.observing) for tool in bench.tools],
+            await _schedule(tool_set, settings, resources)
+        await _web(tool_set, settings, resources, tasks)
+        tool_set.approvals = await _approvals(tool_set, settings, resources)
+        tool_set.toolbox = Toolbox(
+            [ObservedTool(tool, resources.observing) for tool in tool_set.tools],
             timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
             default_timeout_s=settings.tools.default_timeout_ms / 1000,
-            permits=WatchedPermits(bench.approvals, means.observing),
-            mask=means.mask,
-            off=bench.off,
+            permits=ObservedPermits(tool_set.approvals, resources.observing),
+            mask=resources.mask,
+            off=tool_set.off,
         )
-        yield bench
+        yield tool_set
         tasks.cancel_scope.cancel()
 
 
-async def _approvals(bench: Workbench, settings: Settings, means: Means) -> Approvals:
+async def _approvals(tool_set: ToolSet, settings: Settings, resources: Resources) -> Approvals:
     given = settings.tools
     approvals = Approvals(
         Policy(given.policy, outside=given.after_outside_text),
-        means.disk,
+        resources.disk,
         settings.data / "approvals.json",
-        offload=means.offload,
-        now=means.now,
+        offload=resources.offload,
+        now=resources.now,
         is_admin=partial(is_admin, settings.access),
-        note=bench.audit.note,
-        mask=means.mask,
+        note=tool_set.audit.note,
+        mask=resources.mask,
         expires_s=given.approval_expires_s,
     )
-    await means.offload(approvals.open)
+    await resources.offload(approvals.open)
     return approvals
 
 
-async def _shell(bench: Workbench, settings: Settings, means: Means) -> None:
+async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
     from bot.tools.sandbox import open_sandbox  # noqa: PLC0415 - only where commands are wanted
     from bot.tools.shell import Shell  # noqa: PLC0415
 
     folder = settings.data / "threads"
-    await means.offload(means.disk.mkdir, folder)
+    await resources.offload(resources.disk.mkdir, folder)
     sandbox = await open_sandbox(
-        settings.tools.sandbox, folder, offload=means.hands, quota=bench.writer.quota
+        settings.tools.sandbox, folder, offload=resources.hands, quota=tool_set.writer.quota
     )
-    bench.tools.append(Shell(sandbox, means.hands))
-    bench.sandbox = sandbox.layer
+    tool_set.tools.append(Shell(sandbox, resources.hands))
+    tool_set.sandbox = sandbox.layer
     if sandbox.layer == "off":
-        bench.off["shell"] = f"The shell is off: {sandbox.why}."
-        log.warning("tool.unavailable: %s", bench.off["shell"])
+        tool_set.off["shell"] = f"The shell is off: {sandbox.why}."
+        log.warning("tool.unavailable: %s", tool_set.off["shell"])
 
 
-async def _skills(bench: Workbench, settings: Settings, means: Means) -> None:
-    bench.skills = skills = Skills(settings.data / "skills", settings.skills)
-    await means.offload(skills.scan)
-    bench.tools.append(LoadSkill(skills, means.hands, partial(_loaded, bench.audit)))  # one may come later
-    bench.status.append(lambda: "; ".join(skills.problems))
+async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
+    tool_set.skills = skills = Skills(settings.data / "skills", settings.skills)
+    await resources.offload(skills.scan)
+    tool_set.tools.append(
+        LoadSkill(skills, resources.hands, partial(_loaded, tool_set.audit))
+    )  # one may come later
+    tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
-async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
+async def _loaded(audit: Audit, place: ToolContext, name: str, digest: str) -> None:
     try:
         details = {"skill": name, "sha256": digest}
         await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
@@ -197,45 +199,48 @@ async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(bench: Workbench, settings: Settings, means: Means) -> None:
+async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
     from bot.schedules.store import Bounds, Schedules  # noqa: PLC0415 - off by default
     from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
 
     given = settings.schedule
     bounds = Bounds(given.max_per_thread, given.max_per_user)
     path = settings.data / "schedules.json"
-    bench.schedules = Schedules(means.disk, path, means.offload, means.now, bounds)
-    await means.offload(bench.schedules.open)
-    bench.tools += [
+    tool_set.schedules = Schedules(resources.disk, path, resources.offload, resources.now, bounds)
+    await resources.offload(tool_set.schedules.open)
+    tool_set.tools += [
         SetSchedule(
-            bench.schedules, means.offload, lambda text: parse(text) is not None, given.min_interval_minutes
+            tool_set.schedules,
+            resources.offload,
+            lambda text: parse(text) is not None,
+            given.min_interval_minutes,
         ),
-        ListSchedules(bench.schedules),
-        CancelSchedule(bench.schedules),
+        ListSchedules(tool_set.schedules),
+        CancelSchedule(tool_set.schedules),
     ]
 
 
-async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGroup) -> None:
+async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, tasks: TaskGroup) -> None:
     enabled, degradation = set(settings.tools.enabled), settings.degradation
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(Http(egress, means.hands, agent=settings.name), bench.documents)
+    fetch = WebFetch(HttpClient(egress, resources.hands, agent=settings.name), tool_set.documents)
     if "web_fetch" in enabled:
-        bench.tools.append(fetch)
+        tool_set.tools.append(fetch)
     if "browser" not in enabled:
         return
     from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - an extra
     from bot.tools.browser.launch import Chromium  # noqa: PLC0415
-    from bot.tools.browser.session import OneBrowser  # noqa: PLC0415
+    from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
-    missing = await means.offload(unavailable)
-    pages = OneBrowser(egress, Chromium(means.hands))
+    missing = await resources.offload(unavailable)
+    pages = SharedBrowser(egress, Chromium(resources.hands))
     tasks.start_soon(pages.run)
-    bench.tools.append(
+    tool_set.tools.append(
         Browser(
             pages,
             egress,
-            bench.writer,
+            tool_set.writer,
             fetch if "web_fetch" in enabled else None,
             missing,
             disable_browser=degradation.disable_browser_on_error,
@@ -244,12 +249,12 @@ async def _web(bench: Workbench, settings: Settings, means: Means, tasks: TaskGr
     )
     if missing:
         log.warning("tool.unavailable: %s", missing)
-        bench.status.append(lambda: missing)
+        tool_set.status.append(lambda: missing)
 
 
 @asynccontextmanager
 async def _servers(
-    bench: Workbench, settings: Settings, environ: Mapping[str, str], means: Means
+    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources
 ) -> AsyncIterator[None]:
     if not settings.mcp_servers:
         yield
@@ -260,11 +265,11 @@ async def _servers(
         settings.mcp_servers,
         environ,
         settings.data,
-        disk=means.disk,
-        offload=means.offload,
-        mask=means.mask,
-        save=partial(bench.writer.keep_output, outside=True),
+        disk=resources.disk,
+        offload=resources.offload,
+        mask=resources.mask,
+        save=partial(tool_set.writer.keep_output, outside=True),
     ) as servers:
-        bench.tools += servers.tools
-        bench.status.append(servers.trouble)
+        tool_set.tools += servers.tools
+        tool_set.status.append(servers.trouble)
         yield

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import anyio
 
 from bot.config.settings import Settings
-from bot.llm.verify import Verified, verify
+from bot.llm.verify import Verification, verify
 from bot.ports.errors import ConfigInvalid
 from bot.wiring.remedy import sentence
 
@@ -26,7 +26,7 @@ NEEDS_A_PERSON = frozenset({"auth", "payment", "model_not_found", "config_invali
 AT_ONCE = 4
 """Models that are asked side by side."""
 
-Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verified]]
+Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verification]]
 
 
 async def verify_all(
@@ -36,7 +36,7 @@ async def verify_all(
 
     Raises `ConfigInvalid` when none can answer before a person acts.
     """
-    answers: dict[str, Verified] = {}
+    answers: dict[str, Verification] = {}
     room = anyio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
@@ -64,10 +64,10 @@ async def verify_all(
     return faults
 
 
-def _code(answer: Verified) -> str:
+def _code(answer: Verification) -> str:
     return "" if answer.ok or answer.error is None else answer.error.code
 
 
-def _why(name: str, answer: Verified, settings: Settings) -> str:
+def _why(name: str, answer: Verification, settings: Settings) -> str:
     mend = "" if answer.error is None else sentence(name, answer.error, settings)
     return " ".join(filter(None, [mend, f"{_code(answer)}: {answer.error}"]))

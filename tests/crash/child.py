@@ -41,7 +41,7 @@ from tests.one_model import OneModel
 from threads import delivery
 from threads.journal import journal
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
-from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import Disk, File, PosixDisk
 from transports.base.transport import Transport
 from transports.shared.delivery import outbox
@@ -199,7 +199,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
     def brain(*places) -> Agent:
         return Agent(model, toolbox, "You echo.", *places)
 
-    with sole_owner(args.data):
+    with lock_data_folder(args.data):
         approvals.open()
         async with anyio.create_task_group() as tasks:
             core = await open_core(
@@ -217,7 +217,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 asks=approvals.asks,
             )
             if isinstance(transport, SocketTransport):
-                transport.owed = lambda: len(core.journal.ledger.owed)
+                transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
             parts = core.registry, core.slots, core.journal
             live = Live(args.data, model.name, [transport], *parts, list, list, "", list)

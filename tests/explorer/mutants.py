@@ -204,7 +204,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
         "journal, ordered",
         lambda: _patch(Journal, "_replace", _open_trusts_the_cache),
     ),
-    "the log's torn tail stays": ("log, ordered", lambda: _patch(log, "mend_tail", _only_looks)),
+    "the log's torn tail stays": ("log, ordered", lambda: _patch(log, "repair_tail", _only_looks)),
     "compaction goes on in the old file": (
         "journal, growing, ordered",
         lambda: _patch(Journal, "_replace", _keeps_old_descriptor),
@@ -222,7 +222,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
         lambda: _patch(Journal, "_durable", _deaf_to_errors),
     ),
     "checksums not verified": ("journal, rot", lambda: _patch(checksummed_lines, "intact", _no_crc)),
-    "compaction drops what is owed": (
+    "compaction drops what is pending": (
         "journal, growing, ordered",
         lambda: _patch(records.Ledger, "records", _forgets_owed),
     ),

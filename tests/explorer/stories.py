@@ -20,7 +20,7 @@ import anyio
 
 from threads.errors import StoreUnavailable
 from threads.journal.journal import Journal
-from threads.journal.records import Intent, Ledger, Owed, Posted, Received, Record, Settled, Started
+from threads.journal.records import Intent, Ledger, PendingMessage, Posted, Received, Record, Settled, Started
 from threads.model import Author, Incoming, Outcome, ThreadId
 
 from .model import Image, ModelDisk
@@ -81,8 +81,8 @@ def received(message: Incoming) -> Received:
     )
 
 
-def owed(name: str) -> Owed:
-    return Owed(received(incoming(name)), platform_id=f"p-{name}")
+def pending(name: str) -> PendingMessage:
+    return PendingMessage(received(incoming(name)), platform_id=f"p-{name}")
 
 
 def intent(name: str) -> Intent:
@@ -105,7 +105,7 @@ def facts(ledger: Ledger) -> Facts:
                 o.intent.text if o.intent else "",
                 o.platform_id,
             )
-            for key, o in ledger.owed.items()
+            for key, o in ledger.pending.items()
         ),
         frozenset((key, end.outcome, end.by) for key, end in ledger.settled.items()),
         frozenset(chain.from_iterable(ledger.undelivered.values())),
@@ -167,7 +167,7 @@ class JournalStory:
         try:
             match records:
                 case (Received() as record,):
-                    message = Owed(record).incoming
+                    message = PendingMessage(record).incoming
                     demand(
                         await journal.receive(message), "a new message was taken for a duplicate", message.id
                     )
@@ -183,7 +183,7 @@ class JournalStory:
         (record,) = step.records
         assert isinstance(record, Received)
         try:
-            demand(not await journal.receive(Owed(record).incoming), "a duplicate was taken as new")
+            demand(not await journal.receive(PendingMessage(record).incoming), "a duplicate was taken as new")
         except StoreUnavailable:
             return
         step.keep(len(disk.ops))
@@ -229,7 +229,7 @@ class JournalStory:
         story = JournalStory(before=self.allowed(at), opened=len(disk.ops), opened_with=records)
         name = f"after-{at}"
         async with running(journal):
-            for key, waiting in list(journal.ledger.owed.items()):
+            for key, waiting in list(journal.ledger.pending.items()):
                 if waiting.started is None:
                     demand(not await journal.receive(waiting.incoming), "a duplicate was taken as new", key)
             await story.ask(disk, journal, received(incoming(name)))
@@ -247,11 +247,11 @@ def started(name: str, attempt: int) -> Started:
 
 
 def posted(name: str) -> Posted:
-    return owed(name).posted()
+    return pending(name).posted()
 
 
 def settled(name: str, outcome: Outcome = "answered") -> Settled:
-    return owed(name).settled(outcome)
+    return pending(name).settled(outcome)
 
 
 def sound(line: bytes) -> bool:

@@ -111,10 +111,10 @@ async def test_a_journal_goes_on_in_the_same_process_when_the_fault_is_gone():
             for name in ("a", "b", "c"):  # a platform delivers again what was not acknowledged
                 again = await journal.receive(incoming(name))
                 assert again != any(step.done and step.records[0].message_id == name for step in story.steps)
-        assert sorted(owed.incoming.id for owed in journal.ledger.owed.values()) == ["a", "b", "c"]
+        assert sorted(pending.incoming.id for pending in journal.ledger.pending.values()) == ["a", "b", "c"]
         reopened = Journal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
         reopened.open()
-        assert list(reopened.ledger.owed) == list(journal.ledger.owed)
+        assert list(reopened.ledger.pending) == list(journal.ledger.pending)
 
 
 async def test_a_conversation_survives_a_fault_at_every_operation():

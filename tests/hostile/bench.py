@@ -1,4 +1,4 @@
-"""One thread's tools, made by `bot.wiring.tool_set.open_workbench` by the settings, with a person who says no."""
+"""One thread's tools, made by `bot.wiring.tool_set.open_tool_set` by the settings, with a person who says no."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bot.config.settings import Settings
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.sandbox import Ran
-from bot.wiring.tool_set import Means, Workbench, open_workbench
+from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
@@ -109,7 +109,7 @@ class Scene:
     settings: Settings
     net: Net
     stage: Stage
-    bench: Workbench = field(init=False)
+    bench: ToolSet = field(init=False)
     questions: list[Question] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     events: list[TurnEvent] = field(default_factory=list)
@@ -156,8 +156,8 @@ class Scene:
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
-    def place(self) -> Place:
-        return Place(
+    def place(self) -> ToolContext:
+        return ToolContext(
             self.workspace,
             self.thread,
             ANN,
@@ -218,8 +218,8 @@ async def scene_of(
     scene.outside.mkdir()
     (scene.outside / "secret.txt").write_text(CANARY)
     scene.workspace.mkdir(parents=True)
-    means = Means(PosixDisk(), anyio.to_thread.run_sync, Clock(), scene.mask)
-    async with open_workbench(settings, {}, means, attach=True) as bench:
+    means = Resources(PosixDisk(), anyio.to_thread.run_sync, Clock(), scene.mask)
+    async with open_tool_set(settings, {}, means, attach=True) as bench:
         scene.bench = bench
         yield scene
 

@@ -97,7 +97,7 @@ class Bot:
         """Serve until the block ends; a second life has the same data and the same platform."""
         secure(monkeypatch, self.stage, self.net)
         self.model.script = deque(script)
-        monkeypatch.setattr("bot.wiring.app.Lineup", lambda *_args, **_more: self.model)
+        monkeypatch.setattr("bot.wiring.app.ModelChain", lambda *_args, **_more: self.model)
         given = {"access": {"admins": [ADMIN.id]}, **given}
         settings = Settings.model_validate({"data": self.folder / "data", **given}, strict=False)
         hall = self.hall

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import threads.journal.journal
-from bot.budget.accounts import Account, Opened
+from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, OverLimit, Reserve
 from bot.llm.policies.gate import Gate
 from bot.ports.model import Usage
@@ -23,7 +23,7 @@ from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
 from threads.errors import StoreUnavailable
 from threads.journal.journal import Journal
-from threads.journal.records import Intent, Ledger, Owed, Received, Record, record_adapter
+from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
 from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, File, temporary_of, write_all
@@ -82,7 +82,7 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
 
     apply = Ledger.apply
 
-    def forgetful(self: Ledger, record: Record) -> Owed | None:
+    def forgetful(self: Ledger, record: Record) -> PendingMessage | None:
         if isinstance(record, Received):
             self.settled.pop(_key_of(record), None)
         return apply(self, record)
@@ -93,12 +93,12 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
 def no_outbox() -> AbstractContextManager[None]:
     """Nothing is written before the post: after a crash the answer is made again and posted blindly."""
 
-    async def blind(self: Delivery, owed: Owed, ending: Ending) -> None:
+    async def blind(self: Delivery, pending: PendingMessage, ending: Ending) -> None:
         if ending.by:
-            await self.cover([owed], ending.outcome, ending.by)
+            await self.cover([pending], ending.outcome, ending.by)
             return
-        received = owed.received
-        owed.intent = Intent(
+        received = pending.received
+        pending.intent = Intent(
             thread_id=received.thread_id,
             message_id=received.message_id,
             text=scrub(ending.text),
@@ -106,7 +106,7 @@ def no_outbox() -> AbstractContextManager[None]:
             outcome=ending.outcome,
             code=ending.code,
         )
-        await self._finish(owed, self._post)
+        await self._finish(pending, self._post)
 
     return _instead(Delivery, settle=blind)
 
@@ -126,8 +126,8 @@ def torn_tail_kept() -> AbstractContextManager[None]:
             return 0
         for line in found.good:
             self.ledger.apply(record_adapter().validate_json(line))
-        for owed in self.ledger.owed.values():
-            owed.recovered = True
+        for pending in self.ledger.pending.values():
+            pending.recovered = True
         self._file = self._disk.append(self._path)
         return 0
 
@@ -175,13 +175,13 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
 def reservation_not_awaited() -> AbstractContextManager[None]:
     """A call goes out while its reservation is still on its way to the disk."""
 
-    async def hasty(self: Account, model: str, most: int) -> Opened:
+    async def hasty(self: Account, model: str, most: int) -> ReservedCall:
         call = Call(*self._ids, model, self._ledger.today)
         if shortages := self._ledger.budgets.shortages(call, most, self.policy):
             raise OverLimit(shortages, most)
         record = Reserve(call=call, micros=most)
         self._ledger.put(record)
-        return Opened(call, record.seq)
+        return ReservedCall(call, record.seq)
 
     return _instead(Account, reserve=hasty)
 
@@ -201,7 +201,7 @@ def failures_cost_nothing() -> AbstractContextManager[None]:
     """A call that fails gives its reservation back, whatever the provider had counted by then."""
     commit = Account.commit
 
-    def generous(self: Account, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+    def generous(self: Account, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         commit(self, opened, usage, cost if outcome == "ok" else 0, outcome)
 
     return _instead(Account, commit=generous)

@@ -20,13 +20,13 @@ from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.settings import Settings
 from bot.llm.catalog import Catalog
-from bot.llm.policies.structured_output import Conforming
+from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
 from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.store.model_choice import ModelChoices
-from bot.wiring.model_chain import Lineup
+from bot.wiring.model_chain import ModelChain
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate
@@ -130,7 +130,7 @@ def draw_stack(rng: random.Random, record: Record) -> Stack:
     )
 
 
-class SimLineup(Lineup):
+class SimModelChain(ModelChain):
     """The real wiring, with simulated providers in the place of adapters."""
 
     def __init__(
@@ -198,7 +198,7 @@ class SimLineup(Lineup):
             model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel)
             model.calm = self._calm
             self._paid.append(model)
-            self._adapters[name] = Conforming(model)
+            self._adapters[name] = StructuredOutputModel(model)
         return self._adapters[name]
 
 

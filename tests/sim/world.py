@@ -1,4 +1,4 @@
-"""One run: processes that live and die over one disk and one platform, until nothing is owed any more."""
+"""One run: processes that live and die over one disk and one platform, until nothing is pending."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anyio._core._eventloop import set_current_async_library
 
 import bot.budget.ledger
 import threads.journal.journal
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent
 from bot.budget.ledger import Ledger
 from bot.ports.errors import ProviderError
 from bot.store.model_choice import ModelChoices
@@ -34,7 +34,7 @@ from .model import ModelBug, Peek, SimModel
 from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .record import Record
-from .stack import ADMIN, STRANGER, SimLineup, Stack, draw_stack
+from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
 
 DATA = Path("/srv/bot")
 STACKED = 0.4
@@ -177,7 +177,7 @@ class World:
     def _look_into(self, core: Core) -> None:
         """Watch what only the inside shows: which messages are in a turn, and that mailboxes keep their bound."""
         actors = core.registry._actors
-        bound = max(self.plan.limits.mailbox, len(core.journal.ledger.owed))
+        bound = max(self.plan.limits.mailbox, len(core.journal.ledger.pending))
 
         def watch() -> None:
             for thread, actor in actors.items():
@@ -191,21 +191,21 @@ class World:
 
     async def _until_nothing_is_owed(self, core: Core) -> None:
         deadline = max(self.plan.calm_at, anyio.current_time()) + DRAIN_S
-        while not self._calm or not self.platform.quiet or core.journal.ledger.owed:
+        while not self._calm or not self.platform.quiet or core.journal.ledger.pending:
             await anyio.sleep(11)
             if anyio.current_time() > self.plan.calm_at:
                 self._calm = self.platform.calm = self.model.calm = self.plan.faults.over = True
                 self.fate.live(0)
             if anyio.current_time() > deadline:
-                self.record.violations.append(f"never settled: {list(core.journal.ledger.owed)}")
+                self.record.violations.append(f"never settled: {list(core.journal.ledger.pending)}")
                 return
         await anyio.sleep(2 * self.plan.limits.idle_timeout_s + 60)
         if len(core.registry):
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
-        if isinstance(self.model, SimLineup):
+        if isinstance(self.model, SimModelChain):
             self.record.violations += self.model.left_over()
 
-    async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimLineup:
+    async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimModelChain:
         """Return the bare model, or open all that stands before the real stack's."""
         if self.stack is None:
             return SimModel(self.plan, self.fate, self.record)
@@ -215,7 +215,7 @@ class World:
         await offload(ledger.open)
         await offload(chosen.open)
         tasks.start_soon(ledger.run, name="ledger")
-        return SimLineup(
+        return SimModelChain(
             self.stack,
             self.plan,
             self.fate,
@@ -231,8 +231,9 @@ class World:
         if self.stack is None:
             return agent
         given = self.stack.settings
-        room = Room(**given.compaction.model_dump())
-        return replace(agent, max_tokens=given.max_tokens, room=room, footer=given.budget.footer)
+        return replace(
+            agent, max_tokens=given.max_tokens, compaction=given.compaction, footer=given.budget.footer
+        )
 
     def _people(self, outgoing: Outgoing) -> Iterator[tuple[float, str, str]]:
         """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""

@@ -24,7 +24,7 @@ def anyio_backend():
 
 
 class SlowToRefuse(Platform):
-    """Notices hang until the process is dead: what was to be refused is then owed an answer."""
+    """Notices hang until the process is dead: what was to be refused is then pending."""
 
     alive = True
 

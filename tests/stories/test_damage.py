@@ -91,7 +91,7 @@ def path_of(thread: ThreadId, name: str) -> str:
 
 
 async def restart(image, posts, *, find=True, redeliver=False, disk=None):
-    """Start the bot on *image*, send two new messages, wait until nothing is owed; return the disk and the platform."""
+    """Start the bot on *image*, send two new messages, wait until nothing is pending; return the disk and the platform."""
     disk = disk or ModelDisk.holding(image)
     platform = Platform(find=find)
     platform.posts = list(posts)
@@ -103,7 +103,7 @@ async def restart(image, posts, *, find=True, redeliver=False, disk=None):
         await bot.orchestrator.receive(incoming("m101", TALKING))
         await bot.orchestrator.receive(incoming("m102", CUT))
         await platform.settled("m101", "m102")
-        await platform.until(lambda: not bot.journal.ledger.owed)
+        await platform.until(lambda: not bot.journal.ledger.pending)
     return disk, platform
 
 
@@ -299,7 +299,7 @@ async def test_on_the_real_disk_too(tmp_path):
         async with running(tmp_path, again, Scripted()) as bot:
             await bot.orchestrator.receive(message(2))
             await again.settled("m2")
-            await again.until(lambda bot=bot: not bot.journal.ledger.owed)
+            await again.until(lambda bot=bot: not bot.journal.ledger.pending)
         assert Counter(post.key for post in again.posts) == {
             message_key(message(n).thread, f"m{n}"): 1 for n in (1, 2)
         }, what

@@ -17,8 +17,8 @@ from tests.sim.loop import SimLoop
 from tests.stories.test_attachments import PNG, Giving, answer, kept, with_files, workspace
 from tests.world import Scripted, calls, message, running, says
 from threads.model import Attachment, Image, Text
-from threads.store.attachments import Extracted, Shown
-from threads.store.thread_files import OPENED_WITHIN_S, Beside
+from threads.store.attachments import Extracted, ModelImage
+from threads.store.thread_files import OPENED_WITHIN_S, ThreadFiles
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ class Reading:
 
     async def picture_of(self, data):
         self.asked.append((data.name,))
-        found = self.texts.get("picture", Shown(PNG, "image/png"))
+        found = self.texts.get("picture", ModelImage(PNG, "image/png"))
         if isinstance(found, Exception):
             raise found
         return found
@@ -54,7 +54,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch):
     def read(reader):
-        monkeypatch.setattr("bot.wiring.app.Beside", lambda *given: Beside(*given[:3], reader))
+        monkeypatch.setattr("bot.wiring.app.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
         return reader
 
     return read
@@ -204,7 +204,7 @@ async def test_a_small_picture_is_left_alone(tmp_path, reading):
 
 
 async def test_a_picture_that_cannot_be_shown_is_told(tmp_path, reading):
-    reading(Reading(picture=Shown(b"", problem=WHY["pixels"])))
+    reading(Reading(picture=ModelImage(b"", problem=WHY["pixels"])))
     platform = Giving(F=LARGE)
     sent = await answer(tmp_path, platform, named("cat.png"))
     assert platform.texts == [f"I could not read cat.png: {WHY['pixels']}\n\nok"]
@@ -272,7 +272,7 @@ async def test_a_request_that_is_too_long_loses_its_old_pictures_first(tmp_path)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path, monkeypatch):
     reader = Documents(anyio.to_thread.run_sync)
-    monkeypatch.setattr("bot.wiring.app.Beside", lambda *given: Beside(*given[:3], reader))
+    monkeypatch.setattr("bot.wiring.app.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
     contents = {
         "F1": made.pdf("the figure is 7"),
         "F2": b"<html><body><h1>News</h1><script>evil()</script>",

@@ -9,7 +9,7 @@ import pytest
 
 from bot.agent.loop_guard import MOST_AT_ONCE
 from bot.ports.model import Completion, Usage
-from bot.routing.rate_limit import Rates
+from bot.routing.rate_limit import RateLimiter
 from tests.one_model import OneModel
 from tests.stories.test_isolation_tools import Floods, Hangs
 from tests.world import Platform, message, running, says
@@ -93,7 +93,7 @@ async def test_a_flood_of_one_sender_is_refused_before_a_model_is_asked(tmp_path
             return Completion(says("ok"), Usage(10, 5), "end")
 
     platform, model = Platform(), Counting()
-    async with running(tmp_path, platform, model, rates=Rates(5), tools=[Floods()]) as bot:
+    async with running(tmp_path, platform, model, rates=RateLimiter(5), tools=[Floods()]) as bot:
         flood = [message(n) for n in range(1, 101)]
         for event in flood:
             await bot.orchestrator.receive(event)

@@ -42,7 +42,7 @@ def fold(records):
     ledger = Ledger()
     for entry in records:
         if not (
-            isinstance(entry, Settled) and ledger.knows(key_of(entry)) and key_of(entry) not in ledger.owed
+            isinstance(entry, Settled) and ledger.knows(key_of(entry)) and key_of(entry) not in ledger.pending
         ):
             ledger.apply(entry)
     return ledger
@@ -57,8 +57,8 @@ def test_a_compacted_journal_folds_to_the_same_ledger(records):
     ledger = fold(records)
     again = fold(ledger.records())
     assert again.settled.keys() == ledger.settled.keys()
-    assert {k: (o.attempts, o.intent, o.platform_id) for k, o in again.owed.items()} == {
-        k: (o.attempts, o.intent, o.platform_id) for k, o in ledger.owed.items()
+    assert {k: (o.attempts, o.intent, o.platform_id) for k, o in again.pending.items()} == {
+        k: (o.attempts, o.intent, o.platform_id) for k, o in ledger.pending.items()
     }
     assert again.undelivered.keys() == ledger.undelivered.keys()
 
@@ -66,11 +66,11 @@ def test_a_compacted_journal_folds_to_the_same_ledger(records):
 @given(st.lists(record, max_size=12))
 def test_what_was_settled_is_never_owed_again(records):
     ledger = fold(records)
-    assert not ledger.owed.keys() & ledger.settled.keys()
+    assert not ledger.pending.keys() & ledger.settled.keys()
     for entry in records:
         if isinstance(entry, Received):
             ledger.apply(entry)
-    assert not ledger.owed.keys() & ledger.settled.keys()
+    assert not ledger.pending.keys() & ledger.settled.keys()
 
 
 def test_ids_are_kept_for_an_hour_and_a_floor_of_them_for_longer():
@@ -93,7 +93,7 @@ def test_a_second_id_is_known_for_as_long_as_the_first_however_many_came_after()
             thread_id="f:W:C1:1", message_id=f"m{n}", alias=f"twin{n}", author=Author("u"), text="x"
         )
         ledger.apply(said)
-        ledger.apply(next(iter(ledger.owed.values())).settled("answered"))
+        ledger.apply(next(iter(ledger.pending.values())).settled("answered"))
     again = fold(ledger.records())
     assert again.aliases == ledger.aliases
     assert len(again.aliases) == RECENT + 50

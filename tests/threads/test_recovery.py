@@ -32,7 +32,7 @@ def owing(*, received_s: float, started_s: float | None = None, attempt: int = 1
     received.at, received.seq = ago(received_s), 1
     ledger.apply(received)
     if started_s is not None:
-        begun = next(iter(ledger.owed.values())).start(attempt, "ref")
+        begun = next(iter(ledger.pending.values())).start(attempt, "ref")
         begun.at, begun.seq = ago(started_s), 2
         ledger.apply(begun)
     return ledger
@@ -61,8 +61,8 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
 @pytest.mark.parametrize(("asked", "attempts"), [(True, 1), (False, 3)])
 def test_restarts_while_a_person_is_asked_do_not_make_a_dead_letter(asked, attempts):
     ledger = owing(received_s=60, started_s=60, attempt=3)
-    [owed] = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked).serve
-    assert owed.attempts == attempts
+    [pending] = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked).serve
+    assert pending.attempts == attempts
 
 
 def test_without_resuming_a_turn_that_had_begun_gets_the_note_that_says_so():
@@ -76,7 +76,7 @@ def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
     later.at, later.seq = ago(1300), 3
     ledger.apply(later)
     found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900)
-    assert [owed.received.message_id for owed in found.serve] == ["m1", "m2"]
+    assert [pending.received.message_id for pending in found.serve] == ["m1", "m2"]
     assert not found.stale
 
 
@@ -87,8 +87,8 @@ async def test_what_is_settled_and_not_in_the_log_is_added_at_the_next_start_how
     async with journal_of(tmp_path, clock) as journal:
         for n in range(RECENT + 50):
             await journal.receive(message(n))
-        owed = list(journal.ledger.owed.values())
-        await journal.append(*[one.settled("failed", by="m0") for one in owed])
+        pending = list(journal.ledger.pending.values())
+        await journal.append(*[one.settled("failed", by="m0") for one in pending])
     for _ in range(2):  # the second start has nothing to add
         async with running(tmp_path, platform, Scripted(), clock=clock):
             await anyio.sleep(10)
@@ -100,8 +100,8 @@ async def test_a_death_while_the_log_is_completed_leaves_the_rest_for_the_start_
     clock, platform, disk = Clock(), Platform(), FaultyDisk()
     async with journal_of(tmp_path, clock) as journal:
         await journal.receive(message())
-        [owed] = journal.ledger.owed.values()
-        await journal.append(owed.settled("answered"))
+        [pending] = journal.ledger.pending.values()
+        await journal.append(pending.settled("answered"))
     disk.refuse["append log.jsonl"] = OSError("no")  # its lines wait in memory, and die there
     async with running(tmp_path, platform, Scripted(), clock=clock, disk=disk) as bot:
         for n in range(2, RECENT + 5):
@@ -119,7 +119,7 @@ async def test_what_an_interrupted_turn_may_have_left_is_known_to_later_starts_h
     async with journal_of(tmp_path, clock) as journal:
         for n in range(RECENT + 5):
             await journal.receive(message(n))
-        first, *others = journal.ledger.owed.values()
+        first, *others = journal.ledger.pending.values()
         first.interrupted = True
         await journal.append(*[one.settled("answered") for one in (first, *others)])
     async with running(tmp_path, platform, Scripted(), clock=clock):
@@ -165,7 +165,7 @@ async def test_only_what_may_be_posted_is_looked_for(tmp_path):
     async with journal_of(tmp_path, clock) as journal:
         for n in range(1, 5):
             await journal.receive(message(n, thread=ThreadId("fake", "W", "C", f"{n}.0")))
-        _, begun, ending, posted = journal.ledger.owed.values()
+        _, begun, ending, posted = journal.ledger.pending.values()
         await journal.append(*[one.start(1, "ref") for one in (begun, ending, posted)])
         for one in (ending, posted):
             await journal.append(Intent(**ids_of(one), text="the answer", post="reply", outcome="answered"))
@@ -208,5 +208,5 @@ async def test_after_damage_all_that_is_owed_is_looked_for_also_by_later_starts(
     assert "m1" in platform.looks
 
 
-def ids_of(owed):
-    return {"thread_id": owed.received.thread_id, "message_id": owed.received.message_id}
+def ids_of(pending):
+    return {"thread_id": pending.received.thread_id, "message_id": pending.received.message_id}

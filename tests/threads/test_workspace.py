@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads.model import ThreadId
-from threads.store.data_folder import FolderTaken, recent_threads, sole_owner, thread_folder
+from threads.store.data_folder import FolderTaken, lock_data_folder, recent_threads, thread_folder
 
 parts = st.text(st.characters(codec=None, exclude_characters=":"), max_size=200)
 
@@ -33,9 +33,9 @@ def test_different_threads_have_different_folders(one, two):
 
 def test_a_second_owner_is_refused_by_name_and_a_left_over_lock_means_nothing(tmp_path):
     (tmp_path / "lock").write_text("pid 1\n")
-    with sole_owner(tmp_path), pytest.raises(FolderTaken, match=r"pid \d+"), sole_owner(tmp_path):
+    with lock_data_folder(tmp_path), pytest.raises(FolderTaken, match=r"pid \d+"), lock_data_folder(tmp_path):
         pass
-    with sole_owner(tmp_path):
+    with lock_data_folder(tmp_path):
         pass
 
 
@@ -56,6 +56,6 @@ def test_root_leaves_somebody_elses_folder_alone(tmp_path, monkeypatch):
     if os.geteuid() == 0:
         os.chown(data, 4711, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    with pytest.raises(FolderTaken, match=r"belongs to user \d+"), sole_owner(data):
+    with pytest.raises(FolderTaken, match=r"belongs to user \d+"), lock_data_folder(data):
         pass
     assert not list(data.iterdir())

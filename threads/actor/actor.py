@@ -12,14 +12,14 @@ import logging
 import anyio
 
 from threads import wording
-from threads.delivery import Ending, patiently
+from threads.delivery import Ending, retry_until_stored
 from threads.errors import StoreUnavailable, TurnTimeout
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import Message, ThreadId, TurnStarted
 from threads.scheduled_messages import headings
 
 from .mailbox import Mailbox
-from .turn import ActorTurn, Shared, correlation_id
+from .turn import ActorParts, ActorTurn, correlation_id
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +28,9 @@ STOP_WITHIN_S = 2.0
 
 
 class Actor:
-    def __init__(self, thread: ThreadId, shared: Shared) -> None:
+    def __init__(self, thread: ThreadId, shared: ActorParts) -> None:
         self.mailbox = Mailbox(shared.limits.mailbox)
-        self.current: Owed | None = None
+        self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
         self._context = shared.context(thread)
         self._messages: list[Message] | None = None
@@ -64,7 +64,7 @@ class Actor:
                 await self._serve_one(self.current)
                 self.current = None
 
-    async def stop(self, by: Owed) -> tuple[int, int]:
+    async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
         running = self._scope is not None
         if self._scope is not None:
@@ -72,8 +72,10 @@ class Actor:
             self._scope.cancel()
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn_over.wait()
-        dropped = self.mailbox.withdraw(lambda owed: owed.received.seq < by.received.seq)
-        await patiently(lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id))
+        dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < by.received.seq)
+        await retry_until_stored(
+            lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
+        )
         return int(running), len(dropped)
 
     async def forget(self) -> None:
@@ -87,55 +89,57 @@ class Actor:
         if self.current is not None and times >= self._shared.limits.attempts:
             self._ending = self._dead_letter(self.current, times)
 
-    async def _serve_one(self, owed: Owed) -> None:
-        if owed.intent is not None:
-            await self._shared.delivery.resume(owed)
+    async def _serve_one(self, pending: PendingMessage) -> None:
+        if pending.intent is not None:
+            await self._shared.delivery.resume(pending)
         else:
             # Kept until it is settled: a disk that refuses must not make the turn run, and be paid, again.
-            self._ending = self._ending or await self._attempt(owed)
-            await self._shared.delivery.settle(owed, self._ending)
+            self._ending = self._ending or await self._attempt(pending)
+            await self._shared.delivery.settle(pending, self._ending)
         self._ending = None
 
-    async def _attempt(self, owed: Owed) -> Ending:
+    async def _attempt(self, pending: PendingMessage) -> Ending:
         """Run the turn and return how it ended. Raises `StoreUnavailable` when it could not even be begun."""
-        attempt = owed.attempts + 1
+        attempt = pending.attempts + 1
         if attempt > self._shared.limits.attempts:
-            return self._dead_letter(owed, owed.attempts)
-        reference = correlation_id(owed.incoming.key, attempt)
-        self._turn_over, notes = anyio.Event(), headings(owed.incoming)
+            return self._dead_letter(pending, pending.attempts)
+        reference = correlation_id(pending.incoming.key, attempt)
+        self._turn_over, notes = anyio.Event(), headings(pending.incoming)
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
                 async with self._conversing:
-                    return await self._take_turn(owed, attempt, reference, notes)
+                    return await self._take_turn(pending, attempt, reference, notes)
             except Exception as error:  # the boundary of a turn
-                if owed.attempts < attempt:
+                if pending.attempts < attempt:
                     raise
-                return self._failed(owed, error, reference, notes)
+                return self._failed(pending, error, reference, notes)
             finally:
                 self._scope = None
                 self._turn_over.set()
         return Ending("stopped", "", by=self._stopped_by)
 
-    async def _take_turn(self, owed: Owed, attempt: int, reference: str, notes: list[str]) -> Ending:
+    async def _take_turn(
+        self, pending: PendingMessage, attempt: int, reference: str, notes: list[str]
+    ) -> Ending:
         shared = self._shared
-        shared.delivery.show(owed, TurnStarted(owed.incoming.text, owed.incoming.author.id))
+        shared.delivery.show(pending, TurnStarted(pending.incoming.text, pending.incoming.author.id))
         messages = [] if self._messages is None else self._messages
-        turn = ActorTurn(owed, messages, self._context, self.mailbox, shared)
+        turn = ActorTurn(pending, messages, self._context, self.mailbox, shared)
         turn.saved, turn.notes = self._saved, notes
         try:
             await turn.acquire()  # before the start is written: waiting for a slot is no attempt
-            await shared.journal.append(owed.start(attempt, reference))
-            turn.incoming = owed.incoming  # as edited until now
+            await shared.journal.append(pending.start(attempt, reference))
+            turn.incoming = pending.incoming  # as edited until now
             if self._messages is None:
                 turn.notes += await self._load(messages)
             # The conversation shows more than the journal: its records are lost, and its post may be out.
             shown = [m.role for m in messages if m.source == turn.incoming.id]
-            owed.received.unsure |= bool(shown) and (attempt == 1 or "assistant" in shown)
+            pending.received.unsure |= bool(shown) and (attempt == 1 or "assistant" in shown)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
                 await turn.checkpoint()  # what a killed process left may not be durable yet
-            if attempt > 1 or owed.recovered or owed.received.unsure:
+            if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
             turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
             with turn.clock:
@@ -150,9 +154,9 @@ class Actor:
             self._saved = turn.saved
         return Ending("answered", "\n\n".join([*turn.notes, text]))
 
-    def _failed(self, owed: Owed, error: Exception, reference: str, notes: list[str]) -> Ending:
-        self._shared.on_error(error, owed, reference)
-        text = "\n\n".join([*notes, self._shared.explain(error, owed, reference)])
+    def _failed(self, pending: PendingMessage, error: Exception, reference: str, notes: list[str]) -> Ending:
+        self._shared.on_error(error, pending, reference)
+        text = "\n\n".join([*notes, self._shared.explain(error, pending, reference)])
         return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
     async def _load(self, messages: list[Message]) -> list[str]:
@@ -177,6 +181,6 @@ class Actor:
             else:
                 self._saved = True
 
-    def _dead_letter(self, owed: Owed, attempts: int) -> Ending:
-        reference = correlation_id(owed.incoming.key, attempts)
+    def _dead_letter(self, pending: PendingMessage, attempts: int) -> Ending:
+        reference = correlation_id(pending.incoming.key, attempts)
         return Ending("dead_letter", wording.dead_letter(attempts, reference), "error", "internal")

@@ -8,38 +8,38 @@ from collections.abc import Callable
 import anyio
 
 from threads.errors import MailboxFull
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 
 
 class Mailbox:
-    """Holds owed messages in the order of their receipt; used from the event loop only."""
+    """Holds pending messages in the order of their receipt; used from the event loop only."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._waiting: deque[Owed] = deque()
+        self._waiting: deque[PendingMessage] = deque()
         self._arrived = anyio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, owed: Owed, *, recovered: bool = False) -> None:
+    def put(self, pending: PendingMessage, *, recovered: bool = False) -> None:
         """Queue a message now, or raise `MailboxFull` now; what a restart found is never refused."""
         if len(self._waiting) >= self._capacity and not recovered:
-            raise MailboxFull(thread_id=owed.received.thread_id)
-        self._waiting.append(owed)
+            raise MailboxFull(thread_id=pending.received.thread_id)
+        self._waiting.append(pending)
         self._arrived.set()
 
-    def take(self) -> Owed | None:
+    def take(self) -> PendingMessage | None:
         return self._waiting.popleft() if self._waiting else None
 
-    def put_back(self, owed: list[Owed]) -> None:
+    def put_back(self, pending: list[PendingMessage]) -> None:
         """Return withdrawn messages to their places."""
-        self._waiting = deque(sorted([*owed, *self._waiting], key=lambda waiting: waiting.received.seq))
+        self._waiting = deque(sorted([*pending, *self._waiting], key=lambda waiting: waiting.received.seq))
 
-    def withdraw(self, which: Callable[[Owed], bool]) -> list[Owed]:
+    def withdraw(self, which: Callable[[PendingMessage], bool]) -> list[PendingMessage]:
         """Take out every message that *which* holds for, in order, but none whose post may be out already."""
-        gone = [owed for owed in self._waiting if owed.intent is None and which(owed)]
-        self._waiting = deque(owed for owed in self._waiting if owed not in gone)
+        gone = [pending for pending in self._waiting if pending.intent is None and which(pending)]
+        self._waiting = deque(pending for pending in self._waiting if pending not in gone)
         return gone
 
     async def wait(self, idle_s: float) -> bool:

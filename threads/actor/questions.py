@@ -72,7 +72,7 @@ class Questions:
     async def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
         """Answer a question of the thread, and return what to tell who did; a blank id means the only open one.
 
-        Returns when the question is closed: an answer that a crash could still take back is owed as long.
+        Returns when the question is closed: an answer that a crash could still take back stays pending as long.
         """
         waiting = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
         if question_id:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from threads.journal.records import Ledger, Owed
+from threads.journal.records import Ledger, PendingMessage
 from threads.model import ThreadId
 
 
@@ -28,11 +28,11 @@ class Plan:
     The turns of those that were ``cut`` had begun; those ``elsewhere`` came by a transport that is not served now.
     """
 
-    serve: list[Owed] = field(default_factory=list)
-    damaged: list[Owed] = field(default_factory=list)
-    stale: dict[ThreadId, list[Owed]] = field(default_factory=dict)
-    cut: dict[ThreadId, list[Owed]] = field(default_factory=dict)
-    elsewhere: list[Owed] = field(default_factory=list)
+    serve: list[PendingMessage] = field(default_factory=list)
+    damaged: list[PendingMessage] = field(default_factory=list)
+    stale: dict[ThreadId, list[PendingMessage]] = field(default_factory=dict)
+    cut: dict[ThreadId, list[PendingMessage]] = field(default_factory=dict)
+    elsewhere: list[PendingMessage] = field(default_factory=list)
 
 
 def plan(
@@ -42,10 +42,10 @@ def plan(
     max_age_s: float,
     resume: bool,
     turn_s: float = 0.0,
-    asked: Callable[[Owed], bool] = lambda _: False,
+    asked: Callable[[PendingMessage], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
-    """Return what to do with every owed message at start-up; a turn may take *turn_s*, *asked* about by a person.
+    """Return what to do with every pending message at start-up. A turn may take *turn_s*.
 
     Of a turn that a person is asked about, the attempts are counted anew.
     """
@@ -53,23 +53,23 @@ def plan(
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
     going_on: set[ThreadId] = set()
-    for owed in ledger.owed.values():
-        thread, received = owed.incoming.thread, owed.received
+    for pending in ledger.pending.values():
+        thread, received = pending.incoming.thread, pending.received
         if not served(thread.transport):
-            found.elsewhere.append(owed)
-        elif owed.intent is not None:
-            found.serve.append(owed)
-        elif owed.damaged:
-            found.damaged.append(owed)
-        elif owed.started and resume and ((waits := asked(owed)) or owed.started.at >= oldest_begun):
+            found.elsewhere.append(pending)
+        elif pending.intent is not None:
+            found.serve.append(pending)
+        elif pending.damaged:
+            found.damaged.append(pending)
+        elif pending.started and resume and ((waits := asked(pending)) or pending.started.at >= oldest_begun):
             if waits:  # whatever ended the process: not this turn, time and again
-                owed.started = replace(owed.started, attempt=1)
-            found.serve.append(owed)
+                pending.started = replace(pending.started, attempt=1)
+            found.serve.append(pending)
             going_on.add(thread)
-        elif owed.started:
-            found.cut.setdefault(thread, []).append(owed)
+        elif pending.started:
+            found.cut.setdefault(thread, []).append(pending)
         elif resume and (received.at >= oldest or thread in going_on) and not received.stale:
-            found.serve.append(owed)
+            found.serve.append(pending)
         else:
-            found.stale.setdefault(thread, []).append(owed)
+            found.stale.setdefault(thread, []).append(pending)
     return found

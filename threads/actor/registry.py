@@ -12,20 +12,20 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.delivery import patience
+from threads.delivery import retry_pauses
 from threads.errors import NewerSchema, StoreUnavailable, retry_fields
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import Deleted, Message, Taken, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS, code_of
 
 from .actor import Actor
-from .turn import Shared
+from .turn import ActorParts
 
 log = logging.getLogger(__name__)
 
 
 class Registry:
-    def __init__(self, tasks: TaskGroup, shared: Shared) -> None:
+    def __init__(self, tasks: TaskGroup, shared: ActorParts) -> None:
         self._tasks, self._shared = tasks, shared
         self._actors: dict[ThreadId, Actor] = {}
         self._withdrawing = anyio.Lock()
@@ -33,15 +33,15 @@ class Registry:
     def __len__(self) -> int:
         return len(self._actors)
 
-    def tell(self, owed: Owed, *, recovered: bool = False) -> None:
+    def tell(self, pending: PendingMessage, *, recovered: bool = False) -> None:
         """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
-        incoming, thread = owed.incoming, owed.incoming.thread
+        incoming, thread = pending.incoming, pending.incoming.thread
         actor = self._actors.get(thread)
         if actor is None:
             actor = self._actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
-        actor.mailbox.put(owed, recovered=recovered)
-        self._shared.delivery.show(owed, Taken(incoming.text, incoming.author.id, again=owed.recovered))
+        actor.mailbox.put(pending, recovered=recovered)
+        self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
 
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
@@ -49,7 +49,9 @@ class Registry:
         await self._shared.journal.knows(key)
         async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
-            if actor is None or not (gone := actor.mailbox.withdraw(lambda owed: owed.incoming.key == key)):
+            if actor is None or not (
+                gone := actor.mailbox.withdraw(lambda pending: pending.incoming.key == key)
+            ):
                 return
             try:
                 with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
@@ -58,7 +60,7 @@ class Registry:
                 actor.mailbox.put_back(gone)
                 raise
 
-    async def stop(self, by: Owed) -> tuple[int, int]:
+    async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""
         stopped: list[tuple[int, int]] = []
 
@@ -121,7 +123,7 @@ class Registry:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
-        pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+        pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
         try:
             while actor.current is not None or len(actor.mailbox):
                 try:
@@ -130,7 +132,7 @@ class Registry:
                 except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
                     failed = error
                 if actor.current is not at_hand:
-                    pauses, crashes, at_hand = enumerate(patience(), 2), 0, actor.current
+                    pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
                 crashes += not isinstance(failed, StoreUnavailable)
                 actor.crashed(crashes)
                 await self._pause(thread, actor, failed, *next(pauses))
@@ -140,14 +142,14 @@ class Registry:
     async def _pause(
         self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float
     ) -> None:
-        owed, ids = actor.current, {"thread_id": str(thread)}
-        if owed is not None:
-            ids |= {"message_id": owed.received.message_id, "correlation_id": owed.reference}
+        pending, ids = actor.current, {"thread_id": str(thread)}
+        if pending is not None:
+            ids |= {"message_id": pending.received.message_id, "correlation_id": pending.reference}
         fields = {**ids, **retry_fields(code_of(failed), attempt, seconds)}
         if isinstance(failed, StoreUnavailable):
             log.warning("actor.waits: for the disk: %s", failed, extra=fields)
         else:
             log.error("actor.crashed: see the traceback", exc_info=failed, extra=fields)
-        if owed is not None:
-            self._shared.delivery.show(owed, Waiting(SAVING_FAILS, seconds))
+        if pending is not None:
+            self._shared.delivery.show(pending, Waiting(SAVING_FAILS, seconds))
         await anyio.sleep(seconds)

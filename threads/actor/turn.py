@@ -15,10 +15,10 @@ from typing import Literal
 import anyio
 
 from threads import wording
-from threads.delivery import Delivery, patiently
+from threads.delivery import Delivery, retry_until_stored
 from threads.errors import StoreUnavailable, retry_fields
 from threads.journal.journal import Journal
-from threads.journal.records import Owed
+from threads.journal.records import PendingMessage
 from threads.model import (
     Answer,
     Choice,
@@ -40,7 +40,7 @@ from threads.model import (
     Waiting,
 )
 from threads.store.context import ContextStore
-from threads.store.thread_files import Beside
+from threads.store.thread_files import ThreadFiles
 
 from .mailbox import Mailbox
 from .questions import Questions
@@ -61,7 +61,7 @@ def correlation_id(key: str, attempt: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ActorParts:
     """What all actors share. ``on_error`` records an exception with the message it met and its reference.
 
     ``explain`` says what the thread may read about it.
@@ -73,9 +73,9 @@ class Shared:
     limits: Limits
     run: Run
     context: Callable[[ThreadId], ContextStore]
-    beside: Beside
-    on_error: Callable[[Exception, Owed, str], None]
-    explain: Callable[[Exception, Owed, str], str]
+    files: ThreadFiles
+    on_error: Callable[[Exception, PendingMessage, str], None]
+    explain: Callable[[Exception, PendingMessage, str], str]
     now: Callable[[], datetime]
     questions: Questions = field(default_factory=Questions)
 
@@ -84,11 +84,16 @@ class ActorTurn:
     """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline."""
 
     def __init__(
-        self, owed: Owed, messages: list[Message], context: ContextStore, mailbox: Mailbox, shared: Shared
+        self,
+        pending: PendingMessage,
+        messages: list[Message],
+        context: ContextStore,
+        mailbox: Mailbox,
+        shared: ActorParts,
     ) -> None:
-        self.incoming = owed.incoming
+        self.incoming = pending.incoming
         self.notes, self.saved = list[str](), True
-        self._owed, self._messages = owed, messages
+        self._pending, self._messages = pending, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown = False, ""
@@ -103,7 +108,7 @@ class ActorTurn:
         self._messages.extend(replace(message, at=at) for message in messages)
         self.saved, self._shown = False, ""
 
-    def mend(self, messages: list[Message]) -> None:
+    def replace_messages(self, messages: list[Message]) -> None:
         self._messages[:] = messages
         self.saved = False
 
@@ -111,7 +116,7 @@ class ActorTurn:
         if not self.saved:
             await self._context.save(self._messages)  # or what only memory holds would be lost
         await self._context.keep_aside()
-        self.mend(messages)
+        self.replace_messages(messages)
         await self.checkpoint()
 
     def note(self, text: str) -> None:
@@ -132,7 +137,7 @@ class ActorTurn:
             for o in question.options
         )
         with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
-            if not await self._shared.delivery.ask(self._owed, question_id, question.text, choices):
+            if not await self._shared.delivery.ask(self._pending, question_id, question.text, choices):
                 return None
             with self._clock_stopped():
                 if self._open == 1:
@@ -178,30 +183,30 @@ class ActorTurn:
         await self.tell(Resumed())
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
-        files = await self._shared.beside.files(incoming)
+        files = await self._shared.files.files(incoming)
         for file in files:
             if file.problem:
                 self.note(wording.unread(file.name, file.problem))
         return files
 
     async def earlier(self) -> Sequence[Spoken]:
-        return await self._shared.beside.earlier(self.incoming, self.note)
+        return await self._shared.files.earlier(self.incoming, self.note)
 
     async def picture(self, image: Image) -> Image:
-        return await self._shared.beside.picture(self.incoming.thread, image)
+        return await self._shared.files.picture(self.incoming.thread, image)
 
     async def attach(self, call_id: str, file: Path, name: str) -> None:
-        source = self._shared.beside.source(self.incoming.thread.transport)
+        source = self._shared.files.source(self.incoming.thread.transport)
         await source.attach(self.incoming.thread, f"{self.incoming.key}+{call_id}", file, name)
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
         if self._shared.limits.busy == "steer":
-            await self._merge(lambda owed: not owed.incoming.first, render)
+            await self._merge(lambda pending: not pending.incoming.first, render)
 
     async def recognise(self) -> None:
         """Settle messages that joined this turn before a crash: they are in the conversation already."""
         sources = self._sources("user")
-        await self._merge(lambda owed: owed.received.message_id in sources)
+        await self._merge(lambda pending: pending.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
         match event:
@@ -213,7 +218,7 @@ class ActorTurn:
                 self.release()
             case Resumed():
                 self._retake()
-        self._shared.delivery.show(self._owed, event)
+        self._shared.delivery.show(self._pending, event)
 
     async def acquire(self) -> None:
         if not self._holds_slot:
@@ -236,7 +241,9 @@ class ActorTurn:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
     async def _merge(
-        self, which: Callable[[Owed], bool], render: Callable[[Incoming], Awaitable[Message]] | None = None
+        self,
+        which: Callable[[PendingMessage], bool],
+        render: Callable[[Incoming], Awaitable[Message]] | None = None,
     ) -> None:
         """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
         done = self._sources("assistant")
@@ -247,12 +254,12 @@ class ActorTurn:
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
                 self.add(*[await render(incoming) for incoming in new])
                 await self.checkpoint()
-            await patiently(lambda: self._settle_merged(joined))
+            await retry_until_stored(lambda: self._settle_merged(joined))
         except BaseException:
             self._mailbox.put_back(joined)
             raise
 
-    async def _settle_merged(self, joined: list[Owed]) -> None:
+    async def _settle_merged(self, joined: list[PendingMessage]) -> None:
         with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
             await self._shared.delivery.cover(joined, "merged", self.incoming.id)
 

@@ -19,7 +19,7 @@ from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
 
-from .records import Ledger, Owed, Received, Record, record_adapter
+from .records import Ledger, PendingMessage, Received, Record, record_adapter
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Journal:
         self._grown = 0
         self._group = GroupWriter(self._commit)
         self._receiving: dict[str, Batch[tuple[bytes, Record]]] = {}
-        self._route: Callable[[Owed], None]
+        self._route: Callable[[PendingMessage], None]
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
@@ -57,9 +57,9 @@ class Journal:
             set_aside(self._disk, self._path, part)
         # A torn tail was never durable, so nobody acted on it; a whole line there has lost its newline later.
         lost = len(damaged) > bool(found.tail) or intact(found.tail[:-1])
-        for owed in self.ledger.owed.values():
-            owed.recovered, owed.interrupted = True, owed.started is not None
-            owed.received.unsure = owed.received.unsure or lost
+        for pending in self.ledger.pending.values():
+            pending.recovered, pending.interrupted = True, pending.started is not None
+            pending.received.unsure = pending.received.unsure or lost
         # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
         if lost or len(data) > COMPACT_ABOVE:
             self._compact()
@@ -91,10 +91,10 @@ class Journal:
         """Replace the text of a message whose turn has not started; False when it is too late for that."""
         key = message_key(edited.thread, edited.id)
         await self.knows(key)
-        owed = self.ledger.owed.get(key)
-        if owed is None or owed.started is not None:
+        pending = self.ledger.pending.get(key)
+        if pending is None or pending.started is not None:
             return False
-        await self.append(Received.of(replace(owed.incoming, text=edited.text)))
+        await self.append(Received.of(replace(pending.incoming, text=edited.text)))
         return True
 
     async def append(self, *records: Record) -> None:
@@ -106,7 +106,7 @@ class Journal:
             self._group.put(*[(encode(record_adapter(), record), record) for record in records])
         )
 
-    async def run(self, route: Callable[[Owed], None]) -> None:
+    async def run(self, route: Callable[[PendingMessage], None]) -> None:
         """Write until cancelled, and *route* each message once it is durable, in the file's order."""
         self._route = route
         await self._group.run()
@@ -127,10 +127,10 @@ class Journal:
             raise StoreUnavailable(f"journal: {batch.error}") from batch.error
 
     def _take_in(self, record: Record) -> None:
-        waiting = len(self.ledger.owed)
+        waiting = len(self.ledger.pending)
         self.ledger.apply(record)
-        if len(self.ledger.owed) > waiting:
-            self._route(next(reversed(self.ledger.owed.values())))
+        if len(self.ledger.pending) > waiting:
+            self._route(next(reversed(self.ledger.pending.values())))
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._grown > COMPACT_ABOVE:

@@ -1,4 +1,4 @@
-"""The five kinds of journal record, and what they add up to: which messages are owed an outcome.
+"""The five kinds of journal record, and what they add up to: which messages have no outcome yet.
 
     received -> [started ->]* [intent -> posted ->] settled
 
@@ -142,7 +142,7 @@ def record_adapter() -> TypeAdapter[Record]:
 
 
 @dataclass(slots=True)
-class Owed:
+class PendingMessage:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
     A ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
@@ -210,17 +210,17 @@ class Owed:
 
 @dataclass(slots=True)
 class Ledger:
-    """All that the journal's records add up to; ``owed`` and ``settled`` are in the order of the file.
+    """All that the journal's records add up to; ``pending`` and ``settled`` are in the order of the file.
 
     ``aliases`` leads from a second id to the message's own, ``unlogged`` from a record's number to an end that the
     threads' logs may not tell of yet.
     """
 
-    owed: dict[str, Owed] = field(default_factory=dict)
+    pending: dict[str, PendingMessage] = field(default_factory=dict)
     settled: dict[str, Settled] = field(default_factory=dict)
     undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
-    recent: deque[tuple[str, Owed]] = field(default_factory=lambda: deque(maxlen=RECENT))
-    unlogged: dict[int, tuple[Owed, Settled]] = field(default_factory=dict)
+    recent: deque[tuple[str, PendingMessage]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    unlogged: dict[int, tuple[PendingMessage, Settled]] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     seq: int = 0
     applied: int = 0
@@ -240,34 +240,34 @@ class Ledger:
 
     def doubt(self, before: str) -> None:
         """Note that what was received before that instant may be posted though no record says so."""
-        for owed in self.owed.values():
-            owed.received.unsure = owed.received.unsure or owed.received.at < before
+        for pending in self.pending.values():
+            pending.received.unsure = pending.received.unsure or pending.received.at < before
 
     def knows(self, key: str) -> bool:
-        return key in self.owed or key in self.settled or key in self.aliases
+        return key in self.pending or key in self.settled or key in self.aliases
 
     def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
         self.seq, self.applied = max(self.seq, record.seq), max(self.applied, record.seq)
-        owed = self.owed.get(key)
+        pending = self.pending.get(key)
         match record:
             case Received():
                 self.aliases.update(dict.fromkeys(record.incoming.keys[1:], key))
-                if owed is None and key not in self.settled:
-                    self.owed[key] = Owed(record)
-                elif owed is not None and owed.started is None:
-                    owed.amend(record)
+                if pending is None and key not in self.settled:
+                    self.pending[key] = PendingMessage(record)
+                elif pending is not None and pending.started is None:
+                    pending.amend(record)
             case Settled():
                 self._settle(key, record)
-            case _ if owed is None:
+            case _ if pending is None:
                 self._stray(key, record)
             case Started():
-                owed.started = record
+                pending.started = record
             case Intent():
-                owed.intent = record
+                pending.intent = record
             case Posted():
-                owed.platform_id = record.platform_id
-                self._mention(record, owed.intent.mentions if owed.intent else ())
+                pending.platform_id = record.platform_id
+                self._mention(record, pending.intent.mentions if pending.intent else ())
             case _:
                 assert_never(record)
 
@@ -277,9 +277,9 @@ class Ledger:
             self.aliases[message_key(ThreadId.parse(end.thread_id), end.alias)] = key
         if end.outcome == "undelivered" and not end.by:
             self.undelivered.setdefault(end.thread_id, {})[key] = end
-        if (owed := self.owed.pop(key, None)) is not None:
-            self.recent.append((key, owed))
-            self.unlogged[end.seq] = owed, end
+        if (pending := self.pending.pop(key, None)) is not None:
+            self.recent.append((key, pending))
+            self.unlogged[end.seq] = pending, end
         if end.logged > self._logged:
             self._logged = end.logged
             self.unlogged = {seq: told for seq, told in self.unlogged.items() if seq > self._logged}
@@ -292,11 +292,11 @@ class Ledger:
                 self.settled[key] = replace(end, by=posted.message_id)
 
     def _stray(self, key: str, record: Started | Intent | Posted) -> None:
-        """Take up a message whose ``received`` line was damaged: it is still owed an outcome."""
+        """Take up a message whose ``received`` line was damaged: it still needs an outcome."""
         if key not in self.settled:
             ids = record.thread_id, record.message_id
             lost = Received(thread_id=ids[0], message_id=ids[1], author=Author(""), text="", at=record.at)
-            self.owed[key] = Owed(lost)
+            self.pending[key] = PendingMessage(lost)
             self.apply(record)
 
     def forget(self, now: datetime) -> None:
@@ -306,15 +306,18 @@ class Ledger:
         for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
             del self.settled[key]
         self.aliases = {
-            alias: key for alias, key in self.aliases.items() if key in self.owed or key in self.settled
+            alias: key for alias, key in self.aliases.items() if key in self.pending or key in self.settled
         }
 
     def records(self) -> Iterator[Record]:
         """Return the fewest records that fold to this same ledger; endings that a start may need keep their story."""
-        for owed in self.owed.values():
-            yield from owed.records()
+        for pending in self.pending.values():
+            yield from pending.records()
         unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
-        recent = {**dict(self.recent), **{owed.incoming.key: owed for owed, _ in self.unlogged.values()}}
+        recent = {
+            **dict(self.recent),
+            **{pending.incoming.key: pending for pending, _ in self.unlogged.values()},
+        }
         # What no post has spoken of yet comes last, or an older post would seem to speak of it.
         for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():
             if key in recent:

@@ -351,9 +351,12 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """``label`` says what the tool does, in a few plain words such as "reading notes.md"."""
+
     name: str
     summary: str = ""
     call_id: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,14 +462,14 @@ class Turn(Protocol):
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation so far, oldest first; change it only through ``add`` and ``mend``."""
+        """The conversation so far, oldest first; change it only through ``add`` and ``replace_messages``."""
         ...
 
     def add(self, *messages: Message) -> None:
         """Append to the conversation; the next checkpoint makes it durable."""
         ...
 
-    def mend(self, messages: list[Message]) -> None:
+    def replace_messages(self, messages: list[Message]) -> None:
         """Put a repaired conversation in place of the current one."""
         ...
 

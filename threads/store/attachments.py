@@ -62,7 +62,7 @@ def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFile:
     """A file on the disk: its size in bytes, and how it begins."""
 
     size: int
@@ -84,7 +84,7 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ModelImage:
     """A picture as models take it, or a ``problem``, a sentence, and no bytes."""
 
     data: bytes
@@ -93,7 +93,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened(model.File):
+class ReadableFile(model.File):
     """A file with what of it can be put before a model: its ``text``, or the picture ``shown``.
 
     All of the text is in the file ``text_path`` of the workspace; ``missing`` is a sentence on what it lacks.
@@ -106,27 +106,27 @@ class Opened(model.File):
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class AttachmentStore:
     """Keeps whole files of at most ``max_bytes``. A workspace takes one at a time."""
 
     disk: Disk
     offload: Offload
     max_bytes: int
 
-    async def find(self, workspace: Path, path: str) -> Kept | None:
+    async def find(self, workspace: Path, path: str) -> StoredFile | None:
         """Return what is kept there already. Raises OSError when the disk does not say."""
         try:
             data = await self.offload(self.read, workspace, path, self.max_bytes)
         except FileNotFoundError:
             return None
-        return Kept(len(data), data[:HEAD])
+        return StoredFile(len(data), data[:HEAD])
 
     def read(self, workspace: Path, path: str, most: int) -> bytes:
         """Return a file of the workspace, or the last *most* bytes of a longer one. Raises OSError. Blocking."""
         _follow_no_link(workspace, path)
         return self.disk.tail(workspace / path, most)
 
-    async def keep(self, workspace: Path, path: str, chunks: AsyncIterator[bytes]) -> Kept:
+    async def keep(self, workspace: Path, path: str, chunks: AsyncIterator[bytes]) -> StoredFile:
         """Write what comes to *path*, all or nothing. Raises `FileUnavailable` or OSError."""
         temporary = workspace.parent / "attachment.tmp"
         try:
@@ -138,7 +138,7 @@ class Shelf:
             raise
         return kept
 
-    async def _write(self, file: File, chunks: AsyncIterator[bytes]) -> Kept:
+    async def _write(self, file: File, chunks: AsyncIterator[bytes]) -> StoredFile:
         size, head = 0, b""
         try:
             async for chunk in chunks:
@@ -151,7 +151,7 @@ class Shelf:
         finally:
             with anyio.CancelScope(shield=True):
                 await self.offload(file.close)
-        return Kept(size, head)
+        return StoredFile(size, head)
 
     async def put(self, workspace: Path, path: str, data: bytes) -> None:
         """Write *data* to *path*, all or nothing. Raises OSError."""

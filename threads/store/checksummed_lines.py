@@ -107,7 +107,7 @@ def scan(data: bytes) -> Scan:
     return Scan(good, broken[:broken_before_end], data[end:], end)
 
 
-def mend_tail(disk: Disk, path: Path) -> None:
+def repair_tail(disk: Disk, path: Path) -> None:
     """Put a torn last line aside, so that the next one does not stick to it; raises FileNotFoundError."""
     if disk.tail(path, 1) not in (b"", b"\n"):
         found = scan(disk.read(path))

@@ -91,12 +91,12 @@ def _changed_at(path: Path) -> float:
     return -math.inf
 
 
-def begun(disk: Disk, folder: Path) -> bool:
+def conversation_exists(disk: Disk, folder: Path) -> bool:
     """Return whether a conversation was ever held in the thread of this folder. Blocking; raises OSError."""
     return any(_there(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
 
 
-def put_aside(disk: Disk, folder: Path) -> bool:
+def conversation_was_archived(disk: Disk, folder: Path) -> bool:
     """Return whether an older conversation of the thread was put aside. Blocking; raises OSError."""
     return _there(disk, folder / "context.old.jsonl")
 
@@ -110,7 +110,7 @@ def _there(disk: Disk, path: Path) -> bool:
 
 
 @contextmanager
-def sole_owner(data: Path) -> Iterator[None]:
+def lock_data_folder(data: Path) -> Iterator[None]:
     """Hold the data folder for life; raises `FolderTaken` naming the holder, or OSError when it is not writable.
 
     Root is refused in somebody else's folder.

@@ -19,16 +19,16 @@ from threads.model import Attachment, File, Image, Incoming, Spoken, ThreadId
 from .attachments import (
     PICTURES,
     TEXTS,
+    AttachmentStore,
     Extracted,
-    Kept,
-    Opened,
-    Shelf,
-    Shown,
+    ModelImage,
+    ReadableFile,
+    StoredFile,
     paths,
     safe_name,
     unavailable,
 )
-from .data_folder import put_aside
+from .data_folder import conversation_was_archived
 from .image_header import MAX_BYTES, look
 
 log = logging.getLogger(__name__)
@@ -69,19 +69,19 @@ class Reader(Protocol):
         """Return what there is to read in a file."""
         ...
 
-    async def picture_of(self, data: Path) -> Shown:
+    async def picture_of(self, data: Path) -> ModelImage:
         """Return a picture as small as models need it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ThreadFiles:
     """One for all threads. ``source`` gives a transport by its name, ``folder`` where a thread's files are.
 
     Without a ``reader`` files are kept and named, and only pictures that models take as they are are shown.
     """
 
-    shelf: Shelf
+    store: AttachmentStore
     source: Callable[[str], Source]
     folder: Callable[[ThreadId], Path]
     reader: Reader | None = None
@@ -102,9 +102,9 @@ class Beside:
 
     async def picture(self, thread: ThreadId, image: Image) -> Image:
         """Return the picture with its bytes, or without them when it is not there any more as it was."""
-        read = self.shelf.read
+        read = self.store.read
         try:
-            data = await self.shelf.offload(read, self._workspace(thread), image.file, MAX_BYTES + 1)
+            data = await self.store.offload(read, self._workspace(thread), image.file, MAX_BYTES + 1)
         except OSError as error:
             log.warning("picture.unread: %s", error, extra={"thread_id": str(thread)})
             return image
@@ -129,7 +129,7 @@ class Beside:
             return ()
 
     def _was_put_aside(self, thread: ThreadId) -> Awaitable[bool]:
-        return self.shelf.offload(put_aside, self.shelf.disk, self.folder(thread))
+        return self.store.offload(conversation_was_archived, self.store.disk, self.folder(thread))
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}
@@ -165,14 +165,14 @@ class Beside:
 
     async def _read(self, reader: Reader, thread: ThreadId, file: File) -> File:
         workspace = self._workspace(thread)
-        place = await self.shelf.offload(self.shelf.place, workspace, file.path)
+        place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.text_of(place, file.media_type, file.name)
         if not found.text:
             return replace(file, problem=found.problem)
         if not found.as_is:
             text_path = f"{TEXTS}/{place.name}.txt"
-            await self.shelf.put(workspace, text_path, found.text.encode())
-        return Opened(
+            await self.store.put(workspace, text_path, found.text.encode())
+        return ReadableFile(
             file.name,
             file.path,
             file.media_type,
@@ -184,24 +184,24 @@ class Beside:
 
     async def _shown(self, reader: Reader, thread: ThreadId, file: File) -> File:
         workspace = self._workspace(thread)
-        place = await self.shelf.offload(self.shelf.place, workspace, file.path)
+        place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.picture_of(place)
         if found.problem:
             return replace(file, problem=found.problem)
         path = f"{PICTURES}/{place.name}.{found.media_type.removeprefix('image/')}"
-        await self.shelf.put(workspace, path, found.data)
+        await self.store.put(workspace, path, found.data)
         shown = Image(path, found.media_type)
-        return Opened(file.name, file.path, file.media_type, file.size, shown=shown)
+        return ReadableFile(file.name, file.path, file.media_type, file.size, shown=shown)
 
-    async def _kept(self, thread: ThreadId, attachment: Attachment, path: str) -> Kept:
+    async def _kept(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
         workspace = self._workspace(thread)
-        if found := await self.shelf.find(workspace, path):
+        if found := await self.store.find(workspace, path):
             return found
-        if attachment.size > self.shelf.max_bytes:
-            raise unavailable(wording.file_too_large(self.shelf.max_bytes))
+        if attachment.size > self.store.max_bytes:
+            raise unavailable(wording.file_too_large(self.store.max_bytes))
         with anyio.fail_after(WITHIN_S):
             async with aclosing(self._chunks(thread, attachment)) as chunks:
-                return await self.shelf.keep(workspace, path, chunks)
+                return await self.store.keep(workspace, path, chunks)
 
     async def _chunks(self, thread: ThreadId, attachment: Attachment) -> AsyncGenerator[bytes]:
         try:

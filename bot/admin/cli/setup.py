@@ -73,9 +73,9 @@ def init(
 
     from bot.admin.setup.dialog import Screen
     from bot.admin.setup.wizard import set_up
-    from bot.guards.hardening import seal
+    from bot.guards.hardening import harden_process
 
-    seal()
+    harden_process()
     repair_terminal()
     options = _options(platform or "", settings_file, flags, as_json=as_json)
     interactive = not options.yes and on_terminal()

@@ -14,7 +14,7 @@ from bot.admin.dead_letters.listing import DeadLetter
 from bot.store.migrations import prepare
 from threads.journal.journal import Journal
 from threads.model import Author, Incoming, ThreadId
-from threads.store.data_folder import sole_owner
+from threads.store.data_folder import lock_data_folder
 from threads.store.disk import PosixDisk
 
 
@@ -23,7 +23,7 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
 
     Raises `FolderTaken` while a bot runs, and `StoreUnavailable`.
     """
-    with sole_owner(data):
+    with lock_data_folder(data):
         prepare(data, partial(datetime.now, UTC))
         journal = Journal(
             PosixDisk(),

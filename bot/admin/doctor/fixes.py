@@ -24,7 +24,7 @@ from bot.admin.doctor.checks import Context
 from bot.admin.doctor.data_folder import OPEN, too_open
 from bot.admin.doctor.settings import secret_places
 from bot.store.layout import kind_of
-from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.data_folder import FolderTaken, lock_data_folder
 
 LEFT_S = 600.0
 """Age of files that are deleted: nobody writes one for ten minutes."""
@@ -60,7 +60,7 @@ def _not_ours(data: Path) -> str:
 
 def _apply_fixes(data: Path) -> Iterator[str]:
     made = not data.exists()
-    with sole_owner(data):
+    with lock_data_folder(data):
         if made:
             yield f"made {data}"
         yield from _close(too_open(data))

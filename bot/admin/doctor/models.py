@@ -9,7 +9,7 @@ from functools import partial
 from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
-from bot.llm.verify import Verified, verify
+from bot.llm.verify import Verification, verify
 from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates
@@ -92,7 +92,7 @@ async def _answer(one: Candidate, context: Context) -> Finding:
     return finding_of(one, verified)
 
 
-def finding_of(one: Candidate, verified: Verified) -> Finding:
+def finding_of(one: Candidate, verified: Verification) -> Finding:
     """Return the finding of a model that was asked. A fallback that fails is a warning."""
     if verified.ok:
         return Finding(one.title, "ok", f"{one.name}{one.why} answered in {verified.took_s:.1f} s")

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bot.llm.adapters.wire_form import unseen
+from bot.llm.adapters.wire_form import image_placeholder
 from bot.ports.errors import CapabilityMissing, ThinkingRejected
-from bot.ports.model import Around, Completion, Request
+from bot.ports.model import Completion, Request, TurnModelWrapper
 from threads import wording
 from threads.errors import BotError, retry_fields
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
@@ -29,7 +29,7 @@ MOST, MOST_BYTES = 20, 15_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted(Around):
+class VisionModel(TurnModelWrapper):
     """The model of a turn, which is shown the turn's pictures."""
 
     turn: Turn
@@ -43,7 +43,7 @@ class Sighted(Around):
             return await self.model.complete(replace(request, messages=messages), on_event)
         except BotError as error:
             if error.code == "context_overflow" and (fewer := _newest(request.messages)):
-                self.turn.mend(_newest(self.turn.messages) or self.turn.messages)
+                self.turn.replace_messages(_newest(self.turn.messages) or self.turn.messages)
                 log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error.code, 2, 0))
                 await on_event(TextReset())
                 return await self.complete(replace(request, messages=fewer), on_event)
@@ -58,7 +58,7 @@ class Sighted(Around):
             self.turn.note(wording.not_seen(name))
         else:
             self.turn.note(wording.picture_refused(name))
-            self.turn.mend(_blind(self.turn.messages))
+            self.turn.replace_messages(_blind(self.turn.messages))
         return completion
 
     async def _shown(self, messages: Sequence[Message]) -> list[Message]:
@@ -76,7 +76,7 @@ class Sighted(Around):
                         left, room = left - 1, room - len(image.data)
                         blocks[at] = image
                     else:
-                        blocks[at] = unseen(image)
+                        blocks[at] = image_placeholder(image)
             shown[place] = replace(message, blocks=tuple(blocks))
         return shown
 
@@ -101,5 +101,7 @@ def _blind(messages: Sequence[Message]) -> list[Message]:
 def _without(message: Message) -> Message:
     return replace(
         message,
-        blocks=tuple(unseen(block) if isinstance(block, Image) else block for block in message.blocks),
+        blocks=tuple(
+            image_placeholder(block) if isinstance(block, Image) else block for block in message.blocks
+        ),
     )

@@ -38,7 +38,7 @@ class FakeTurn:
         self.messages.extend(messages)
         self.did.append("add " + "+".join(m.role for m in messages))
 
-    def mend(self, messages):
+    def replace_messages(self, messages):
         self.messages[:] = messages
         self.did.append("mend")
 

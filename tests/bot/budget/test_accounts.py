@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.budget import ledger as ledger_module
-from bot.budget.accounts import Account, Accounts, Opened
+from bot.budget.accounts import Account, Accounts, ReservedCall
 from bot.budget.budgets import Key, OverLimit, Policy
 from bot.budget.ledger import Ledger
-from bot.config.settings import Price
-from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, StreamTimeouts, Unseen
+from bot.config.settings import Price, StreamTimeouts
+from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent
 from bot.llm.catalog import Catalog
-from bot.llm.policies.metering import Metered
+from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Completion, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, ledger_on, opened, power_cut
@@ -36,14 +36,14 @@ DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
 class Seen(Account):
     """An account that shows which call went out last, and sees that it is charged what was billed or more."""
 
-    last: Opened
+    last: ReservedCall
     bill: int = 0
 
-    async def reserve(self, model: str, most: int) -> Opened:
+    async def reserve(self, model: str, most: int) -> ReservedCall:
         self.last, self.bill = await super().reserve(model, most), 0
         return self.last
 
-    def commit(self, opened: Opened, usage: Usage, cost: int | None, outcome: str) -> None:
+    def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         assert cost is not None
         assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
         super().commit(opened, usage, cost, outcome)
@@ -86,7 +86,7 @@ class Answering:
             await anyio.sleep_until(due)
             pieces = [part.tokens // 2, part.tokens - part.tokens // 2]
             for tokens in pieces:
-                yield self.words * tokens if part.text else Unseen(0)
+                yield self.words * tokens if part.text else HiddenContent(0)
         if self.breaks_off:
             raise ModelConnection("reset")
         self.ended = True
@@ -187,7 +187,7 @@ class Bank:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
         account = Seen(ledger, accounts.policy, thread, user, turn)
-        model = Metered(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        model = MeteredModel(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
@@ -300,7 +300,7 @@ async def test_of_two_calls_at_once_at_the_edge_of_a_limit_one_goes():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call, "m1")
             tasks.start_soon(call, "m2")
-    assert sorted(type(outcome).__name__ for outcome in went) == ["Opened", "OverLimit"]
+    assert sorted(type(outcome).__name__ for outcome in went) == ["OverLimit", "ReservedCall"]
 
 
 @pytest.mark.anyio

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 from PIL import Image
 
-from bot.documents.reader import WHY, Documents, Extracted, Shown
+from bot.documents.reader import WHY, Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from threads.store.image_header import MAX_BYTES, look
 
@@ -256,7 +256,7 @@ BAD_PICTURES = {
 async def test_a_picture_that_cannot_be_shown_is_told(documents, which):
     data, problem = BAD_PICTURES[which]
     began = time.monotonic()
-    assert await documents.picture_of(data) == Shown(b"", "", WHY[problem])
+    assert await documents.picture_of(data) == ModelImage(b"", "", WHY[problem])
     assert time.monotonic() - began < 20
 
 

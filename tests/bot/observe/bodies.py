@@ -41,7 +41,7 @@ class Body:
         self.workers = SimpleNamespace(state="free")
         self.registry = Registry()
         self.slots = SimpleNamespace(running=0, queued=0, close=lambda: None)
-        self.journal = SimpleNamespace(ledger=SimpleNamespace(owed={}))
+        self.journal = SimpleNamespace(ledger=SimpleNamespace(pending={}))
         self.systemd = Notify("", self.watchdog_s)
         self.systemd.send = lambda **fields: self.told.append(fields) or True
 

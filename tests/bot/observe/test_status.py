@@ -23,7 +23,7 @@ from bot.observe.http_pages import pages
 from bot.observe.http_server import SOCKET, answered
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from tests.bot.observe.bodies import Body, Edge
-from threads.store.data_folder import sole_owner
+from threads.store.data_folder import lock_data_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +104,7 @@ def test_times_are_told_in_their_two_largest_units(seconds, text):
 
 
 async def test_a_process_that_takes_the_call_and_says_nothing_is_stuck_and_named(tmp_path):
-    with sole_owner(tmp_path), socket.socket(socket.AF_UNIX) as there:
+    with lock_data_folder(tmp_path), socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / SOCKET))
         there.listen()
         assert await ask(tmp_path, 0.1) == NoStatus("stuck", os.getpid())
@@ -112,7 +112,7 @@ async def test_a_process_that_takes_the_call_and_says_nothing_is_stuck_and_named
 
 async def test_a_folder_that_is_held_without_a_socket_is_mute_and_one_that_is_not_is_absent(tmp_path):
     assert await ask(tmp_path / "nowhere") == NoStatus("absent")
-    with sole_owner(tmp_path):
+    with lock_data_folder(tmp_path):
         assert await ask(tmp_path) == NoStatus("mute", os.getpid())
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(tmp_path / SOCKET))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bot.routing import rate_limit as module
-from bot.routing.rate_limit import Rates
+from bot.routing.rate_limit import RateLimiter
 from tests.sim.loop import SimLoop
 from tests.world import T2, Platform, Scripted, message, running
 from threads.model import Author
@@ -30,7 +30,7 @@ class Time:
 
 def test_a_minute_holds_so_many_and_fills_again_evenly():
     time = Time()
-    rates = Rates(6, time)
+    rates = RateLimiter(6, time)
     assert [rates.take("U1") for _ in range(8)] == [True] * 6 + [False] * 2
     assert rates.take("U2")
     time.now = 10
@@ -40,18 +40,18 @@ def test_a_minute_holds_so_many_and_fills_again_evenly():
 
 
 def test_no_limit_is_no_limit():
-    assert all(Rates(None).take("U1") for _ in range(1000))
+    assert all(RateLimiter(None).take("U1") for _ in range(1000))
 
 
 def test_an_admin_has_no_limit():
-    rates = Rates(1, Time(), exempt=lambda who: who == "U1")
+    rates = RateLimiter(1, Time(), exempt=lambda who: who == "U1")
     assert all(rates.take("U1") for _ in range(10))
     assert [rates.take("U2"), rates.take("U2")] == [True, False]
 
 
 def test_a_crowd_costs_bounded_memory(monkeypatch):
     monkeypatch.setattr(module, "MOST_KNOWN", 100)
-    rates = Rates(1, Time())
+    rates = RateLimiter(1, Time())
     for number in range(1000):
         assert rates.take(f"U{number}")
     assert len(rates._buckets) <= 100
@@ -59,7 +59,7 @@ def test_a_crowd_costs_bounded_memory(monkeypatch):
 
 async def test_a_flood_of_one_person_is_refused_before_any_model_is_asked_and_others_are_served(tmp_path):
     platform, model = Platform(), Scripted()
-    async with running(tmp_path, platform, model, rates=Rates(3)) as bot:
+    async with running(tmp_path, platform, model, rates=RateLimiter(3)) as bot:
         for number in range(1, 11):
             await bot.orchestrator.receive(message(number, thread=replace(T2, root=f"{number}")))
         await bot.orchestrator.receive(message(11, "/status"))

@@ -28,7 +28,7 @@ from threads.journal.records import Ledger as Promises
 from threads.journal.records import record_adapter
 from threads.model import ThreadId
 from threads.store.checksummed_lines import scan
-from threads.store.data_folder import FolderTaken, sole_owner
+from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
@@ -67,11 +67,11 @@ async def talk(seat, sent, upto):
 
 
 async def catch_up(seat, sent, data):
-    """Hand over all that was ever said, as a platform does, and wait until everything owed has its outcome."""
+    """Hand over all that was ever said, as a platform does, and wait until everything pending has its outcome."""
     for incoming in sent:
         await seat.sink(incoming)
 
-    while promises_of(data).owed:
+    while promises_of(data).pending:
         await anyio.sleep(0.02)
 
 
@@ -84,7 +84,7 @@ def promises_of(data):
 
 def answered_in(data):
     """Return the messages whose turns the journal shows as answered."""
-    return {owed.received.message_id for _, owed in promises_of(data).recent if owed.started}
+    return {pending.received.message_id for _, pending in promises_of(data).recent if pending.started}
 
 
 def remembered_in(data):
@@ -287,7 +287,7 @@ async def test_a_backup_goes_over_nothing_and_not_into_what_it_copies(data, tmp_
 async def test_nothing_is_restored_under_a_running_bot_or_over_data(data, tmp_path):
     file = tmp_path / "b.tar.gz"
     back_up(data, file, now)
-    with sole_owner(data), pytest.raises(FolderTaken):
+    with lock_data_folder(data), pytest.raises(FolderTaken):
         put_back(file, data, force=True)
     with pytest.raises(restore.RestoreRefused, match="--force"):
         put_back(file, data)

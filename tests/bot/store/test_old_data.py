@@ -56,8 +56,8 @@ def owed_in(data):
 @pytest.mark.usefixtures("soon_after")
 async def test_what_an_old_process_left_is_served_to_its_end(tmp_path):
     data = shutil.copytree(STORED / "old-data-v1", tmp_path / "data")
-    left = {owed.received.message_id: owed for owed in owed_in(data).owed.values()}
-    assert {owed.received.text for owed in left.values()} == {
+    left = {pending.received.message_id: pending for pending in owed_in(data).pending.values()}
+    assert {pending.received.text for pending in left.values()} == {
         "write asked.txt may I",
         "take for ever, unless somebody ends me",
     }
@@ -89,16 +89,16 @@ async def test_the_first_journal_ever_is_still_understood(tmp_path):
             await seat.settled("m2", "m3", "m4")
     assert seat.outcomes == {"m1": "answered", "m2": "answered", "m3": "answered", "m4": "answered"}
     assert [post.reply_to for post in seat.posts[1:]].count("m3") == 0
-    assert not owed_in(data).owed
+    assert not owed_in(data).pending
 
 
 async def test_what_is_too_old_to_be_served_is_answered_for(old):
-    left = {owed.received.message_id for owed in owed_in(old).owed.values()}
+    left = {pending.received.message_id for pending in owed_in(old).pending.values()}
     seat = seat_of_then()
     async with serving(old, SETTINGS, model="offline/demo", seat=seat):
         with anyio.fail_after(20):
             await seat.settled(*left)
-    assert not owed_in(old).owed
+    assert not owed_in(old).pending
 
 
 def test_every_command_that_reads_can_read_it(old, monkeypatch):

@@ -233,7 +233,7 @@ class Story:
     async def _people(self, core):
         """Say what starts it, until it is acknowledged; press what can be pressed, once in each life."""
         began, pressed = anyio.current_time(), set()
-        while "m1" not in self.room.outcomes or core.journal.ledger.owed:
+        while "m1" not in self.room.outcomes or core.journal.ledger.pending:
             if anyio.current_time() > began + WITHIN_S:
                 self.faults.append("nothing was seen for too long")
                 return

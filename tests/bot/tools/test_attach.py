@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import Settings, Tools
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
-from bot.wiring.tool_set import Means, open_workbench
+from bot.wiring.tool_set import Resources, open_tool_set
 from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
@@ -129,12 +129,15 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
     platform = Taking()
     await result_of(tmp_path, platform, path="report.pdf")
     tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
-    assert tools == [ToolStarted("attach", "report.pdf", "c1"), ToolFinished("attach", ok=True, call_id="c1")]
+    assert tools == [
+        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf"),
+        ToolFinished("attach", ok=True, call_id="c1"),
+    ]
 
 
 @pytest.mark.parametrize("taken", [True, False])
 async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
-    means = Means(PosixDisk(), inline, Clock(), str)
-    async with open_workbench(settings, {}, means, attach=taken) as bench:
+    means = Resources(PosixDisk(), inline, Clock(), str)
+    async with open_tool_set(settings, {}, means, attach=taken) as bench:
         assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken

@@ -17,7 +17,7 @@ from tests.sim.loop import SimLoop
 from tests.world import T1, T2, Platform, Scripted, message, running, says
 from threads.log import Entry, entry_adapter
 from threads.store.checksummed_lines import encode
-from threads.store.data_folder import sole_owner, thread_folder
+from threads.store.data_folder import lock_data_folder, thread_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -116,10 +116,10 @@ def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):
     for number in (1, 2):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")
         assert (code, told) == (0, f"m1 will be served at the next start, as m1~{number}.\n")
-        owed = [r.message_id for r in journal(tmp_path, Damage())]
-        assert owed == [f"m1~{n}" for n in range(1, number + 1)]
+        pending = [r.message_id for r in journal(tmp_path, Damage())]
+        assert pending == [f"m1~{n}" for n in range(1, number + 1)]
     assert threadfast(tmp_path, "dead-letters", "resubmit", "m9")[0] == 1
-    with sole_owner(tmp_path):
+    with lock_data_folder(tmp_path):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")
     assert code == 78
     assert "stop it first" in told

@@ -22,10 +22,10 @@ from bot.admin.doctor.screen import Screen, group_of
 from bot.admin.doctor.settings import check_settings
 from bot.admin.status.client import NoStatus
 from bot.config.settings import Budget, Settings
-from bot.llm.verify import Verified
+from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
 from bot.ports.status import Status, TransportStatus
-from threads.store.data_folder import sole_owner
+from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
 
 KEYS = ["name", "state", "found", "meaning", "fix"]
@@ -172,14 +172,14 @@ async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
 def test_what_a_model_says_becomes_a_finding():
     asked = Candidate("openai/x", 0, Settings(), " (as the settings say)")
     assert (
-        finding_of(asked, Verified(ok=True, took_s=0.8)).found
+        finding_of(asked, Verification(ok=True, took_s=0.8)).found
         == "openai/x (as the settings say) answered in 0.8 s"
     )
-    bad = finding_of(asked, Verified(ok=False, took_s=0.8, error=Unauthorized("no")))
+    bad = finding_of(asked, Verification(ok=False, took_s=0.8, error=Unauthorized("no")))
     assert (bad.state, bad.name) == ("fail", "model")
     assert "good key" in bad.fix
     spare = finding_of(
-        replace(asked, place=1), Verified(ok=False, took_s=20, error=ModelTimeout("no answer"))
+        replace(asked, place=1), Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
     )
     assert (spare.state, spare.name) == ("warn", "model.1")
 
@@ -264,7 +264,7 @@ def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
 
 def test_a_running_bot_keeps_its_folder_to_itself(settings_file, tmp_path, capsys):
     data = tmp_path / "data"
-    with sole_owner(data):
+    with lock_data_folder(data):
         data.chmod(0o755)
         run(settings_file, fix=True)
         out, err = capsys.readouterr()

@@ -11,13 +11,13 @@ import pytest
 
 from bot.config.settings import Settings
 from bot.ports.errors import ToolError
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files.quota import Quota, counted
 from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
-from bot.wiring.tool_set import Means, open_workbench
+from bot.wiring.tool_set import Resources, open_tool_set
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
 
@@ -177,7 +177,7 @@ print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).
 @pytest.mark.parametrize("name", LAYERS)
 async def test_the_model_reads_which_limit_was_met_and_what_to_do(name, folder):
     tool = Shell(await sandbox_named(name, folder, quota=Quota(MB, 200)), offload)
-    place = Place(folder / "w")
+    place = ToolContext(folder / "w")
     told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), place)
     assert "its limit is 1 MB (limits.workspace_mb)" in told.result["workspace"]
     assert "reading and deleting still work" in told.result["workspace"]
@@ -241,7 +241,9 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
-    async with open_workbench(settings, {}, Means(PosixDisk(), inline, Clock(), str), attach=False) as bench:
+    async with open_tool_set(
+        settings, {}, Resources(PosixDisk(), inline, Clock(), str), attach=False
+    ) as bench:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
         assert quota is bench.writer.quota
