@@ -71,7 +71,7 @@ soak-short: $(VENV)/.installed-dev  ## two minutes of 30 threads
 	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
 picture: $(VENV)/.installed-dev  ## draw docs/chat.svg: a chat in a real terminal
-	$(BIN)/python -m docs.generate.picture
+	$(BIN)/python -m tests.docs.picture
 
 docs: $(VENV)/.installed-dev  ## write the pages that come from the code
 	$(BIN)/python -m docs.generate

@@ -21,6 +21,7 @@ from types import CodeType, FrameType
 import anyio
 
 from bot.ports.model import Completion, Request, Usage
+from docs.generate.layers_page import CORE
 from tests.one_model import OneModel
 from tests.world import Platform, calls, message, running, says
 from threads.model import OnEvent, TextDelta
@@ -28,21 +29,6 @@ from threads.model import OnEvent, TextDelta
 ROOT = Path(__file__).parent.parent
 OURS = tuple(str(ROOT / package) for package in ("bot", "threads", "transports"))
 LIMIT = 600
-CORE = (
-    "bot/routing/orchestrator.py",
-    "threads/journal/journal.py",
-    "threads/store/group_commit.py",
-    "threads/actor/registry.py",
-    "threads/actor/mailbox.py",
-    "threads/actor/actor.py",
-    "threads/actor/turn.py",
-    "bot/agent/loop.py",
-    "bot/agent/model_calls.py",
-    "bot/tools/gate.py",
-    "threads/store/context.py",
-    "threads/delivery.py",
-    "transports/shared/delivery/outbox.py",
-)
 
 
 class _ToolThenText(OneModel):

@@ -1,31 +1,31 @@
 #!/bin/bash
-# Installs Threadfast from this checkout as a service of systemd. As root:
+# Installs Threadfast from this checkout as a systemd service. Run it as root:
 #
 #   install.sh [install]       user, folders, program, unit; a second run changes nothing
-#   install.sh upgrade         the same for a checkout that has changed: snapshot, switch, wait for READY, else back again
-#   install.sh rollback        back to the version before; --snapshot FOLDER puts those data back too
-#   install.sh credentials     after a file came to, or went from, the folder of credentials
-#   install.sh uninstall       takes all away but settings, credentials, data and snapshots; --purge those as well
+#   install.sh upgrade         the same for a changed checkout: snapshot, switch, wait for READY; on failure go back
+#   install.sh rollback        back to the previous version; --snapshot FOLDER restores that data too
+#   install.sh credentials     after you add or remove a file in the credentials folder
+#   install.sh uninstall       removes everything but settings, credentials, data and snapshots; --purge removes those too
 #
-#   --extra NAME        with this extra too (otel, browser); it stays, also through upgrades
-#   --dry-run           say what would be done, and do nothing
-#   --wheels FOLDER     take the packages from this folder, not from the network
-#   --python PROGRAM    make the environment with this Python, 3.11 or newer (else: python3)
-#   --root FOLDER       do everything below this folder and ask nothing of this machine: no user, no owners, no systemctl
+#   --extra NAME        install this extra too (otel, browser); upgrades keep it
+#   --dry-run           print what would be done, and do nothing
+#   --wheels FOLDER     install the packages from this folder, not from the network
+#   --python PROGRAM    create the environment with this Python, 3.11 or newer (default: python3)
+#   --root FOLDER       do everything below this folder and leave this machine alone: no user, no owners, no systemctl
 #   --yes               do not ask before --purge
 #
-# Where things are: the program in /opt/threadfast/<version>, with `current` and `previous` to say which; settings and
+# Where things are: the program in /opt/threadfast/<version>, with the links `current` and `previous`; settings and
 # credentials in /etc/threadfast; data in /var/lib/threadfast; snapshots in /var/backups/threadfast. A version is the
-# one in pyproject.toml and a digest of the program, so every change is a version.
+# number in pyproject.toml with a digest of the program, so every change is a new version.
 #
-# Exit codes: 0 done, 1 failed (after an upgrade that failed, the version before runs again), 2 called wrongly.
+# Exit codes: 0 done, 1 failed (after a failed upgrade the previous version is started again), 2 wrong usage.
 set -euo pipefail
 umask 022
 
 SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 USER_NAME=threadfast
-READY_S=${THREADFAST_READY_S:-120} # how long a new version may take to serve
-STEADY_S=${THREADFAST_STEADY_S:-5} # and how long it must go on then
+READY_S=${THREADFAST_READY_S:-120} # seconds that a new version may take to serve
+STEADY_S=${THREADFAST_STEADY_S:-5} # and seconds that it must keep running
 SYSTEMCTL=${THREADFAST_SYSTEMCTL-systemctl}
 
 command=install root='' wheels='' python=python3 snapshot='' dry='' purge='' yes='' changes=0
@@ -46,7 +46,7 @@ main() {
         shift
         ;;
       --root | --wheels | --python | --snapshot)
-        [ $# -gt 1 ] || wrong "$1 wants a value"
+        [ $# -gt 1 ] || wrong "$1 needs a value"
         printf -v "${1#--}" %s "$2"
         shift
         ;;
@@ -98,7 +98,7 @@ do_install() {
   elif [ -n "$dry" ]; then
     done_ "installed: $id"
   elif [ -n "$was" ]; then
-    echo "installed: $id; restart it to have it used: systemctl restart threadfast"
+    echo "installed: $id; restart the service to use it: systemctl restart threadfast"
   else
     cat <<END
 installed: $id
@@ -114,34 +114,34 @@ do_upgrade() {
   [ -L "$opt/current" ] || fail "nothing is installed: $0 install"
   id=$(version_here) before=$(version_now)
   if [ "$id" = "$before" ]; then
-    do_install # an extra may be new
+    do_install # there may be a new extra
     return
   fi
-  program "$id" # beside the one that runs
-  checked "$id" || fail "the new version does not take the settings; $before goes on as it is"
+  program "$id" # beside the running one
+  checked "$id" || fail "the new version does not accept the settings; $before keeps running"
   if serves; then runs=1; fi
-  [ -z "$runs" ] || ctl stop threadfast # what is said now is caught up on, and in no version's data yet
+  [ -z "$runs" ] || ctl stop threadfast # messages that arrive now are read after the start
   kept=$backups/$(date -u +%Y%m%dT%H%M%SZ)-$before
   folder "$backups" 700
   do_ cp -a --reflink=auto "$data" "$kept"
   points_to "$opt/previous" "$before"
   switch_to "$id"
   if [ -n "$runs" ] && ! comes_up; then
-    echo "$id does not come up; going back to $before"
+    echo "$id does not start; going back to $before"
     ctl stop threadfast || true
     if [ "$(schema_in "$data")" != "$(schema_in "$kept")" ]; then data_from "$kept"; fi
     switch_to "$before"
     ctl start --no-block threadfast
-    fail "upgrade failed; $before was started again. What the new version said: journalctl -u threadfast"
+    fail "upgrade failed; $before was started again. The log of the new version: journalctl -u threadfast"
   fi
   tidy
-  done_ "upgraded: $before -> $id; the data before it: $kept"
+  done_ "upgraded: $before -> $id; the data from before: $kept"
 }
 
 do_rollback() {
   local before now runs=''
-  [ -L "$opt/previous" ] || fail "there is no version before this one"
-  [ -z "$snapshot" ] || [ -d "$snapshot" ] || fail "--snapshot: $snapshot is no folder"
+  [ -L "$opt/previous" ] || fail "there is no previous version"
+  [ -z "$snapshot" ] || [ -d "$snapshot" ] || fail "--snapshot: $snapshot is not a folder"
   before=$(readlink "$opt/previous") now=$(version_now)
   if serves; then runs=1; fi
   ctl stop threadfast
@@ -149,14 +149,14 @@ do_rollback() {
   points_to "$opt/previous" "$now"
   switch_to "$before"
   if [ -n "$runs" ] && ! comes_up; then
-    fail "$before does not come up: journalctl -u threadfast. If it finds data of a newer version: --snapshot FOLDER"
+    fail "$before does not start: see journalctl -u threadfast. If the data is from a newer version: --snapshot FOLDER"
   fi
   done_ "rolled back: $now -> $before"
 }
 
 do_credentials() {
   the_credentials
-  if [ $changes = 0 ]; then echo "nothing to change"; else echo "${dry:+then: }restart it to have them read: systemctl restart threadfast"; fi
+  if [ $changes = 0 ]; then echo "nothing to change"; else echo "${dry:+then: }restart the service to load them: systemctl restart threadfast"; fi
 }
 
 do_uninstall() {
@@ -208,18 +208,18 @@ program() { # ID
 
 environment() { # FOLDER, with the `pip` of its caller
   local to=$1
-  # -I: whoever can write where this is called from may not have modules of their own loaded by root.
-  "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed: --python PROGRAM"
+  # -I: root must not load modules from the working directory.
+  "$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is required: --python PROGRAM"
   case "$root$("$python" -I -c 'import os, sys; print(os.path.realpath(sys.base_prefix))')" in
-    /root/* | /home/*) fail "the unit hides home folders, and this Python lies in one: --python /usr/bin/python3" ;;
+    /root/* | /home/*) fail "this Python is in a home folder, which the unit hides: --python /usr/bin/python3" ;;
   esac
-  [ ! -e "$to" ] || do_ rm -rf "$to" # a run that was broken off
+  [ ! -e "$to" ] || do_ rm -rf "$to" # left by an interrupted run
   do_ "$python" -I -m venv "$to"
   do_ "${pip[@]}" --require-hashes -r "$SOURCE/requirements.lock"
   do_ "${pip[@]}" --no-build-isolation --no-deps "$SOURCE"
   do_ mkdir -p "$to/share/threadfast"
   do_ cp -r "$SOURCE/README.md" "$SOURCE/deploy" "$SOURCE/docs" "$to/share/threadfast/"
-  do_ ln -sfn /etc/threadfast/settings.json "$to/settings.json" # what its commands are about, unless told otherwise
+  do_ ln -sfn /etc/threadfast/settings.json "$to/settings.json" # the default settings of its commands
   do_ touch "$to/complete"
 }
 
@@ -234,7 +234,7 @@ switch_to() { # ID
 
 tidy() { # two versions and three snapshots are enough
   local each
-  [ -z "$dry" ] || return 0 # what is too old is known once the new one is there
+  [ -z "$dry" ] || return 0 # what is too old is only known after the upgrade
   for each in "$opt"/*/complete; do
     each=$(dirname "$each")
     case "$(basename "$each")" in
@@ -304,7 +304,7 @@ data_from() { # FOLDER; what is there now is kept beside
   do_ cp -a --reflink=auto "$1" "$data"
 }
 
-# One change each, said when it is made
+# Each makes one change and prints it
 
 do_() {
   changes=$((changes + 1))
@@ -329,7 +329,7 @@ owned() { # PATH OWNER
 points_to() { # LINK TARGET
   [ "$(readlink "$1" || true)" != "$2" ] || return 0
   do_ ln -sfn "$2" "$1.new"
-  do_ mv -T "$1.new" "$1" # a rename: there is never no link
+  do_ mv -T "$1.new" "$1" # a rename, so the link always exists
 }
 
 text() { # FILE MODE TEXT

@@ -25,7 +25,7 @@ CREDENTIALS = "credentials"
 MAX_FILE_BYTES = 1_000_000
 MAX_SECRET_BYTES = 65_536
 MAX_LISTED = 50
-"""Faults that are spelled out; nobody reads more in one go."""
+"""Faults that are listed; nobody reads more at once."""
 OFFLINE = "offline/demo"
 NEXT = "Correct this in {path}; `threadfast schema` prints every key and what it may be."
 NO_FILE = "Write one with `threadfast init`, or name another with --settings."
@@ -34,41 +34,41 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Usable settings, and the environment that their references are about."""
+    """Valid settings, and the environment of their references."""
 
     settings: Settings
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
-    """Read the file at *path*, or take all defaults when there is none to read (`None`).
+    """Read the file at *path*, or use all defaults if it is None.
 
     The data folder comes back absolute: a relative one is beside the file, or in the working directory
     without a file. Raises `ConfigInvalid` with every fault, one a line, and the next step.
     """
     if path is None:
         return Loaded(
-            _placed(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
+            _with_data_folder(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
         )
-    return judge(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
+    return load_bytes(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
 
 
-def judge(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
-    """Do as `load` with these bytes, as if they stood at *path*."""
+def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded:
+    """Load these bytes as `load` does, as the content of *path*."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
-    settings, faults, unknown = _judge(data)
+    settings, faults, unknown = _validate(data)
     faults += _cross_faults(document)
     if settings is None or faults:
         unknown_keys = [_unknown_key(location) for location in unknown[:MAX_LISTED]]
-        lines = [*_listed(faults, len(faults)), *_listed(unknown_keys, len(unknown))]
+        lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
         raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
-    return Loaded(_placed(settings, folder, environ), _with_credentials(folder, environ))
+    return Loaded(_with_data_folder(settings, folder, environ), _with_credentials(folder, environ))
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
-    """Return what *reference* stands for, without line breaks at its end.
+    """Return the secret behind *reference*, without trailing line breaks.
 
     A relative `file:` lies in CREDENTIALS_DIRECTORY: systemd's, or the folder `credentials` beside the settings.
     Raises `ConfigInvalid`, naming only the reference.
@@ -109,7 +109,7 @@ def references(settings: Settings) -> tuple[str, ...]:
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
-    """Return all secrets that can be read, for masking; one that cannot be is told where it is needed."""
+    """Return all secrets that can be read, for masking. The others are reported where they are needed."""
     secrets = []
     for reference in references(settings):
         with suppress(ConfigInvalid):
@@ -125,14 +125,14 @@ def check_start(settings: Settings, environ: Mapping[str, str], *, transports: b
 def unknown_skills(settings: Settings) -> list[str]:
     """Return a fault for each name in `skills` that no folder has. Blocking.
 
-    A skill that is there and broken is none: it is read fresh, and can be mended while the bot runs.
+    A broken skill is not a fault: it is read anew each time, and can be fixed while the bot runs.
     """
     folder = settings.data / "skills"
     known: list[str] = []
     try:
         known = sorted(path.name for path in folder.iterdir() if path.is_dir())
     except PermissionError:
-        return []  # whoever may not look cannot judge; the bot itself may
+        return []  # this user cannot know; the bot may
     except OSError:
         pass  # no such folder: nothing in it
     faults = []
@@ -181,11 +181,11 @@ def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
     except FileNotFoundError as error:
         raise ConfigInvalid(f"{subject}: does not exist. {missing}") from error
     except IsADirectoryError as error:
-        raise ConfigInvalid(f"{subject}: is a folder, and a file is needed. {missing}") from error
+        raise ConfigInvalid(f"{subject}: is a folder, not a file. {missing}") from error
     except OSError as error:
         raise ConfigInvalid(f"{subject}: cannot be read ({error.strerror}). {missing}") from error
     except ValueError as error:
-        raise ConfigInvalid(f"{subject!r}: is no path. {missing}") from error
+        raise ConfigInvalid(f"{subject!r}: is not a path. {missing}") from error
     if len(data) > limit:
         raise ConfigInvalid(f"{subject}: is larger than {limit:,} bytes. {missing}")
     return data
@@ -199,7 +199,7 @@ def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 text (byte {error.start + 1})"
     except ValueError as error:
-        fault = f"is no valid JSON: {error}" if data.strip() else "is empty; {} is the shortest that will do"
+        fault = f"is not valid JSON: {error}" if data.strip() else "is empty; {} is the shortest valid file"
     else:
         if isinstance(document, dict):
             return document
@@ -207,8 +207,8 @@ def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
     raise ConfigInvalid(f"{path}: {fault}\n{NEXT.format(path=path)}")
 
 
-def _judge(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
-    """Return the settings if nothing is wrong, else the faults, and where the unknown keys are."""
+def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
+    """Return the settings if they are valid, else None; the faults; and the places of unknown keys."""
     try:
         return Settings.model_validate_json(data), [], []
     except ValidationError as error:
@@ -237,25 +237,25 @@ def _unknown_key(location: tuple[str | int, ...]) -> str:
     section: type[Section] = Settings
     for step in location[:-1]:
         field = section.model_fields.get(str(step))
-        section = (_section_in(field.annotation) if field else None) or section
+        section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
     return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
 
 
-def _section_in(annotation: object) -> type[Section] | None:
-    """Find the section that a field holds: bare, or null, or a map to it."""
+def section_in(annotation: object) -> type[Section] | None:
+    """Return the section that a field holds: bare, or null, or in a list or map."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next(filter(None, map(_section_in, get_args(annotation))), None)
+    return next(filter(None, map(section_in, get_args(annotation))), None)
 
 
-def _listed(lines: list[str], total: int) -> list[str]:
+def _first(lines: list[str], total: int) -> list[str]:
     shown = lines[:MAX_LISTED]
     return [*shown, f"... and {total - len(shown)} more"] if total > len(shown) else shown
 
 
-def _placed(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
+def _with_data_folder(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
     data = settings.data
     if data.parts[:1] == ("~",):
         home = environ.get("HOME")
@@ -271,7 +271,7 @@ def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, 
 
 
 def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
-    """Judge what spans several keys, on the bare JSON: it is told even where single values are wrong too."""
+    """Check what spans several keys, on the plain JSON: it is reported even if single values are wrong too."""
     providers = _object(document.get("providers"))
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),

@@ -1,7 +1,7 @@
 """The shape of settings.json: every key, its default, its range and what it means.
 
-Only single values are judged here; what spans several keys, files and the environment is `bot.config.load`.
-A section that is left out has its defaults. `null` means no limit, and is accepted only where it is offered.
+Only single values are checked here; `bot.config.load` checks what spans several keys, files and the environment.
+A missing section has its defaults. `null` means no limit, and is accepted only where the type allows it.
 """
 
 import re
@@ -42,7 +42,7 @@ def _no_secret(value: str) -> str:
 
 Secret = Annotated[
     str,
-    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": a secret is never written here itself'),
+    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
     AfterValidator(_no_secret),
     Field(json_schema_extra={"pattern": "^(env|file):"}),
 ]
@@ -75,17 +75,17 @@ class Provider(Section):
     kind: Literal["anthropic", "openai", "openai-compatible"] = Field(
         default="openai-compatible", description="A name of your own is openai-compatible."
     )
-    base_url: Url | None = Field(default=None, description="Null is the provider's own.")
+    base_url: Url | None = Field(default=None, description="Null uses the provider's own address.")
     api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
-    requests_per_minute: Count | None = Field(default=None, description="Null is no limit.")
-    tokens_per_minute: Count | None = Field(default=None, description="Null is no limit.")
-    max_parallel: Count = Field(default=256, description="Calls at once; begun with few, widened by success.")
+    requests_per_minute: Count | None = Field(default=None, description="Null means no limit.")
+    tokens_per_minute: Count | None = Field(default=None, description="Null means no limit.")
+    max_parallel: Count = Field(
+        default=256, description="Calls at once; starts with few and grows with success."
+    )
     model_map: dict[Name, Names] = Field(
-        default_factory=dict, description="What to try after a model; nothing unless you name it."
+        default_factory=dict, description="Which model to try after another; empty tries none."
     )
-    free: bool = Field(
-        default=False, description="Its models cost nothing; Ollama's cloud models are not meant."
-    )
+    free: bool = Field(default=False, description="Its models cost nothing; Ollama's cloud models still do.")
 
 
 def built_in_providers() -> dict[str, Provider]:
@@ -114,7 +114,7 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
 
 
 class RateLimitedRetry(Section):
-    attempts: Count = Field(default=6, description="Tries after a rate limit that names no time.")
+    attempts: Count = Field(default=6, description="Tries after a rate limit without a Retry-After.")
     base_delay_ms: Millis = Field(default=5000, description="First wait, ms; doubled each time.")
     max_delay_ms: Millis = Field(default=160_000, description="Longest wait, ms.")
 
@@ -126,7 +126,9 @@ class LlmRetry(Section):
     backoff: Literal["exponential", "linear", "jittered"] = Field(
         default="exponential", description="How waits grow."
     )
-    jitter: Annotated[float, Field(ge=0, le=1)] = Field(default=0.2, description="Share a wait varies by.")
+    jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.2, description="Share by which a wait varies."
+    )
     max_retry_after_s: Seconds = Field(default=120, description="Longest Retry-After obeyed, seconds.")
     rate_limited: RateLimitedRetry = Field(default_factory=RateLimitedRetry, description="For rate limits.")
 
@@ -147,7 +149,7 @@ class Price(Section):
     cache_write: Usd | None = Field(default=None, description="Prompt written to the cache.")
     cache_write_1h: Usd | None = Field(
         default=None,
-        description="The same, kept for an hour; null is the dearer of `cache_write` and twice `input`.",
+        description="Prompt cached for an hour; null uses the higher of `cache_write` and twice `input`.",
     )
 
 
@@ -172,50 +174,53 @@ class Failover(Section):
 class Escalation(Section):
     channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
         default=None,
-        description="Where failures of all models, and transports that go and come back, are told: "
+        description="Channel for failures of all models, and for transports that disconnect and come back: "
         '"slack:T1:C1".',
     )
     content_policy: bool = Field(
         default=False,
-        description="Tell there, too, that a provider declined to answer: with a link, no words.",
+        description="Also report there when a provider declines to answer: with a link, without the text.",
     )
 
 
 class BudgetLimits(Section):
-    turn: Usd | None = Field(default=1.0, description="USD per turn; null is no limit.")
-    thread: Usd | None = Field(default=5.0, description="USD per thread; null is no limit.")
-    user_day: Usd | None = Field(default=10.0, description="USD per user and day; null is no limit.")
+    turn: Usd | None = Field(default=1.0, description="USD per turn; null means no limit.")
+    thread: Usd | None = Field(default=5.0, description="USD per thread; null means no limit.")
+    user_day: Usd | None = Field(default=10.0, description="USD per user and day; null means no limit.")
     schedule_day: Usd | None = Field(
-        default=1.0, description="USD per day for all scheduled messages; null is no limit."
+        default=1.0, description="USD per day for all scheduled messages; null means no limit."
     )
-    day: Usd | None = Field(default=50.0, description="USD per day; null is no limit.")
-    month: Usd | None = Field(default=None, description="USD per month; null is no limit.")
+    day: Usd | None = Field(default=50.0, description="USD per day; null means no limit.")
+    month: Usd | None = Field(default=None, description="USD per month; null means no limit.")
 
 
 class Budget(Section):
     mode: Literal["soft", "hard"] = Field(default="hard", description="Soft warns, hard stops.")
-    warning_threshold: Share = Field(default=0.8, description="Share of a limit at which it is said once.")
+    warning_threshold: Share = Field(default=0.8, description="Share of a limit that gives one warning.")
     limit_usd: BudgetLimits = Field(default_factory=BudgetLimits, description="Limits in USD.")
     asker_may_grant: bool = Field(
-        default=False, description="Who asked may go past a limit, not only admins."
+        default=False, description="The person who asked may raise a limit too, not only admins."
     )
-    footer: bool = Field(default=False, description="Tell under each answer what it used.")
+    footer: bool = Field(default=False, description="Show under each answer what it used.")
 
 
 class Limits(Section):
-    mailbox: Count = Field(default=20, description="Messages a thread may have waiting.")
+    mailbox: Count = Field(default=20, description="Messages that may wait in one thread.")
     max_running_turns: Count = Field(default=256, description="Turns running at once.")
     max_running_turns_per_user: Count = Field(default=4, description="Turns of one user running at once.")
     turn_timeout_s: Seconds = Field(default=900, description="Longest turn, seconds.")
     messages_per_minute_per_user: Count | None = Field(
-        default=120, description="Messages of one person, no admin, taken in a minute; null is no limit."
+        default=120,
+        description="Messages per minute from one person who is not an admin; null means no limit.",
     )
     max_steps: Count = Field(default=50, description="Model calls in one turn.")
-    idle_timeout_s: Seconds = Field(default=600, description="Until a quiet thread leaves memory.")
+    idle_timeout_s: Seconds = Field(
+        default=600, description="Time until a quiet thread leaves memory, seconds."
+    )
     workspace_mb: Count = Field(default=500, description="Largest workspace of a thread, MB.")
     workspace_files: Count = Field(default=20_000, description="Most files in a thread's workspace.")
     attachment_mb: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=20, description="Largest file that is taken with a message, MB."
+        default=20, description="Largest file accepted with a message, MB."
     )
 
 
@@ -227,7 +232,7 @@ class Recovery(Section):
 
 class Compaction(Section):
     enabled: bool = Field(default=True, description="Summarise long conversations.")
-    threshold: Share = Field(default=0.8, description="Share of the model's window at which it happens.")
+    threshold: Share = Field(default=0.8, description="Share of the model's window at which it starts.")
     keep_recent_tokens: Count = Field(default=20_000, description="Newest tokens that are kept as they are.")
 
 
@@ -270,14 +275,17 @@ class Tools(Section):
     )
     after_outside_text: Verdict = Field(
         default="ask",
-        description="What writes, runs or sends, once text from outside was read: the least that is done about it.",
+        description="Minimum verdict for tools that write, run or send, once text from outside was read.",
     )
-    approval_expires_s: Seconds = Field(default=3600, description="Until a question is answered with no.")
+    approval_expires_s: Seconds = Field(
+        default=3600, description="Seconds until an open question counts as no."
+    )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
     )
     sandbox: Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"] = Field(
-        default="auto", description="Where shell runs; off is no shell, unsafe-host no protection at all."
+        default="auto",
+        description="Where shell runs; off disables it, unsafe-host gives no protection at all.",
     )
 
 
@@ -291,14 +299,14 @@ class McpServer(Section):
     command: Name | None = Field(default=None, description="Program to start.")
     args: tuple[str, ...] = Field(default=(), description="Its arguments.")
     env: dict[Name, str] = Field(
-        default_factory=dict, description='Its environment; "env:NAME" and "file:PATH" are looked up.'
+        default_factory=dict, description='Its environment; "env:NAME" and "file:PATH" are resolved.'
     )
     url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
 
 
 class Schedule(Section):
-    """Messages to come; only with `schedule` in `tools.enabled`."""
+    """Scheduled messages; only with `schedule` in `tools.enabled`."""
 
     max_per_thread: Count = Field(default=20, description="Schedules of one thread.")
     max_per_user: Count = Field(default=10, description="Schedules of one person.")
@@ -308,24 +316,26 @@ class Schedule(Section):
 
 
 class Degradation(Section):
-    disable_browser_on_error: bool = Field(default=True, description="Go on without the browser.")
-    disable_screenshots_on_error: bool = Field(default=True, description="Go on without screenshots.")
-    reduce_parallelism_on_rate_limit: bool = Field(default=True, description="Ask less at once when limited.")
+    disable_browser_on_error: bool = Field(default=True, description="Continue without the browser.")
+    disable_screenshots_on_error: bool = Field(default=True, description="Continue without screenshots.")
+    reduce_parallelism_on_rate_limit: bool = Field(
+        default=True, description="Fewer calls at once while rate limited."
+    )
 
 
 class Prompt(Section):
     """One of the prompts that Slack offers in a new conversation."""
 
-    title: Annotated[Name, Field(max_length=75)] = Field(description="What is shown.")
-    message: Name = Field(description="What pressing it says.")
+    title: Annotated[Name, Field(max_length=75)] = Field(description="Text on the button.")
+    message: Name = Field(description="Message that pressing it sends.")
 
 
 class Slack(Section):
     bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
     app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null is Slack's own.")
+    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
     command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
-        default="/threadfast", description="The slash command; the manifest declares it. Null is none."
+        default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
     )
     suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
         default=(
@@ -338,13 +348,13 @@ class Slack(Section):
     stream_in_channels: bool = Field(
         default=False, description="Stream natively there too; only the asker sees it live."
     )
-    bots: Names = Field(default=(), description="Ids of other bots that are heard.")
+    bots: Names = Field(default=(), description="Ids of other bots that it answers.")
 
 
 class Discord(Section):
     token: Secret = Field(default="env:DISCORD_TOKEN", description="Reference to the bot token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null is Discord's own.")
-    gateway_url: Url | None = Field(default=None, description="Gateway address; null is Discord's own.")
+    api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null uses Discord's own.")
+    gateway_url: Url | None = Field(default=None, description="Gateway address; null uses Discord's own.")
     streaming: Literal["edits", "progress", "off"] = Field(
         default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
     )
@@ -353,29 +363,29 @@ class Discord(Section):
     in_place: Names = Field(
         default=(), description="Channel ids where a mention is answered by a reply, without a thread."
     )
-    bots: Names = Field(default=(), description="Ids of other bots that are heard when they mention it.")
+    bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 
 class Transports(Section):
-    slack: Slack | None = Field(default=None, description="Named, it is served; null is not.")
-    discord: Discord | None = Field(default=None, description="Named, it is served; null is not.")
+    slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
+    discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
 
 
 class Observe(Section):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level logged."
+        default="info", description="Lowest level that is logged."
     )
     log_format: Literal["json", "text"] = Field(
         default="json", description="One JSON object a line, or text."
     )
     metrics_port: Port | None = Field(
-        default=None, description="Loopback port of /metrics and health; null is none."
+        default=None, description="Loopback port of /metrics and health; null opens none."
     )
     slow_loop_ms: Millis = Field(
-        default=250, description="The event loop blocked for so long is logged, with what blocked it."
+        default=250, description="Log the cause when the event loop is blocked for this long, ms."
     )
     otlp_endpoint: Url | None = Field(
-        default=None, description="Where spans go, OTLP over HTTP; needs the otel extra. Null is nowhere."
+        default=None, description="Where spans go, OTLP over HTTP; needs the otel extra. Null sends none."
     )
 
 
@@ -390,12 +400,14 @@ class Settings(Section):
     model: ModelName = Field(
         default="anthropic/claude-sonnet-5-5", description="provider/model that answers."
     )
-    fallback_models: tuple[ModelName, ...] = Field(default=(), description="Tried in order when it cannot.")
+    fallback_models: tuple[ModelName, ...] = Field(
+        default=(), description="Tried in order if the model fails."
+    )
     max_tokens: Count = Field(default=8192, description="Longest answer, tokens.")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        default=None, description="Null is the model's own."
+        default=None, description="Null uses the model's own."
     )
-    verify_providers: bool = Field(default=False, description="Ask every provider for a word at start.")
+    verify_providers: bool = Field(default=False, description="Test every provider at start.")
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
     )
@@ -407,9 +419,9 @@ class Settings(Section):
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover, description="When another model answers.")
-    escalation: Escalation = Field(default_factory=Escalation, description="What whoever runs it is told.")
+    escalation: Escalation = Field(default_factory=Escalation, description="What operators are told.")
     budget: Budget = Field(default_factory=Budget, description="What may be spent.")
-    limits: Limits = Field(default_factory=Limits, description="How much at once.")
+    limits: Limits = Field(default_factory=Limits, description="How much may run at once.")
     busy: Literal["steer", "queue"] = Field(
         default="steer", description="Messages during a turn: join it, or wait."
     )
@@ -419,8 +431,10 @@ class Settings(Section):
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")
-    skills: Names = Field(default=(), description="Skills that are offered; empty is all that are found.")
+    skills: Names = Field(default=(), description="Skills that are offered; empty offers all.")
     schedule: Schedule = Field(default_factory=Schedule, description="Scheduled messages.")
-    degradation: Degradation = Field(default_factory=Degradation, description="Going on with less.")
+    degradation: Degradation = Field(
+        default_factory=Degradation, description="Continuing with fewer features."
+    )
     transports: Transports = Field(default_factory=Transports, description="Chat platforms.")
     observe: Observe = Field(default_factory=Observe, description="Logs and metrics.")

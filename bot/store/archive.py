@@ -1,7 +1,7 @@
-"""A backup's file, read: a tar.gz of what it is, then ``data/…``, then the sums of all of it.
+"""Reads the file of a backup: a tar.gz with what it is, then ``data/…``, then the checksums of all of it.
 
-It comes from outside: only plain files and folders below ``data/`` are taken, no link, no device, no path that leads
-out, and nothing beyond what its last member lists. That member also shows that the file is whole.
+The file is not trusted. Only plain files and folders below ``data/`` are taken: no link, device or path that leads
+out, and nothing that its last member does not list. That member also proves that the file is whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, Annotated, Self
 
 from pydantic import AwareDatetime, BaseModel, StringConstraints, ValidationError
 
-from bot.store.layout import DATA_VERSION, in_the_way, never
+from bot.store.layout import DATA_VERSION, is_reserved, never
 from threads.errors import BotError, NewerSchema
 
 VERSION = 1
@@ -37,7 +37,7 @@ BLOCK = 1_000_000
 
 
 class BackupDamaged(BotError):
-    """The file is no backup, or is damaged; nothing was changed."""
+    """The file is not a backup, or is damaged; nothing was changed."""
 
 
 class About(BaseModel):
@@ -61,13 +61,13 @@ class Contents(BaseModel):
     problems: list[str] = []
 
 
-def spelled(path: PurePosixPath) -> str:
-    """Return a path as the list of files has it: in UTF-8, whatever bytes it is made of, and each in its own way."""
+def encoded_path(path: PurePosixPath) -> str:
+    """Return a path as the list of files spells it: in UTF-8, and different for different bytes."""
     return str(path).replace("\\", "\\\\").encode("utf-8", "backslashreplace").decode()
 
 
 Keep = Callable[[PurePosixPath, tarfile.TarInfo, Iterator[bytes]], None]
-"""Takes one file or folder; all of its bytes have to be read."""
+"""Stores one file or folder. It must read all bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class Read:
 
 
 def about(file: Path) -> About:
-    """Return what a file says it is. Raises `BackupDamaged`, `NewerSchema`, OSError."""
+    """Return what a file says it is. Raises `BackupDamaged`, `NewerSchema` and OSError."""
     return next(_members(file))[1]
 
 
 def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
-    """Go through a backup, have each file and folder kept, and check every sum.
+    """Give each file and folder of a backup to *keep*, and check every sum.
 
     Raises `BackupDamaged`, also when it holds more than *most* bytes, `NewerSchema`, OSError.
     """
@@ -99,12 +99,12 @@ def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
             contents = _contents(file, info, source)
             continue
         path = _path(file, info)
-        name = spelled(path)
+        name = encoded_path(path)
         if name in sums or name in folders:
             raise BackupDamaged(f"{file} holds {name!r} twice")
         total += info.size
         if most is not None and total > most:
-            raise BackupDamaged(f"{file} holds more than there is room for: {total:,} bytes and more")
+            raise BackupDamaged(f"{file} holds more than there is room for: over {total:,} bytes")
         digest = hashlib.sha256()
         keep(path, info, _blocks(file, source, info, digest))
         if info.isreg():
@@ -145,11 +145,11 @@ class _Header(tarfile.TarInfo):
 
 @contextmanager
 def _understood(file: Path) -> Iterator[None]:
-    """Say that *file* is damaged, whatever it is that cannot be read in it: tarfile has many ways to say so."""
+    """Turn the many errors of tarfile and gzip into `BackupDamaged`."""
     try:
         yield
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
-        raise BackupDamaged(f"{file} is no backup, or is damaged: {error}") from error
+        raise BackupDamaged(f"{file} is not a backup, or is damaged: {error}") from error
 
 
 def _members(file: Path) -> Iterator[tuple[tarfile.TarInfo, About, IO[bytes] | None]]:
@@ -168,16 +168,16 @@ def _members(file: Path) -> Iterator[tuple[tarfile.TarInfo, About, IO[bytes] | N
         while zipped.read(BLOCK):  # to its very end, where the sum of all is
             pass
     if made is None:
-        raise BackupDamaged(f"{file} is no backup of Threadfast: it is empty")
+        raise BackupDamaged(f"{file} is not a backup of Threadfast: it is empty")
 
 
 def _about(file: Path, info: tarfile.TarInfo, source: IO[bytes] | None) -> About:
     if info.name != ABOUT or source is None or info.size > MOST_ABOUT:
-        raise BackupDamaged(f"{file} is no backup of Threadfast")
+        raise BackupDamaged(f"{file} is not a backup of Threadfast")
     try:
         made = About.model_validate_json(source.read())
     except ValidationError as error:
-        raise BackupDamaged(f"{file} is no backup of Threadfast: {error.error_count()} faults") from error
+        raise BackupDamaged(f"{file} is not a backup of Threadfast: {error.error_count()} faults") from error
     if made.v > VERSION or made.data_version > DATA_VERSION:
         raise NewerSchema(
             f"{file} was made by a newer Threadfast ({made.threadfast}, data of version {made.data_version}; this "
@@ -187,12 +187,12 @@ def _about(file: Path, info: tarfile.TarInfo, source: IO[bytes] | None) -> About
 
 
 def _contents(file: Path, info: tarfile.TarInfo, source: IO[bytes] | None) -> Contents:
-    if source is None or info.size > MOST_CONTENTS:
-        raise BackupDamaged(f"{file}: its list of files cannot be read")
     try:
-        return Contents.model_validate_json(source.read())
+        if source is not None and info.size <= MOST_CONTENTS:
+            return Contents.model_validate_json(source.read())
     except ValidationError as error:
         raise BackupDamaged(f"{file}: its list of files is damaged") from error
+    raise BackupDamaged(f"{file}: its list of files cannot be read")
 
 
 def _path(file: Path, info: tarfile.TarInfo) -> PurePosixPath:
@@ -207,8 +207,8 @@ def _path(file: Path, info: tarfile.TarInfo) -> PurePosixPath:
         or not path.parts
         or ".." in path.parts
         or "\0" in name
-        or (in_the_way(path) if info.isdir() else never(path))
-        or any(map(in_the_way, path.parents))
+        or (is_reserved(path) if info.isdir() else never(path))
+        or any(map(is_reserved, path.parents))
     ):
         raise BackupDamaged(f"{file} holds what no backup of Threadfast holds: {info.name!r}")
     return path

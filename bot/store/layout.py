@@ -21,7 +21,7 @@ DATA_VERSION = 1
 
 
 class Step(IntEnum):
-    """When a backup copies a file; see `bot.admin.backup.backup` for why in this order."""
+    """When a backup copies a file; see `bot.admin.backup` for why in this order."""
 
     NEVER = 0
     MARKS = 1
@@ -105,13 +105,13 @@ def never(path: PurePosixPath) -> bool:
     return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
 
 
-def in_the_way(folder: PurePosixPath) -> bool:
+def is_reserved(folder: PurePosixPath) -> bool:
     """Return whether a folder of this path would be where a file of ours, or of a process, has to be."""
     kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
     return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
-def found(data: Path, step: Step) -> Iterator[PurePosixPath]:
+def files_of(data: Path, step: Step) -> Iterator[PurePosixPath]:
     """Return the files of a step that are there now, in the order of the table. Raises OSError."""
     for kind in KINDS:
         if kind.step is step:

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from bot.store.layout import DATA_VERSION, KINDS, Step, found
+from bot.store.layout import DATA_VERSION, KINDS, Step, files_of
 from bot.store.restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import Disk, PosixDisk, read_or_empty, replace_file
@@ -147,7 +147,7 @@ def _upgrade(disk: Disk, data: Path, there: _Schema, now: datetime, migration: M
 
 def _of(data: Path, pattern: str) -> list[PurePosixPath]:
     kind = next(kind for kind in KINDS if kind.pattern == pattern)
-    return [path for path in found(data, Step(kind.step)) if kind.covers(path)]
+    return [path for path in files_of(data, Step(kind.step)) if kind.covers(path)]
 
 
 def _migrate(

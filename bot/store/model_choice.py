@@ -15,7 +15,7 @@ class _File(JsonState):
     models: dict[str, str] = Field(default_factory=dict)
 
 
-class ChosenModels:
+class ModelChoices:
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:
         self._kept = JsonFile(disk, path, offload, _File())
         self.open = self._kept.open

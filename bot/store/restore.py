@@ -1,17 +1,17 @@
-"""A data folder from a backup: all or nothing, whenever the process or the power goes.
+"""Restores a data folder from a backup: all or nothing, even if the process is killed or the power fails.
 
-Everything happens inside the folder, which may be a volume of its own with a parent that is not ours to write.
+Everything happens inside the folder, because its parent may not be writable.
 
-| step                                          | killed in it, and then                                           |
+| step                                          | after a kill in this step                                        |
 |-----------------------------------------------|------------------------------------------------------------------|
-| unpacked and checked in ``restoring/``        | nothing was changed; the next start, or restore, sweeps it       |
-| ``restoring.json`` says that it goes: "aside" | the next start, or restore, goes on from here                    |
-| what was there moves to ``before-restore-…/`` | the same: whatever is still there is old                         |
+| unpacked and checked in ``restoring/``        | nothing has changed; the next start, or restore, deletes it      |
+| ``restoring.json`` says "aside"               | the next start, or restore, goes on from here                    |
+| the old files move to ``before-restore-…/``   | the same: whatever is still there is old                         |
 | ``restoring.json`` says "in"                  | the same                                                         |
-| what was unpacked moves in                    | the same: whatever is still in ``restoring/`` is missing         |
-| ``restoring.json`` is taken away              | it is done                                                       |
+| the unpacked files move in                    | the same: whatever is still in ``restoring/`` is missing         |
+| ``restoring.json`` is deleted                 | done                                                             |
 
-Nothing is deleted but what this unpacked itself. `finish` is all from the second line on, and every start calls it.
+Only unpacked files are ever deleted. `finish` does all from the second line on, and every start calls it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from threads.store.json_file import JsonState
 if TYPE_CHECKING:
     import tarfile
 
-    from bot.store.archive import Read
+    from bot.store.archive import Keep, Read
 
 STAGE, MARK = "restoring", "restoring.json"
 STAYS = frozenset({"lock", "status.sock", STAGE, MARK, f"{MARK}.tmp"})
-"""What is of the process that restores, or of the restore itself."""
+"""Files of the process that restores, and of the restore itself."""
 
 KEEP_FREE = 50_000_000
-"""Bytes of the disk that a restore does not take."""
+"""Bytes of the disk that a restore leaves free."""
 
 
 class RestoreRefused(BotError):
@@ -66,31 +66,31 @@ def restore(
     force: bool = False,
     on_bytes: Callable[[int], None],
 ) -> tuple[Read, Path | None]:
-    """Make *data* what the backup holds; return what was read, and where what was there before is now.
+    """Make *data* what the backup holds. Returns what was read, and where the old files are now.
 
-    Raises `FolderTaken` while a bot runs, `RestoreRefused`, `BackupDamaged`, `NewerSchema`, or OSError: nothing has
-    changed then, or the next start finishes it.
+    Raises `FolderTaken` while a bot runs, `RestoreRefused`, `BackupDamaged`, `NewerSchema` and OSError. Then nothing
+    has changed, or the next start finishes it.
     """
-    from bot.store.archive import about, read  # noqa: PLC0415 - a start only finishes, and need not wait for it
+    from bot.store.archive import about, read  # noqa: PLC0415 - a start does not need it
 
     about(file)
     if data.exists() and (owner := data.stat().st_uid) != os.geteuid():
         raise RestoreRefused(
-            f"{data} belongs to user {owner}; run this as that user: what another one makes, the bot cannot open."
+            f"{data} belongs to user {owner}; run this as that user, or the bot cannot open the files."
         )
     with lock_data_folder(data):
         finish(data)
         there = _there(data)
         if there and not force:
             raise RestoreRefused(
-                f"{data} is not empty ({', '.join(there[:3])}{', …' if there[3:] else ''}). With --force it is put "
-                "aside, not deleted; or name another folder with --data."
+                f"{data} is not empty ({', '.join(there[:3])}{', …' if there[3:] else ''}). With --force its files "
+                "are put aside, not deleted; or name another folder with --data."
             )
         stage = data / STAGE
         stage.mkdir(mode=0o700)
         try:
             room = max(0, shutil.disk_usage(data).free - KEEP_FREE)
-            found = read(file, _Unpacking(stage, on_bytes).keep, most=room)
+            found = read(file, _unpack_into(stage, on_bytes), most=room)
             came = Restored(backup=file.name, backup_at=found.about.at, restored_at=now())
             (stage / RESTORED).write_text(came.model_dump_json())
             os.sync()
@@ -104,19 +104,19 @@ def restore(
 
 
 def finish(data: Path) -> bool:
-    """Finish a restore that had begun to change the folder, and say whether there was one.
+    """Finish a restore that had begun to change the folder. Returns whether there was one.
 
-    Only for who holds the folder. Raises OSError, `NewerSchema` for a restore that cannot be understood.
+    The caller holds the folder. Raises OSError, and `NewerSchema` for a restore that cannot be understood.
     """
     try:
         mark = _Mark.model_validate_json((data / MARK).read_bytes())
     except FileNotFoundError:
-        shutil.rmtree(data / STAGE, ignore_errors=True)  # what never came to be a restore
+        shutil.rmtree(data / STAGE, ignore_errors=True)  # unpacked, but never begun
         return False
     except ValidationError as error:
         raise NewerSchema(
-            f"{data / MARK} cannot be read, so it is not known how far a restore had come, and the folder is left as "
-            f"it is; finish it with the version that began it. What was there is in {data}/before-restore-*."
+            f"{data / MARK} cannot be read, so it is not known how far a restore got, and the folder is left as "
+            f"it is; finish it with the version that began it. The old files are in {data}/before-restore-*."
         ) from error
     disk, stage, aside = PosixDisk(), data / STAGE, data / mark.aside
     if mark.step == "aside":
@@ -137,7 +137,7 @@ def finish(data: Path) -> bool:
 
 
 def _there(data: Path) -> list[str]:
-    """Return what the folder holds, but for what earlier restores and upgrades have put aside."""
+    """Return the names in the folder, without what earlier restores and upgrades have put aside."""
     return sorted(
         name
         for name in (path.name for path in data.iterdir())
@@ -149,23 +149,22 @@ def _mark(data: Path, mark: _Mark) -> None:
     replace_file(PosixDisk(), data / MARK, mark.model_dump_json().encode())
 
 
-class _Unpacking:
-    """Writes what a backup holds below *stage*, with new files only."""
+def _unpack_into(stage: Path, on_bytes: Callable[[int], None]) -> Keep:
+    """Return a function that writes members below *stage*, as new files only."""
 
-    def __init__(self, stage: Path, on_bytes: Callable[[int], None]) -> None:
-        self._stage, self._on_bytes = stage, on_bytes
-
-    def keep(self, path: PurePosixPath, info: tarfile.TarInfo, blocks: Iterator[bytes]) -> None:
-        target = self._stage / path
+    def keep(path: PurePosixPath, info: tarfile.TarInfo, blocks: Iterator[bytes]) -> None:
+        target = stage / path
+        folder = target if info.isdir() else target.parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if info.isdir():
-            target.mkdir(mode=0o700, parents=True, exist_ok=True)
             return
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = 0o600 | (info.mode & 0o100)
         fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor
             for block in blocks:
                 file.write(block)
-                self._on_bytes(len(block))
-        with suppress(ValueError, OverflowError):  # a time that this system does not know: then it is now
+                on_bytes(len(block))
+        with suppress(ValueError, OverflowError):  # a time that this system cannot store
             os.utime(target, (info.mtime, info.mtime))
+
+    return keep

@@ -1,13 +1,11 @@
 """After a restore: what was answered between the backup and the restore is not answered again.
 
-The platforms hand over what the restored journal does not know: all that was said since the backup. The process that
-went on after the backup may have answered some of it, and its posts are out there, each with its key. So such a
-message is looked up before it is taken: if its post is there, it has its outcome, and is left alone. One that cannot
-be looked up now is not taken now, and the platform is read again later.
+After a restore, the platforms hand over all messages since the backup, and the restored journal knows none of them.
+The old process may have answered some; its posts are on the platform, each with its key. So each such message is
+looked up first, and left alone if its post is found. If the lookup fails, the platform is read again later.
 
-Not promised: on a platform that cannot find its posts (the console), and for outcomes that have no post of their own
-(a message that was merged into another's turn, or stopped), messages are served again. The restored conversations do
-not hold what was said in between.
+Not covered: platforms that cannot find posts (the console), and messages whose outcome has no post of its own (merged
+into another turn, or stopped). They are served again. The restored conversations do not hold what was said meanwhile.
 """
 
 from __future__ import annotations

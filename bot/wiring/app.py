@@ -42,7 +42,7 @@ from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permis
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
 from bot.store.migrations import prepare
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from bot.store.restored_answers import Restored, restored, skip_answered
 from bot.tools.files.resolve_beneath import mark_output
 from bot.wiring.escalation import Escalation
@@ -257,7 +257,7 @@ async def serve(
     resources, veil = await _resources(settings, environ, observing or Observing())
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     post = partial(_post, outboxes, resources.mask)
-    catalog, chosen = catalog_of(settings), ChosenModels(resources.disk, data / "models.json", offload)
+    catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
     if any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
     ledger = Ledger(resources.disk, data / "usage", offload=offload, now=utc_now)

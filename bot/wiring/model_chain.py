@@ -28,7 +28,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads import wording
 from threads.model import Answer, Message, ThreadId, Turn
@@ -72,7 +72,7 @@ class ModelChain:
         http: SharedHttp,
         catalog: Catalog,
         accounts: Accounts,
-        chosen: ChosenModels,
+        chosen: ModelChoices,
         random: Callable[[], float],
         now: Callable[[], datetime],
         observing: Observing,

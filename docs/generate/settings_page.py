@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.config.load import json_schema
+from bot.config.load import json_schema, section_in
 from bot.config.settings import Section, Settings
 from docs.generate.reasons import REASONS
 
 HEAD = """# Every setting
 
-Made from the program's own schema by `make docs`; a test fails when it is out of date. All settings are optional, and
-a section that is left out has its defaults. `null` means no limit. Durations say their unit: `_ms` or `_s`. Secrets
-are references: `"env:NAME"`, or `"file:NAME"` for a file in the folder `credentials` beside `settings.json` (under
-systemd: its credentials). Mistakes are all told at once, with exit code 78: try `threadfast check`.
+`make docs` writes this page from the program's schema. A test fails when it is out of date. All settings are
+optional, and a missing section has its defaults. `null` means no limit. Durations name their unit: `_ms` or `_s`.
+Secrets are references: `"env:NAME"`, or `"file:NAME"` for a file in the folder `credentials` beside `settings.json`
+(under systemd: its credentials). All mistakes are reported at once, with exit code 78: try `threadfast check`.
 """
-
-
-def section_in(annotation: object) -> type[Section] | None:
-    """Return the section that a field holds: bare, or null, or a list of or map to it."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next(filter(None, map(section_in, get_args(annotation))), None)
 
 
 def settings_in(section: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

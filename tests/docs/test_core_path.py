@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+from docs.generate.layers_page import CORE
 
-def test_the_core_path_has_fewer_than_600_lines():
+CORE_LINE = re.compile(r"^ *\d+ core  ([^:]+):", re.MULTILINE)
+
+
+def test_the_core_path_has_fewer_than_600_lines_and_the_order_of_the_page():
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.core_path"],
         cwd=Path(__file__).parents[2],
@@ -18,3 +23,4 @@ def test_the_core_path_has_fewer_than_600_lines():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Delivery.settle" in done.stdout
+    assert tuple(dict.fromkeys(CORE_LINE.findall(done.stdout))) == CORE

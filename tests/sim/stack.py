@@ -25,7 +25,7 @@ from bot.observe.turn_events import Observing
 from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from bot.wiring.model_chain import ModelChain
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
@@ -141,7 +141,7 @@ class SimModelChain(ModelChain):
         record: Record,
         *,
         ledger: Ledger,
-        chosen: ChosenModels,
+        chosen: ModelChoices,
         tools: tuple[ToolSpec, ...],
         now: Callable[[], datetime],
     ) -> None:

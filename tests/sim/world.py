@@ -21,7 +21,7 @@ import threads.journal.journal
 from bot.agent.loop import Agent
 from bot.budget.ledger import Ledger
 from bot.ports.errors import ProviderError
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from bot.tools.gate import Toolbox
 from bot.wiring.app import Core, open_core
 from threads.errors import BotError
@@ -211,7 +211,7 @@ class World:
             return SimModel(self.plan, self.fate, self.record)
         disk, offload = self.disk, self._offload
         ledger = Ledger(disk, DATA / "usage", offload=offload, now=self._now, names=disk.names)
-        chosen = ChosenModels(disk, DATA / "models.json", offload)
+        chosen = ModelChoices(disk, DATA / "models.json", offload)
         await offload(ledger.open)
         await offload(chosen.open)
         tasks.start_soon(ledger.run, name="ledger")

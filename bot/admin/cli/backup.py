@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -14,7 +12,7 @@ import click
 from bot.admin.cli.invocation import data_option, fail, json_option, load, refuse, settings_option
 
 if TYPE_CHECKING:
-    from bot.admin.backup.backup import Report
+    from bot.admin.backup import Report
     from bot.store.archive import Read
 
 PATTERN = "threadfast-backup-*.tar.gz"
@@ -53,15 +51,17 @@ def backup(
             raise click.UsageError("--verify needs FILE")
         _verify(file, as_json)
         return
-    from bot.admin.backup.backup import as_json as document
-    from bot.admin.backup.backup import back_up, size_of
+    from dataclasses import asdict
+
+    from bot.admin.backup import back_up, size_of
+    from bot.admin.terminal import byte_progress
     from threads.errors import BotError
 
     folder = load(settings_file, data, only_looks=True).settings.data
     if file is None or file.is_dir():
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
-        with _bar("Copying", size_of(folder), quiet=as_json) as on_bytes:
+        with byte_progress("Copying", size_of(folder), quiet=as_json) as on_bytes:
             made = back_up(folder, file.absolute(), _now, on_bytes)
     except BotError as error:
         refuse(str(error))
@@ -71,7 +71,7 @@ def backup(
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:
-        click.echo(document(made))
+        _json({**asdict(made), "file": str(made.file), "at": made.at.isoformat()})
     else:
         _tell(made)
     sys.exit(1 if made.problems else 0)
@@ -81,24 +81,27 @@ def backup(
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @settings_option
 @data_option
-@click.option("--force", is_flag=True, help="Put what is in the data folder aside first; nothing is deleted.")
+@click.option(
+    "--force", is_flag=True, help="Put the files in the data folder aside first; nothing is deleted."
+)
 @json_option
 def restore(file: Path, settings_file: Path | None, data: Path | None, force: bool, as_json: bool) -> None:
     """Bring the data folder back from a backup. The bot must not be running.
 
-    The data folder becomes what it was when FILE was made; what is in it now must be put aside first (--force).
+    The data folder becomes what it was when FILE was made; the files in it must be put aside first (--force).
     settings.json and credentials/ are in no backup.
 
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
+    from bot.admin.terminal import byte_progress
     from bot.store.restore import restore as bring_back
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
 
     folder = load(settings_file, data).settings.data
     try:
-        with _bar("Restoring", None, quiet=as_json) as on_bytes:
+        with byte_progress("Restoring", None, quiet=as_json) as on_bytes:
             found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)
     except FolderTaken as error:
         refuse(
@@ -115,12 +118,13 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
         f"Restored {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)} to {folder}."
     )
     if aside:
-        click.echo(f"What was there is in {aside}; delete it when you do not need it any more.")
+        click.echo(f"The old files are in {aside}; delete them when you no longer need them.")
     click.echo("settings.json and credentials/ are in no backup: copy them too, if this is another machine.")
-    click.echo("Then start the bot: it reads what was said since, and answers what is not answered yet.")
+    click.echo("Then start the bot: it reads what was said since, and answers what has no answer yet.")
 
 
 def _verify(file: Path, as_json: bool) -> None:
+    from bot.admin.safe_text import flat
     from bot.store.archive import verify
     from threads.errors import BotError
 
@@ -138,17 +142,19 @@ def _verify(file: Path, as_json: bool) -> None:
         f"made by Threadfast {found.about.threadfast}."
     )
     for line in found.contents.problems[:SHOWN]:
-        click.echo(f"not in it, or not whole: {_plain(line)}")
+        click.echo(f"not in it, or not whole: {flat(line)}")
 
 
 def _tell(made: Report) -> None:
+    from bot.admin.safe_text import flat
+
     click.echo(
         f"{made.file}: {made.files:,} files, {_size(made.bytes)}, {_size(made.stored_bytes)} compressed. "
         "Settings and credentials are not in it."
     )
     for lines, what in ((made.skipped, "left out"), (made.problems, "could not be read")):
         for line in lines[:SHOWN]:
-            click.echo(f"{what}: {_plain(line)}", err=True)
+            click.echo(f"{what}: {flat(line)}", err=True)
         if len(lines) > SHOWN:
             click.echo(f"{what}: {len(lines) - SHOWN:,} more; --json lists them all", err=True)
 
@@ -164,21 +170,6 @@ def _facts(found: Read) -> dict[str, object]:
     }
 
 
-@contextmanager
-def _bar(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, on a terminal only."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda size: progress.advance(task, size)
-
-
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -191,12 +182,6 @@ def _json(document: dict[str, object]) -> None:
     import json
 
     click.echo(json.dumps(document, indent=2))
-
-
-def _plain(text: str) -> str:
-    from bot.admin.terminal.safe_text import flat
-
-    return flat(text)
 
 
 def _size(size: int) -> str:

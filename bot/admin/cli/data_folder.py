@@ -1,24 +1,29 @@
-"""What commands that only look share: a data folder that must be there, words for what cannot be read, and times."""
+"""What commands that only read share: the data folder, its errors, and times as people type them."""
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import fail, load, refuse
+from bot.admin.cli.invocation import data_option, fail, load, masker, refuse, settings_option
 from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
+    from bot.admin.reports.line_reader import Damage
     from bot.config.load import Loaded
+    from bot.guards.redaction import Masker
 
 LOOK_AGAIN_S = 0.5
 
@@ -50,31 +55,62 @@ class Since(click.ParamType[str]):
 SINCE = Since()
 
 
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """What a command reads. It counts damaged lines in ``damage``, and masks what it prints."""
+
+    path: Path
+    loaded: Loaded
+    mask: Masker
+    damage: Damage
+
+    def print_json(self, value: object, indent: int | None = 2) -> None:
+        """Print a JSON value with every text in it masked."""
+        from bot.admin.reports.transcript import mask_strings
+
+        click.echo(json.dumps(mask_strings(value, self.mask), indent=indent))
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --settings, --data and, as its first argument, the data folder they name."""
+
+    @settings_option
+    @data_option
+    @wraps(command)
+    def read(settings_file: Path | None, data: Path | None, **options: object) -> None:
+        with _open(settings_file, data) as folder:
+            command(folder, **options)
+            _report_damage(folder.damage.lines)
+
+    return read
+
+
 @contextmanager
-def reading(settings_file: Path | None, data: Path | None) -> Iterator[Loaded]:
-    """Load the settings for a look at their data folder, and say plainly what keeps a command from it."""
+def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]:
+    """Open the data folder, or end the command with the reason why it cannot be read."""
+    from bot.admin.reports.line_reader import Damage
+
     loaded = load(settings_file, data, only_looks=True)
     folder = loaded.settings.data
     if not folder.is_dir():
         fail(
-            f"There is no data folder {folder} (yet): `threadfast chat` or `threadfast run` makes it; "
+            f"There is no data folder {folder} (yet): `threadfast chat` or `threadfast run` creates it; "
             "--data or --settings name another one."
         )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(
             errors="replace"
-        )  # people write what a terminal of another encoding cannot show
+        )  # a terminal of another encoding cannot show all that people write
     try:
-        yield loaded
+        yield DataFolder(folder, loaded, masker(loaded), Damage())
         sys.stdout.flush()
     except NewerSchema as error:
         refuse(str(error))
     except BrokenPipeError:
-        raise  # whoever read our output has seen enough
-    except PermissionError as error:
-        fail(f"{error.filename or folder}: {error.strerror}; run this as the bot's user or as root.")
+        raise  # the reader of our output has seen enough
     except OSError as error:
-        fail(f"{error.filename or folder}: {error.strerror or error}")
+        more = "; run this as the bot's user or as root." if isinstance(error, PermissionError) else ""
+        fail(f"{error.filename or folder}: {error.strerror or error}{more}")
 
 
 def look_again() -> None:
@@ -83,7 +119,7 @@ def look_again() -> None:
     time.sleep(LOOK_AGAIN_S)
 
 
-def told_damage(lines: int) -> None:
+def _report_damage(lines: int) -> None:
     """Say on stderr that lines could not be read."""
     if lines:
         what = "1 damaged line was" if lines == 1 else f"{lines:,} damaged lines were"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, json_option, load, meant, settings_option
+from bot.admin.cli.invocation import data_option, fail, find_settings, json_option, load, settings_option
 
 DATED = "<dated>"
 
@@ -49,12 +49,12 @@ def doctor(
     import os
     from datetime import datetime
 
-    from bot.admin.doctor.run import Wanted, run_doctor
+    from bot.admin.doctor.run import DoctorOptions, run_doctor
     from threads.wording import first_cause
 
     if bundle and str(bundle) == DATED:
         bundle = Path(f"threadfast-doctor-{datetime.now():%Y%m%d-%H%M%S}.txt")  # noqa: DTZ005 - for people
-    wanted = Wanted(meant(settings_file), data, offline, post_in, fix, as_json, bundle)
+    wanted = DoctorOptions(find_settings(settings_file), data, offline, post_in, fix, as_json, bundle)
     try:
         sys.exit(run_doctor(wanted, os.environ))
     except KeyboardInterrupt:

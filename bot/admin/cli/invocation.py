@@ -30,7 +30,7 @@ data_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def meant(settings_file: Path | None) -> Path | None:
+def find_settings(settings_file: Path | None) -> Path | None:
     """Return the settings that a command uses, or None for the defaults.
 
     The first that exists counts: the file named by ``--settings`` or ``THREADFAST_SETTINGS``, settings.json here,
@@ -57,13 +57,14 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
     from bot.config.load import load as read
 
     try:
-        loaded = read(meant(settings_file), environ=os.environ)
+        loaded = read(find_settings(settings_file), environ=os.environ)
     except ConfigInvalid as error:
         if data is None or not only_looks:
             refuse(str(error))
         click.echo(f"settings: {error}", err=True)
         click.echo(
-            "Continuing with --data and defaults. Only text that looks like a secret is masked.", err=True
+            "Continuing with --data and defaults. Only text that looks like a secret is masked.",
+            err=True,
         )
         loaded = read(None, environ=os.environ)
     if data is None:

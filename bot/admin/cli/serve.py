@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
-from bot.admin.cli.terminal_repair import mend_terminal
+from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.errors import ConfigInvalid
 from threads.errors import NewerSchema
 from threads.store.data_folder import FolderTaken, ForeignFolder
@@ -33,7 +33,7 @@ IN_USE = (
 @data_option
 def chat(settings_file: Path | None, data: Path | None) -> None:
     """Talk to the bot here; piped lines are answered in turn."""
-    mend_terminal()
+    repair_terminal()
     from bot.wiring.chat import run_chat
 
     _serve(run_chat, load(settings_file, data))
@@ -43,7 +43,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @settings_option
 @data_option
 def run(settings_file: Path | None, data: Path | None) -> None:
-    """Serve the chat platforms that the settings name. It runs until Ctrl-C, or a SIGTERM."""
+    """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     from bot.wiring.run import run_transports

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import data_option, json_option, load, meant, refuse, settings_option
-from bot.admin.cli.terminal_repair import mend_terminal
+from bot.admin.cli.invocation import data_option, find_settings, json_option, load, refuse, settings_option
+from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.errors import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
-    from bot.admin.setup.options import Given
+    from bot.admin.setup.options import InitOptions
 
 NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
@@ -66,8 +66,8 @@ def init(
 ) -> None:
     """Set the bot up: a model, and a chat platform if you like. With a platform it then starts there.
 
-    Secrets are asked for unseen, or taken from the environment, from files, or piped in with --yes, a line each. They
-    are kept in credentials/ beside the settings. Nothing is written before everything was tried.
+    Secrets are asked for unseen, or come from the environment, from files, or from a pipe with --yes, one per line.
+    They are stored in credentials/ beside the settings. Nothing is written before everything was tested.
     """
     import json
 
@@ -76,16 +76,16 @@ def init(
     from bot.guards.hardening import harden_process
 
     harden_process()
-    mend_terminal()
-    given = _given(platform or "", settings_file, flags, as_json=as_json)
-    interactive = not given.yes and on_terminal()
+    repair_terminal()
+    options = _options(platform or "", settings_file, flags, as_json=as_json)
+    interactive = not options.yes and on_terminal()
     screen = Screen(interactive=interactive, quiet=as_json)
     try:
-        done = set_up(given, os.environ, screen)
+        done = set_up(options, os.environ, screen)
     except ConfigInvalid as error:
         refuse(screen.mask(str(error)))
     except OSError as error:
-        refuse(f"{error.filename or given.settings}: {error.strerror}. The settings are as they were.")
+        refuse(f"{error.filename or options.settings}: {error.strerror}. The settings are as they were.")
     except (KeyboardInterrupt, click.Abort):
         click.echo("\nStopped; nothing was changed.", err=True)
         sys.exit(130)
@@ -97,7 +97,7 @@ def init(
     if starts:
         from bot.admin.cli.serve import run
 
-        context.invoke(run, settings_file=given.settings, data=None)
+        context.invoke(run, settings_file=options.settings, data=None)
 
 
 def on_terminal() -> bool:
@@ -105,9 +105,11 @@ def on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _given(platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool) -> Given:
+def _options(
+    platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool
+) -> InitOptions:
     """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
-    from bot.admin.setup.options import Given
+    from bot.admin.setup.options import InitOptions
 
     source = click.get_current_context().get_parameter_source
     for name, value in flags.items():
@@ -117,13 +119,13 @@ def _given(platform: str, settings_file: Path | None, flags: dict[str, object], 
         if value and owners and platform not in owners:
             raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
         if value and name in {"base_url", "key_file"} and not flags["model"]:
-            raise click.UsageError(f"{_flag(name)} goes with --model: it is about that one's provider")
-    given = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
-    files = {name: path for name, path in given.items() if isinstance(path, Path)}
+            raise click.UsageError(f"{_flag(name)} goes with --model: it belongs to that model's provider")
+    paths = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
+    files = {name: path for name, path in paths.items() if isinstance(path, Path)}
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")
-    return Given(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
+    return InitOptions(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
 
 
 def _flag(name: str) -> str:
@@ -132,7 +134,7 @@ def _flag(name: str) -> str:
 
 @click.group()
 def manifest() -> None:
-    """Print what a chat platform has to know about the bot."""
+    """Print what a chat platform must know about the bot."""
 
 
 @manifest.command("slack")
@@ -163,7 +165,7 @@ def check(settings_file: Path | None, as_json: bool) -> None:
 
     warnings: list[str] = []
     try:
-        loaded = read(meant(settings_file), environ=os.environ)
+        loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         warnings = [*unpriced(loaded.settings)]
     except ConfigInvalid as error:

@@ -24,7 +24,7 @@ PLAIN = "\x1b[?2004l\x1b[?1l\x1b[?7h\x1b[?25h\x1b[0m"
 """Pastes are not marked, cursor keys and line wrap are as usual, the cursor is seen, no colour."""
 
 
-def mend_terminal() -> None:
+def repair_terminal() -> None:
     """Give a terminal that was left raw its line editing, echo and Ctrl-C back; anything else is left as it is."""
     with suppress(termios.error, OSError, ValueError):  # no terminal, or one that is gone: nothing to fix
         fd = sys.stdin.fileno() if sys.stdin else -1

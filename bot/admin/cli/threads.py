@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bot.admin.cli.data_folder import SINCE, look_again, reading, told_damage
-from bot.admin.cli.invocation import data_option, fail, json_option, load, masker, settings_option
+from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
+from bot.admin.cli.invocation import fail, json_option, load
 
 if TYPE_CHECKING:
-    from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread import Summary
     from bot.admin.reports.thread_folders import Folder
     from bot.admin.reports.transcript import Mask, Transcript
@@ -36,77 +35,67 @@ def threads() -> None:
 
 
 @threads.command("list")
-@settings_option
-@data_option
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, the latest first."
 )
 @click.option("--transport", default="", help="Only those of one transport, such as slack.")
 @click.option("--since", type=SINCE, help="Only those with something new since: a day, or 30m, 12h, 7d.")
 @json_option
-def list_threads(
-    settings_file: Path | None,
-    data: Path | None,
-    limit: int,
-    transport: str,
-    since: str | None,
-    as_json: bool,
-) -> None:
+@reads_data
+def list_threads(data: DataFolder, limit: int, transport: str, since: str | None, as_json: bool) -> None:
     """List threads, the one last written to first."""
     from datetime import datetime
 
     from bot.admin.reports.budget_state import budgets
     from bot.admin.reports.thread import summary
     from bot.admin.reports.thread_folders import folders
-    from bot.admin.terminal import table
+    from bot.admin.terminal import is_terminal, progress
     from bot.budget.budgets import dollars
 
-    with reading(settings_file, data) as loaded:
-        mask = masker(loaded)
-        found = folders(loaded.settings.data, transport)
-        if since:
-            found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
-        shown = [summary(folder) for folder in table.progress(found[:limit], "Reading threads")]
-        told = budgets(loaded.settings.data)
-        spent = [told.total(("thread", one.thread)).spent for one in shown]
-        if as_json:
-            lines = [
-                {**asdict(one), "text": mask(one.text), "usd": dollars(cost)}
-                for one, cost in zip(shown, spent, strict=True)
-            ]
-            click.echo(json.dumps({"threads": lines, "total": len(found)}, indent=2))
-        elif not found:
-            click.echo("No threads yet." if not (transport or since) else "No such threads.")
-        else:
-            _show_list([(one, cost) for one, cost in zip(shown, spent, strict=True)], mask)
-            if len(found) > limit:
-                click.echo(
-                    f"… and {len(found) - limit:,} more; --limit shows them.", err=not table.is_terminal()
-                )
+    found = folders(data.path, transport)
+    if since:
+        found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
+    totals = budgets(data.path)
+    listed = [
+        (thread, totals.total(("thread", thread.thread)).spent)
+        for thread in map(summary, progress(found[:limit], "Reading threads"))
+    ]
+    if as_json:
+        lines = [
+            {**asdict(thread), "text": data.mask(thread.text), "usd": dollars(cost)}
+            for thread, cost in listed
+        ]
+        click.echo(json.dumps({"threads": lines, "total": len(found)}, indent=2))
+    elif not found:
+        click.echo("No threads yet." if not (transport or since) else "No such threads.")
+    else:
+        _print_list(data, listed)
+        if len(found) > limit:
+            click.echo(f"… and {len(found) - limit:,} more; --limit shows them.", err=not is_terminal())
 
 
-def _show_list(shown: list[tuple[Summary, int]], mask: Mask) -> None:
-    """Print as much as there is room for: eighty columns hold when, how many, how it ended, and the id."""
-    from bot.admin.terminal.safe_text import line, plain
-    from bot.admin.terminal.table import WIDE, Column, show, width
+def _print_list(data: DataFolder, listed: list[tuple[Summary, int]]) -> None:
+    """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
+    from bot.admin.safe_text import line, plain
+    from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.budget.accounts import usd
 
-    wide = {
-        Column("Last (UTC)", "whole"): [one.at[:16].replace("T", " ") or "-" for one, _ in shown],
-        Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in shown],
-        Column("Cost", "whole", right=True): [usd(cost) if cost else "-" for _, cost in shown],
-        Column("Ended", "whole"): [plain(one.outcome) or "pending" for one, _ in shown],
-        Column("Who", "cut"): [line(one.author, 20) or "-" for one, _ in shown],
-        Column("Thread", style="bold"): [line(one.thread, 200) for one, _ in shown],
-        Column("Said last", "cut"): [line(mask(one.text), 60) for one, _ in shown],
+    room = width()
+    table: dict[Column, list[str]] = {
+        Column("Last (UTC)", "whole"): [
+            one.at[0 if room >= WIDE else 5 : 16].replace("T", " ") or "-" for one, _ in listed
+        ],
+        Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in listed],
     }
-    left_out = {"Said last"} if width() < WIDEST else set()
-    if width() < WIDE:
-        left_out |= {"Cost", "Who"}
-        first = next(iter(wide))
-        wide[first] = [when[5:] or when for when in wide[first]]
-    kept = {column: cells for column, cells in wide.items() if column.title not in left_out}
-    show([*kept], [*zip(*kept.values(), strict=True)])
+    if room >= WIDE:
+        table[Column("Cost", "whole", right=True)] = [usd(cost) if cost else "-" for _, cost in listed]
+    table[Column("Ended", "whole")] = [plain(one.outcome) or "pending" for one, _ in listed]
+    if room >= WIDE:
+        table[Column("Who", "cut")] = [line(one.author, 20) or "-" for one, _ in listed]
+    table[Column("Thread", style="bold")] = [line(one.thread, 200) for one, _ in listed]
+    if room >= WIDEST:
+        table[Column("Said last", "cut")] = [line(data.mask(one.text), 60) for one, _ in listed]
+    print_table([*table], [*zip(*table.values(), strict=True)])
 
 
 def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -138,8 +127,8 @@ def _the_one(data: Path, wanted: str) -> Folder:
 
 
 def _transcript(
+    data: DataFolder,
     folder: Folder,
-    damage: Damage,
     mask: Mask,
     last: int | None = None,
     wait: Callable[[], None] | None = None,
@@ -148,51 +137,38 @@ def _transcript(
     from bot.admin.reports.transcript import Transcript
     from bot.admin.reports.workspace_files import files_of
 
-    return Transcript(
-        folder.name,
-        entries(folder, damage, last, wait=wait),
-        tools_used(folder),
-        files_of(folder.path),
-        mask,
-    )
+    said = entries(folder, data.damage, last, wait=wait)
+    return Transcript(folder.name, said, tools_used(folder), files_of(folder.path), mask)
 
 
 @threads.command("show")
 @click.argument("thread", shell_complete=_completed)
-@settings_option
-@data_option
 @click.option("--last", type=click.IntRange(1), help="Only the last so many messages.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
 @json_option
-def show_thread(
-    thread: str, settings_file: Path | None, data: Path | None, last: int | None, follow: bool, as_json: bool
-) -> None:
+@reads_data
+def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, as_json: bool) -> None:
     """Print what was said in a thread. With the tools that were used, and how each message ended.
 
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints an
     object a line.
     """
-    from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread import waiting
     from bot.admin.reports.transcript import pieces, write_json, write_jsonl
-    from bot.admin.terminal.table import show_texts
+    from bot.admin.terminal import print_texts
 
-    with reading(settings_file, data) as loaded:
-        folder, damage = _the_one(loaded.settings.data, thread), Damage()
-        told = _transcript(folder, damage, masker(loaded), last, look_again if follow else None)
-        if as_json:
-            (write_jsonl if follow else write_json)(sys.stdout, told)
-        else:
-            show_texts((piece.text, piece.style, piece.indent) for piece in pieces(told))
-            for pending in waiting(loaded.settings.data, folder.name):
-                click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
-        told_damage(damage.lines)
+    folder = _the_one(data.path, thread)
+    transcript = _transcript(data, folder, data.mask, last, look_again if follow else None)
+    if as_json:
+        (write_jsonl if follow else write_json)(sys.stdout, transcript)
+    else:
+        print_texts((piece.text, piece.style, piece.indent) for piece in pieces(transcript))
+        for pending in waiting(data.path, folder.name):
+            click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
 
 
 @threads.command("export")
 @click.argument("thread", required=False, shell_complete=_completed)
-@settings_option
-@data_option
 @click.option("--all", "every", is_flag=True, help="All threads, each into a file in the folder --output.")
 @click.option(
     "--format",
@@ -205,10 +181,10 @@ def show_thread(
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to; standard output by default.")
 @click.option("--files", type=click.Path(path_type=Path), help="A folder to copy the thread's files into.")
 @click.option("--raw", is_flag=True, help="Do not mask secrets.")
+@reads_data
 def export_thread(
+    data: DataFolder,
     thread: str | None,
-    settings_file: Path | None,
-    data: Path | None,
     every: bool,
     form: str,
     output: Path | None,
@@ -217,35 +193,30 @@ def export_thread(
 ) -> None:
     """Write a whole thread, for keeping or handing over. Who said what and when, tools, outcomes, names of files.
 
-    THREAD is named as for `threads show`. Files are written for your eyes only (0600) and replaced if they exist.
+    THREAD is named as for `threads show`. Only you can read the files (0600). Existing ones are replaced.
     """
-    from bot.admin.reports.line_reader import Damage
     from bot.admin.reports.thread_folders import folders
     from bot.admin.reports.transcript import WRITERS
     from bot.admin.reports.workspace_files import copy_files
-    from bot.admin.terminal.table import progress
+    from bot.admin.terminal import progress
 
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:
         raise click.UsageError("--all needs a folder: --output FOLDER")
-    with reading(settings_file, data) as loaded:
-        mask, damage, copied = (str if raw else masker(loaded)), Damage(), 0
-        folder = loaded.settings.data
-        found = folders(folder) if every else [_the_one(folder, thread or "")]
-        for one in progress(found, "Writing threads"):
-            name = f"{one.path.parent.name}~{one.path.name}"
-            target = output / f"{name}.{form}" if output and (every or output.is_dir()) else output
-            with _written(target) as out:
-                WRITERS[form](out, _transcript(one, damage, mask))
-            if files:
-                copied += copy_files(one.path, files / name if every else files)
-        if output:
-            what = f"{len(found):,} thread{'' if len(found) == 1 else 's'}" if every else found[0].name
-            click.echo(f"{what} written to {output}.", err=True)
+    found, copied = folders(data.path) if every else [_the_one(data.path, thread or "")], 0
+    for folder in progress(found, "Writing threads"):
+        name = f"{folder.path.parent.name}~{folder.path.name}"
+        target = output / f"{name}.{form}" if output and (every or output.is_dir()) else output
+        with _written(target) as out:
+            WRITERS[form](out, _transcript(data, folder, str if raw else data.mask))
         if files:
-            click.echo(f"{copied:,} file{'' if copied == 1 else 's'} copied to {files}.", err=True)
-        told_damage(damage.lines)
+            copied += copy_files(folder.path, files / name if every else files)
+    if output:
+        what = f"{len(found):,} thread{'' if len(found) == 1 else 's'}" if every else found[0].name
+        click.echo(f"{what} written to {output}.", err=True)
+    if files:
+        click.echo(f"{copied:,} file{'' if copied == 1 else 's'} copied to {files}.", err=True)
 
 
 @contextmanager

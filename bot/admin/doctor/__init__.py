@@ -1,4 +1,4 @@
-"""`threadfast doctor`: looks over all that a bot stands on, and says what is found, what it means, and what to do.
+"""`threadfast doctor` checks all that a bot needs and says what it found, what that means, and what to do.
 
-Subjects look side by side and know nothing of each other. Only `bot.admin.doctor.fixes` changes anything, on demand.
+The checks run side by side and do not know each other. Only `bot.admin.doctor.fixes` changes anything, on demand.
 """

@@ -1,16 +1,15 @@
-"""`doctor --bundle`: one text to attach to a report, with what a maintainer needs and nothing of anybody.
+"""`doctor --bundle`: one text to attach to a report, with what a maintainer needs and nothing private.
 
 | in it                                                  | not in it                                            |
 |--------------------------------------------------------|------------------------------------------------------|
-| versions: program, Python, system, libraries           | where it runs: names of the machine, users, home     |
-| settings: numbers, switches, names of models, secrets  | texts, addresses, names; ids, but for a mark by      |
-| as the references that they are                        | which they are told apart in this one bundle         |
-| all findings                                           | the names in them, and what other programs said      |
-| what the running bot tells of itself                   | where its data is                                    |
-| how many messages ended how, failures with references  | messages: no word of them, nor who wrote them        |
-| the last lines of the log: when, level, event          | what the lines say                                   |
+| versions: program, Python, system, libraries           | names of the machine and its users, paths            |
+| settings: numbers, switches, model names, references   | texts, addresses, names; ids only as marks           |
+| all findings                                           | names in them, output of other programs              |
+| the status of the running bot                          | where its data is                                    |
+| counts of outcomes, failures with their references     | messages and their authors                           |
+| the last lines of the log: time, level, event          | the texts of the lines                               |
 
-What is kept is listed; all else is left out. Whatever a secret may have got into is masked at the end all the same.
+What goes in is listed here; everything else is left out. Secrets are masked at the end all the same.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.doctor.examination import Look
-from bot.admin.doctor.records import told_by_journal
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.records import summarize_journal
 from bot.admin.doctor.screen import plain_lines
-from bot.admin.status.client import Silent
+from bot.admin.status.client import NoStatus
 from bot.config.settings import REFERENCE
 from threads.errors import NewerSchema
 from transports.shared.checks import Finding
@@ -72,7 +71,7 @@ PATTERN = re.compile(r"\(.*", re.DOTALL)
 
 
 class Marks:
-    """Marks what must not be told: equal ones alike, in one bundle; nobody can find out what they were."""
+    """Replaces private words by marks, equal words alike within one bundle; nobody can find out what they were."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
@@ -81,16 +80,16 @@ class Marks:
         return f"<{hashlib.blake2s(text.encode('utf-8', 'replace'), key=self._salt).hexdigest()[:6]}>"
 
 
-def bundle(look: Look, findings: Sequence[Finding], *, at: datetime) -> str:
+def bundle(context: Context, findings: Sequence[Finding], *, at: datetime) -> str:
     """Return the text. Blocking; raises nothing but for bugs."""
     marks = Marks()
     parts = (
         ("Versions", _versions()),
-        ("Checks", _checks(findings, look, marks)),
-        ("Settings that are not the default", _settings(look, marks)),
-        ("Running bot", _status(look)),
-        ("Journal", _journal(look.settings.data)),
-        ("Log", _log(look.settings.data / "threadfast.log")),
+        ("Checks", _checks(findings, context, marks)),
+        ("Settings that are not the default", _settings(context, marks)),
+        ("Running bot", _status(context)),
+        ("Journal", _journal(context.settings.data)),
+        ("Log", _log(context.settings.data / "threadfast.log")),
     )
     lines = [
         f"# Threadfast doctor, {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC",
@@ -99,7 +98,7 @@ def bundle(look: Look, findings: Sequence[Finding], *, at: datetime) -> str:
     ]
     for title, body in parts:
         lines += ["", f"## {title}", "", *(body or ["nothing"])]
-    return look.mask("\n".join(lines)) + "\n"
+    return context.mask("\n".join(lines)) + "\n"
 
 
 def _versions() -> list[str]:
@@ -119,44 +118,46 @@ def _version(name: str) -> str:
         return ""
 
 
-def _checks(findings: Sequence[Finding], look: Look, marks: Marks) -> list[str]:
-    places = {str(look.settings.data): "<data>", str(Path.home()): "~", str(Path.cwd()): "<here>"}
-    if look.settings_file:
-        places[str(look.settings_file.absolute().parent)] = "<settings>"
+def _checks(findings: Sequence[Finding], context: Context, marks: Marks) -> list[str]:
+    places = {str(context.settings.data): "<data>", str(Path.home()): "~", str(Path.cwd()): "<here>"}
+    if context.settings_file:
+        places[str(context.settings_file.absolute().parent)] = "<settings>"
 
-    def told(line: str, finding: Finding) -> str:
-        servers = look.settings.mcp_servers if finding.name.startswith("mcp_servers.") else ()
+    def hide(line: str, finding: Finding) -> str:
+        servers = context.settings.mcp_servers if finding.name.startswith("mcp_servers.") else ()
         for name in sorted((*finding.names, *servers), key=len, reverse=True):
             line = line.replace(" ".join(name.split()), marks(name)) if name.strip() else line
         for place, short in sorted(places.items(), key=lambda pair: -len(pair[0])):
             line = line.replace(place, short) if len(place) > 1 else line
         return line
 
-    return [told(line, finding) for finding in findings for line in plain_lines(finding)]
+    return [hide(line, finding) for finding in findings for line in plain_lines(finding)]
 
 
-def _settings(look: Look, marks: Marks) -> list[str]:
-    given: JsonValue = look.settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-    told = told_settings(given, "", marks)
-    return json.dumps(told, indent=1, ensure_ascii=False).splitlines() if told else []
+def _settings(context: Context, marks: Marks) -> list[str]:
+    given: JsonValue = context.settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    values = masked_settings(given, "", marks)
+    return json.dumps(values, indent=1, ensure_ascii=False).splitlines() if values else []
 
 
-def told_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
+def masked_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
     """Return settings without what is somebody's own; *key* is that of the settings which holds the value."""
     match value:
         case dict() if key in NAMED or key in MARKED:
             # A map: its keys are names, and what they hold is a section of its own, or the map's.
             tell = marks if key in MARKED else _without_pattern
             return {
-                tell(name): told_settings(held, "" if isinstance(held, dict) else key, marks)
+                tell(name): masked_settings(held, "" if isinstance(held, dict) else key, marks)
                 for name, held in value.items()
             }
         case dict():
             return {
-                name: told_settings(held, name, marks) for name, held in value.items() if name not in OMITTED
+                name: masked_settings(held, name, marks)
+                for name, held in value.items()
+                if name not in OMITTED
             }
         case list():
-            return [told_settings(held, key, marks) for held in value]
+            return [masked_settings(held, key, marks) for held in value]
         case str() if (
             value in ("", "*") or key in PLAIN_KEYS or REFERENCE.fullmatch(value) or LOCAL.match(value)
         ):
@@ -172,32 +173,36 @@ def _without_pattern(name: str) -> str:
     return PATTERN.sub("(…)", name)
 
 
-def _status(look: Look) -> list[str]:
-    status = look.beside
-    if isinstance(status, Silent):
+def _status(context: Context) -> list[str]:
+    status = context.running_bot
+    if isinstance(status, NoStatus):
         return [] if status.state == "absent" else [status.state]
-    told = asdict(status) | {"data": "<data>"}
-    told["troubles"] = len(status.troubles)
-    told["transports"] = [
+    values = asdict(status) | {"data": "<data>"}
+    values["troubles"] = len(status.troubles)
+    values["transports"] = [
         {"name": edge.name, "state": edge.state, "silent_s": edge.silent_s} for edge in status.transports
     ]
-    told["circuits"] = [
+    values["circuits"] = [
         {"model": one.model, "state": one.state, "waiting": one.waiting} for one in status.circuits
     ]
-    return [f"{name}: {json.dumps(value)}" for name, value in told.items()]
+    return [f"{name}: {json.dumps(value)}" for name, value in values.items()]
 
 
 def _journal(data: Path) -> list[str]:
     try:
-        told = told_by_journal(data)
+        summary = summarize_journal(data)
     except (NewerSchema, OSError) as error:
         return [f"not read: {type(error).__name__}"]
-    ends = [f"{outcome}: {count}" for outcome, count in sorted(told.outcomes.items())]
+    ends = [f"{outcome}: {count}" for outcome, count in sorted(summary.outcomes.items())]
     failures = [
         f"{code}: {len(references)}, the last ones {', '.join(filter(None, references[-REFERENCES:])) or 'unknown'}"
-        for code, references in sorted(told.failures.items())
+        for code, references in sorted(summary.failures.items())
     ]
-    return [f"records: {told.records}, damaged: {told.damaged}, waiting: {told.waiting}", *ends, *failures]
+    return [
+        f"records: {summary.records}, damaged: {summary.damaged}, waiting: {summary.waiting}",
+        *ends,
+        *failures,
+    ]
 
 
 def _log(path: Path) -> list[str]:
@@ -214,14 +219,14 @@ def _events(lines: Sequence[str]) -> Iterator[str]:
     """Return when, how grave and which event each JSON line is about: never what it says."""
     for line in lines:
         try:
-            told = json.loads(line)
+            entry = json.loads(line)
         except ValueError:
             continue
-        if isinstance(told, Mapping):
-            event = EVENT.match(str(told.get("event", "")))
-            at, level = str(told.get("at", ""))[:23], str(told.get("level", ""))[:8]
-            reference = re.fullmatch(r"[0-9a-zA-Z-]{1,40}", str(told.get("correlation_id", "")))
-            logger = re.fullmatch(r"(?:bot|threads|transports)[a-z_.]*", str(told.get("logger", "")))
+        if isinstance(entry, Mapping):
+            event = EVENT.match(str(entry.get("event", "")))
+            at, level = str(entry.get("at", ""))[:23], str(entry.get("level", ""))[:8]
+            reference = re.fullmatch(r"[0-9a-zA-Z-]{1,40}", str(entry.get("correlation_id", "")))
+            logger = re.fullmatch(r"(?:bot|threads|transports)[a-z_.]*", str(entry.get("logger", "")))
             words = (
                 at,
                 level,

@@ -1,4 +1,4 @@
-"""The data folder: whether it is there, ours, closed to others, on a disk that keeps what it is told, with room."""
+"""The data folder: whether it is there, ours, closed to others, on a disk that survives a reboot, with room."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from bot.admin.doctor.examination import Findings, Look
-from bot.store.layout import Step, found
+from bot.admin.doctor.checks import Context, Findings
+from bot.store.layout import Step, files_of
 from transports.shared.checks import Finding
 
 OPEN = stat.S_IRWXG | stat.S_IRWXO
@@ -19,22 +19,36 @@ FULL_BYTES, LOW_BYTES = 100_000_000, 1_000_000_000
 FEW_FILES = 1_000
 SLOW_FSYNC_S = 0.2
 MOST_FILES = 50_000
-"""Files whose modes are looked at; the folder's own decides anyway."""
+"""Files whose modes are checked; the mode of the folder decides anyway."""
 
-FORGETFUL = frozenset({"tmpfs", "ramfs"})
-FAR = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
-LAYERED = frozenset({"overlay", "aufs"})
 KEEP = "Set `data` to a folder on a local disk."
+FILESYSTEMS = {
+    **dict.fromkeys(("tmpfs", "ramfs"), ("memory, not a disk", "The next reboot deletes everything.", KEEP)),
+    **dict.fromkeys(
+        ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"),
+        ("over the network", "Locks and fsync may not work there.", KEEP),
+    ),
+    **dict.fromkeys(
+        ("overlay", "aufs"),
+        (
+            "a container's own layer",
+            "Removing the container deletes everything.",
+            "Mount a volume there.",
+        ),
+    ),
+}
+"""What is wrong with a file system, what that means, and the fix."""
+
 CLOSED = "`threadfast doctor --fix`, or chmod -R go-rwx {}"
 
 
-async def look_at_folder(look: Look) -> Findings:
-    data = look.settings.data
-    if not await look.offload(is_open, data):
-        yield await look.offload(_absent, data)
+async def check_folder(context: Context) -> Findings:
+    data = context.settings.data
+    if not await context.offload(is_open, data):
+        yield await context.offload(_absent, data)
         return
-    for check in (_owned, _writable, _closed, _room, _kept):
-        yield await look.offload(check, data)
+    for check in (_owned, _writable, _modes, _space, _filesystem):
+        yield await context.offload(check, data)
 
 
 def is_open(data: Path) -> bool:
@@ -45,7 +59,7 @@ def is_open(data: Path) -> bool:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # what it lies in may not be looked into
+    except OSError:  # a folder above it cannot be opened
         return False
 
 
@@ -119,13 +133,13 @@ def too_open(data: Path) -> Iterator[Path]:
     if data.stat().st_mode & OPEN:
         yield data
     steps = (step for step in Step if step not in (Step.NEVER, Step.FILES))
-    ours = (data / path for step in steps for path in found(data, step) if path.parts[0] != "skills")
+    ours = (data / path for step in steps for path in files_of(data, step) if path.parts[0] != "skills")
     for path in islice(ours, MOST_FILES):
         if not path.is_symlink() and path.stat().st_mode & OPEN:
             yield path
 
 
-def _closed(data: Path) -> Finding:
+def _modes(data: Path) -> Finding:
     name = "data.modes"
     try:
         ajar = list(too_open(data))
@@ -139,38 +153,28 @@ def _closed(data: Path) -> Finding:
     return Finding(name, "warn", f"open to others: {ajar[0]}{more}", meaning, CLOSED.format(data))
 
 
-def _room(data: Path) -> Finding:
+def _space(data: Path) -> Finding:
     name = "data.space"
     there = os.statvfs(data)
     free = there.f_bavail * there.f_frsize
-    found_ = f"{free / 1e9:.1f} GB free" if free >= LOW_BYTES else f"{free / 1e6:.0f} MB free"
+    free_space = f"{free / 1e9:.1f} GB free" if free >= LOW_BYTES else f"{free / 1e6:.0f} MB free"
     full = "A full disk stops the bot: it can store no message."
     if there.f_files and there.f_favail < FEW_FILES:
         return Finding(
             name, "fail", f"room for {there.f_favail} more files", full, "Delete what is not needed."
         )
     if free >= LOW_BYTES:
-        return Finding(name, "ok", found_)
-    return Finding(name, "fail" if free < FULL_BYTES else "warn", found_, full, "Make room, or move `data`.")
+        return Finding(name, "ok", free_space)
+    return Finding(
+        name, "fail" if free < FULL_BYTES else "warn", free_space, full, "Make room, or move `data`."
+    )
 
 
-def _kept(data: Path) -> Finding:
-    name = "data.filesystem"
-    kind = filesystem(data, _mounts())
-    if kind in FORGETFUL:
-        return Finding(
-            name, "warn", f"{kind}: memory, not a disk", "The next reboot deletes everything.", KEEP
-        )
-    if kind in FAR:
-        return Finding(name, "warn", f"{kind}: over the network", "Locks and fsync may not work there.", KEEP)
-    if kind in LAYERED:
-        return Finding(
-            name,
-            "warn",
-            f"{kind}: a container's own layer",
-            "Removing the container deletes everything.",
-            "Mount a volume there.",
-        )
+def _filesystem(data: Path) -> Finding:
+    name, kind = "data.filesystem", filesystem(data, _mounts())
+    if kind in FILESYSTEMS:
+        what, meaning, fix = FILESYSTEMS[kind]
+        return Finding(name, "warn", f"{kind}: {what}", meaning, fix)
     return Finding(name, "ok", kind or "unknown on this system")
 
 

@@ -1,14 +1,13 @@
-"""`doctor --fix`: what is safe and can be taken back, and no more. Each thing done is told.
+"""`doctor --fix`: what is safe and can be undone, and no more. Each thing done is reported.
 
-| what                                         | how                                                         |
-|----------------------------------------------|-------------------------------------------------------------|
-| a data folder that is not there              | made, 0700; not by root, whose it would be                  |
-| files and folders of ours, open to others    | closed: 0700, 0600; also those with secrets                 |
-| ``<a file of ours>.tmp`` of a dead process   | deleted: they were never part of anything                   |
-| `threadfast-browser-*` in the temp folder    | deleted, if no process knows of it any more                 |
+| what                                            | fix                                                     |
+|-------------------------------------------------|---------------------------------------------------------|
+| the data folder does not exist                  | created, mode 0700; not by root, who would own it       |
+| files, folders and secrets of ours open to others | mode 0700 or 0600                                     |
+| ``<a file of ours>.tmp`` of a dead process      | deleted: it never was part of anything                  |
+| `threadfast-browser-*` in the temporary folder  | deleted, if no process was started with it              |
 
-In the data folder nothing is done beside a running bot (the lock is held meanwhile), nor by another user than its
-owner: the bot could not open what that one makes.
+The data folder is left alone while a bot runs, and by any user but its owner: the bot could not open their files.
 """
 
 from __future__ import annotations
@@ -21,37 +20,37 @@ import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from bot.admin.doctor.data_folder import too_open
-from bot.admin.doctor.examination import Look
-from bot.admin.doctor.settings import OPEN, secret_places
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.data_folder import OPEN, too_open
+from bot.admin.doctor.settings import secret_places
 from bot.store.layout import kind_of
 from threads.store.data_folder import FolderTaken, lock_data_folder
 
 LEFT_S = 600.0
-"""Age of what is deleted: nobody writes a file for ten minutes."""
+"""Age of files that are deleted: nobody writes one for ten minutes."""
 BROWSERS = "threadfast-browser-*"
 
 
-def mend(look: Look) -> Iterator[str]:
-    """Do it, and tell each thing that was done or could not be. Blocking; raises nothing."""
-    data = look.settings.data
+def apply_fixes(context: Context) -> Iterator[str]:
+    """Fix what is safe to fix, and yield each thing that was done or failed. Blocking; raises nothing."""
+    data = context.settings.data
     try:
         if why := _not_ours(data):
             yield f"left alone: {why}"
         else:
-            yield from _mended(data)
+            yield from _apply_fixes(data)
     except FolderTaken as error:
         yield f"left alone: {error}"
     except OSError as error:
         yield f"could not fix {error.filename or data}: {error.strerror}"
-    yield from _closed(
-        place for place in secret_places(look) if place.exists() and place.stat().st_mode & OPEN
+    yield from _close(
+        place for place in secret_places(context) if place.exists() and place.stat().st_mode & OPEN
     )
-    yield from _browsers(Path(tempfile.gettempdir()))
+    yield from _delete_browsers(Path(tempfile.gettempdir()))
 
 
 def _not_ours(data: Path) -> str:
-    """Say why nothing may be written there: what one user makes, the bot of another cannot open."""
+    """Return why this user may not write there, or ""."""
     me = os.geteuid()
     if not data.exists():
         return "" if me else f"{data} would belong to root; run this as the bot's user"
@@ -59,16 +58,16 @@ def _not_ours(data: Path) -> str:
     return "" if owner == me else f"{data} belongs to user {owner}; run this as that user"
 
 
-def _mended(data: Path) -> Iterator[str]:
+def _apply_fixes(data: Path) -> Iterator[str]:
     made = not data.exists()
     with lock_data_folder(data):
         if made:
             yield f"made {data}"
-        yield from _closed(too_open(data))
-        yield from _swept(data)
+        yield from _close(too_open(data))
+        yield from _delete_temporary(data)
 
 
-def _closed(places: Iterator[Path]) -> Iterator[str]:
+def _close(places: Iterator[Path]) -> Iterator[str]:
     for place in list(places):
         try:
             mode = stat.S_IMODE(place.stat().st_mode) & ~OPEN
@@ -79,13 +78,13 @@ def _closed(places: Iterator[Path]) -> Iterator[str]:
             yield f"closed {place} to others (now {mode:o})"
 
 
-def _swept(data: Path) -> Iterator[str]:
+def _delete_temporary(data: Path) -> Iterator[str]:
     folders = [
         data,
         *(data / name for name in ("usage", "audit")),
         *data.glob("threads/*/*/"),
     ]
-    for folder in folders:  # not in workspaces: what is there is a person's, whatever its name
+    for folder in folders:  # not in workspaces: those files are people's, whatever their name
         if not folder.resolve().is_relative_to(data.resolve()):
             continue  # a link to somewhere else
         for file in sorted(folder.glob("*.tmp")):
@@ -95,8 +94,8 @@ def _swept(data: Path) -> Iterator[str]:
                 yield f"deleted {file}, which a dead process left"
 
 
-def _browsers(folder: Path) -> Iterator[str]:
-    known = _known_to_processes()
+def _delete_browsers(folder: Path) -> Iterator[str]:
+    known = _words_of_processes()
     for home in sorted(folder.glob(BROWSERS)):
         if home.is_symlink() or home.stat().st_uid != os.geteuid() or not _is_old(home):
             continue
@@ -105,16 +104,16 @@ def _browsers(folder: Path) -> Iterator[str]:
             yield f"deleted {home}, which a dead browser left"
 
 
-def _known_to_processes() -> bytes | None:
-    """Return what our processes were started with; None where that cannot be told."""
-    told = []
+def _words_of_processes() -> bytes | None:
+    """Return the command lines and environments of our processes, or None if none can be read."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):
             try:
-                told.append((process / name).read_bytes())
+                found.append((process / name).read_bytes())
             except OSError:
                 continue  # another user's, or just ended
-    return b"\0".join(told) if told else None
+    return b"\0".join(found) if found else None
 
 
 def _is_old(path: Path) -> bool:

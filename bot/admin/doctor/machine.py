@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from bot.admin.doctor.examination import Findings, Look
+from bot.admin.doctor.checks import Context, Findings
 from transports.shared.checks import Finding
 
 OLDEST = (3, 11)
@@ -23,11 +23,11 @@ UNITS = tuple(
 SYSTEMCTL_WITHIN_S = 3.0
 
 
-async def look_at_machine(look: Look) -> Findings:
+async def check_machine(context: Context) -> Findings:
     yield _python()
     yield _user()
     yield _files()
-    if found := await look.offload(_unit):
+    if found := await context.offload(_unit):
         yield found
 
 

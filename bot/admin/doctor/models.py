@@ -1,4 +1,4 @@
-"""The models: a real answer of each that may be asked, and whether its price is known."""
+"""The models: each is asked for a real answer, and its price is looked up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look, Subject
+from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
@@ -19,11 +19,11 @@ WITHIN_S = 20.0
 OFFLINE = "offline/"
 FIXES = {
     "auth": "Set a good key; `threadfast init` asks for it and tries it.",
-    "payment": "Look at the account's billing.",
+    "payment": "Check the account's billing.",
     "model_not_found": "Correct the name in the settings: `model`, `fallback_models`, `model_map`.",
     "rate_limited": "Wait, or ask the provider for a higher limit.",
-    "timeout": "Try again; if it lasts, look at the provider's status page.",
-    "unavailable": "Look at the provider's status page; for a local server, start it.",
+    "timeout": "Try again; if it lasts, check the provider's status page.",
+    "unavailable": "Check the provider's status page; for a local server, start it.",
     "connection": "For a local server, start it. Else check this machine's way out: DNS, firewall, HTTPS_PROXY.",
     "config_invalid": "Correct the settings, or set the secret; `threadfast init` asks for it.",
 }
@@ -31,8 +31,8 @@ FIXES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A model that may be asked: the usual one first. ``why`` is why that one, a local server may be found for it."""
+class Candidate:
+    """A model of the chain, first at ``place`` 0. ``why`` says why it is the first."""
 
     name: str
     place: int
@@ -44,21 +44,21 @@ class Asked:
         return "model" if not self.place else f"model.{self.place}"
 
 
-async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Asked]:
-    """Return who may answer, in the order in which they are asked."""
+async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Candidate]:
+    """Return the models that may answer, in the order in which they are asked."""
     settings, model, why = await with_model(settings, environ)
     return [
-        Asked(name, place, settings, "" if place else f" ({why})")
+        Candidate(name, place, settings, "" if place else f" ({why})")
         for place, name in enumerate(candidates(settings, model))
     ]
 
 
-def model_subjects(asked: Sequence[Asked]) -> list[Subject]:
-    return [Subject(one.title, partial(look_at_model, one)) for one in asked]
+def model_checks(models: Sequence[Candidate]) -> list[Check]:
+    return [Check(one.title, partial(check_model, one)) for one in models]
 
 
-async def look_at_model(one: Asked, look: Look) -> Findings:
-    yield await _answer(one, look)
+async def check_model(one: Candidate, context: Context) -> Findings:
+    yield await _answer(one, context)
     if catalog_of(one.settings).rate(one.name) is None:
         hard = one.settings.budget.mode == "hard"
         yield Finding(
@@ -70,7 +70,7 @@ async def look_at_model(one: Asked, look: Look) -> Findings:
         )
 
 
-async def _answer(one: Asked, look: Look) -> Finding:
+async def _answer(one: Candidate, context: Context) -> Finding:
     if one.name.startswith(OFFLINE):
         return Finding(
             one.title,
@@ -78,10 +78,10 @@ async def _answer(one: Asked, look: Look) -> Finding:
             f"{one.name}{one.why}: built-in rules, no real model",
             fix="`threadfast init` connects a real one.",
         )
-    if look.offline:
+    if context.offline:
         return Finding(one.title, "ok", f"{one.name}{one.why}: not asked (--offline)")
-    verified = await verify(one.name, one.settings, look.environ, within_s=WITHIN_S)
-    if look.vouched and verified.error and verified.error.code == "config_invalid":
+    verified = await verify(one.name, one.settings, context.environ, within_s=WITHIN_S)
+    if context.has_all_links and verified.error and verified.error.code == "config_invalid":
         return Finding(
             one.title,
             "warn",
@@ -89,11 +89,11 @@ async def _answer(one: Asked, look: Look) -> Finding:
             "The running bot can.",
             AS_ROOT,
         )
-    return judged(one, verified)
+    return finding_of(one, verified)
 
 
-def judged(one: Asked, verified: Verification) -> Finding:
-    """Say what came of asking; a spare model that fails is a warning."""
+def finding_of(one: Candidate, verified: Verification) -> Finding:
+    """Return the finding of a model that was asked. A fallback that fails is a warning."""
     if verified.ok:
         return Finding(one.title, "ok", f"{one.name}{one.why} answered in {verified.took_s:.1f} s")
     error = verified.error
@@ -103,5 +103,5 @@ def judged(one: Asked, verified: Verification) -> Finding:
         "warn" if one.place else "fail",
         f"{one.name}{one.why}: {code}: {error}",
         "The bot skips it and asks the next model." if one.place else "The bot cannot answer.",
-        FIXES.get(code, "Look into `providers` in the settings."),
+        FIXES.get(code, "Check `providers` in the settings."),
     )

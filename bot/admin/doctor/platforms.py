@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import aclosing
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look
-from bot.config.settings import Discord, Section, Slack
+from bot.admin.doctor.checks import AS_ROOT, Context, Findings
+from bot.config.settings import Discord, Slack
 from bot.ports.errors import ConfigInvalid
 from transports.shared.checks import Finding
 
-UNREAD = "not checked: its secrets cannot be read (see above)"
-LATER = "It cannot be checked."
 
-
-def look_at_slack(look: Look) -> Findings:
-    given = look.settings.transports.slack or Slack()
-
-    def check() -> Findings:
-        from bot.wiring.run import slack_options  # noqa: PLC0415 - 1 s, for who has it
-        from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
-
-        options = slack_options(look.settings, given, look.environ)
-        place = "" if look.post_in.isdecimal() else look.post_in
-        return check_slack(options, running=look.running, post_in=place)
-
-    return _asked("slack", look, look.settings.transports.slack, check)
-
-
-def look_at_discord(look: Look) -> Findings:
-    given = look.settings.transports.discord or Discord()
-
-    def check() -> Findings:
-        from bot.wiring.run import discord_options  # noqa: PLC0415 - as above
-        from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
-
-        options = discord_options(look.settings, given, look.environ, look.settings.model)
-        place = look.post_in if look.post_in.isdecimal() else ""
-        return check_discord(options, running=look.running, post_in=place)
-
-    return _asked("discord", look, look.settings.transports.discord, check)
-
-
-async def _asked(name: str, look: Look, given: Section | None, check: Callable[[], Findings]) -> Findings:
-    if given is None:
-        return
-    if look.offline:
-        yield Finding(name, "ok", "not asked (--offline)")
-        return
-    try:
-        looks = check()
-    except ConfigInvalid:
-        fix = AS_ROOT if look.vouched else f"`threadfast init {name}` asks for what is missing."
-        yield Finding(name, "warn", UNREAD, LATER, fix)
-        return
-    async with aclosing(looks) as findings:
-        async for finding in findings:
-            yield finding
-
-
-async def look_at_transports(look: Look) -> Findings:
-    named = look.settings.transports
+async def check_platforms(context: Context) -> Findings:
+    """Say that no platform is configured; each one that is has checks of its own."""
+    named = context.settings.transports
     if named.slack is None and named.discord is None:
         yield Finding(
             "transports",
@@ -68,3 +20,41 @@ async def look_at_transports(look: Look) -> Findings:
             "no platform is configured: the bot works in the terminal only",
             fix="`threadfast init slack` or `init discord` sets one up.",
         )
+
+
+async def check_platform(section: Slack | Discord, context: Context) -> Findings:
+    name = type(section).__name__.lower()
+    if context.offline:
+        yield Finding(name, "ok", "not asked (--offline)")
+        return
+    try:
+        checks = _checks(section, context)
+    except ConfigInvalid:
+        yield Finding(
+            name,
+            "warn",
+            "not checked: its secrets cannot be read (see above)",
+            "It cannot be checked.",
+            AS_ROOT if context.has_all_links else f"`threadfast init {name}` asks for what is missing.",
+        )
+        return
+    async with aclosing(checks) as findings:
+        async for finding in findings:
+            yield finding
+
+
+def _checks(section: Slack | Discord, context: Context) -> Findings:
+    """Start the platform's own checks. Raises `ConfigInvalid` for a secret that cannot be read."""
+    from bot.wiring.run import discord_options, slack_options  # noqa: PLC0415 - 1 s, and only with a platform
+
+    settings, environ, running, place = context.settings, context.environ, context.running, context.post_in
+    on_discord = place.isdecimal()
+    if isinstance(section, Slack):
+        from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
+
+        slack = slack_options(settings, section, environ)
+        return check_slack(slack, running=running, post_in="" if on_discord else place)
+    from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
+
+    discord = discord_options(settings, section, environ, settings.model)
+    return check_discord(discord, running=running, post_in=place if on_discord else "")

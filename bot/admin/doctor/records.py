@@ -1,4 +1,4 @@
-"""What the data folder holds: which version wrote it, what was damaged, what waits, what was put aside."""
+"""What the data folder holds: its version, damaged lines, pending messages and dead letters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from bot.admin.doctor.checks import Context, Findings
 from bot.admin.doctor.data_folder import is_open
-from bot.admin.doctor.examination import Findings, Look
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import journal
 from bot.store.layout import DATA_VERSION, SIDECAR
@@ -25,8 +25,8 @@ UPDATE = "Update Threadfast, or choose another data folder."
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the journal says. ``failures`` are codes with the references of their last ones, newest last."""
+class JournalSummary:
+    """Counts from the journal. ``failures`` are references by error code, newest last."""
 
     records: int = 0
     damaged: int = 0
@@ -36,30 +36,30 @@ class Told:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
 
-async def look_at_records(look: Look) -> Findings:
-    data = look.settings.data
-    if not await look.offload(is_open, data):
+async def check_records(context: Context) -> Findings:
+    data = context.settings.data
+    if not await context.offload(is_open, data):
         return
-    yield await look.offload(_version, data)
+    yield await context.offload(_version, data)
     try:
-        told = await look.offload(told_by_journal, data)
+        summary = await context.offload(summarize_journal, data)
     except (NewerSchema, OSError) as error:
         yield Finding("data.journal", "fail", str(error), "The bot does not start with it.", UPDATE)
         return
-    yield _journal(told, running=look.running)
-    yield await look.offload(_sidecars, data)
-    if aside := told.outcomes["dead_letter"]:
+    yield _journal(summary, running=context.running)
+    yield await context.offload(_sidecars, data)
+    if put_aside := summary.outcomes["dead_letter"]:
         yield Finding(
             "data.dead_letters",
             "warn",
-            f"{aside} message{'s' if aside > 1 else ''} put aside after repeated failures",
+            f"{put_aside} message{'s' if put_aside > 1 else ''} put aside after repeated failures",
             "They were not answered; their authors were told.",
             "`threadfast dead-letters list`, then `dead-letters resubmit`.",
         )
 
 
-def told_by_journal(data: Path) -> Told:
-    """Read the journal, which may be written meanwhile. Raises `NewerSchema`, OSError."""
+def summarize_journal(data: Path) -> JournalSummary:
+    """Read the journal; a bot may write it meanwhile. Raises `NewerSchema` and OSError."""
     outcomes, failures = Counter[str](), dict[str, list[str]]()
     open_ones: set[tuple[str, str]] = set()
     references: dict[tuple[str, str], str] = {}
@@ -79,11 +79,13 @@ def told_by_journal(data: Path) -> Told:
                 outcomes[record.outcome] += 1
             case _:
                 pass
-    return Told(count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures)
+    return JournalSummary(
+        count, damage.lines, _torn(data / "journal.jsonl"), len(open_ones), outcomes, failures
+    )
 
 
 def _torn(path: Path) -> bool:
-    """Say whether the file ends within a line."""
+    """Return whether the file ends within a line."""
     if not path.exists() or not path.stat().st_size:
         return False
     with path.open("rb") as file:
@@ -109,23 +111,23 @@ def _version(data: Path) -> Finding:
     return Finding(name, "ok", str(version) if version == DATA_VERSION else older)
 
 
-def _journal(told: Told, *, running: bool) -> Finding:
+def _journal(summary: JournalSummary, *, running: bool) -> Finding:
     name = "data.journal"
-    waiting = f"{told.waiting} wait{'s' if told.waiting == 1 else ''}"
-    said = f"{told.records:,} records; {'nothing waits' if not told.waiting else waiting}"
-    if told.damaged:
+    waiting = f"{summary.waiting} wait{'s' if summary.waiting == 1 else ''}"
+    said = f"{summary.records:,} records; {'nothing waits' if not summary.waiting else waiting}"
+    if summary.damaged:
         return Finding(
             name,
             "warn",
-            f"{said}; {told.damaged} damaged line{'s' if told.damaged > 1 else ''}",
+            f"{said}; {summary.damaged} damaged line{'s' if summary.damaged > 1 else ''}",
             "Their content is lost. The rest is good. The next start puts them aside.",
             "Check the disk: dmesg, smartctl. Restore a backup if much is lost.",
         )
-    if told.torn and not running:
+    if summary.torn and not running:
         return Finding(
             name, "ok", f"{said}; its last line was cut off by a crash, and is put aside at the start"
         )
-    return Finding(name, "ok", f"{said}{'' if running or not told.waiting else ' for the next start'}")
+    return Finding(name, "ok", f"{said}{'' if running or not summary.waiting else ' for the next start'}")
 
 
 def _sidecars(data: Path) -> Finding:

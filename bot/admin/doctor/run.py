@@ -1,4 +1,4 @@
-"""The whole of `threadfast doctor`: load, mend if asked to, look, tell."""
+"""The whole of `threadfast doctor`: load, fix if asked, check, report."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TextIO
 
 import anyio
-import anyio.to_thread
+import click
 
-from bot.admin.doctor.data_folder import look_at_folder
-from bot.admin.doctor.examination import Findings, Look, Subject, examine
-from bot.admin.doctor.machine import look_at_machine
-from bot.admin.doctor.platforms import look_at_discord, look_at_slack, look_at_transports
-from bot.admin.doctor.records import look_at_records
-from bot.admin.doctor.running_bot import look_beside
-from bot.admin.doctor.screen import Screen, err
-from bot.admin.doctor.settings import look_at_settings, unreadable
-from bot.admin.doctor.tools import look_at_browser, look_at_sandbox, mcp_servers
-from bot.admin.status.client import who_runs
+from bot.admin.doctor.checks import Check, Context, Findings, run_checks
+from bot.admin.doctor.data_folder import check_folder
+from bot.admin.doctor.machine import check_machine
+from bot.admin.doctor.platforms import check_platform, check_platforms
+from bot.admin.doctor.records import check_records
+from bot.admin.doctor.running_bot import check_running_bot
+from bot.admin.doctor.screen import Screen
+from bot.admin.doctor.settings import check_settings, unreadable
+from bot.admin.doctor.tools import check_browser, check_sandbox, mcp_checks
+from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.errors import EX_CONFIG, ConfigInvalid
@@ -35,8 +35,8 @@ from transports.shared.checks import Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line asks for; ``bundle`` is where it is to be written, None for no bundle."""
+class DoctorOptions:
+    """The options of the command; ``bundle`` is the file to write, None for no bundle."""
 
     settings_file: Path | None = None
     data: Path | None = None
@@ -47,131 +47,131 @@ class Wanted:
     bundle: Path | None = None
 
 
-def run_doctor(wanted: Wanted, environ: Mapping[str, str]) -> int:
-    """Look, tell, and return the exit code: 1 if anything fails, 78 if the settings cannot be used."""
-    return anyio.run(partial(_run, wanted, environ))
+def run_doctor(options: DoctorOptions, environ: Mapping[str, str]) -> int:
+    """Run and report the checks. Returns the exit code: 1 if one fails, 78 if the settings cannot be used."""
+    return anyio.run(partial(_run, options, environ))
 
 
-async def _run(wanted: Wanted, environ: Mapping[str, str]) -> int:
-    # What would be logged is among what is found; without a handler Python prints it between.
+async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
+    # The findings say what the log would; without a handler Python prints it between them.
     logging.getLogger().addHandler(logging.NullHandler())
-    look, fault = _look(wanted, environ)
-    if wanted.fix and not fault:
-        await _mended(look)
-    beside = await who_runs(look.settings.data)
-    look = replace(look, beside=beside)
-    subjects = broken_settings(fault) if fault else await all_subjects(look)
+    context, fault = _context(options, environ)
+    if options.fix and not fault:
+        await _apply_fixes(context)
+    context = replace(context, running_bot=await find_running_bot(context.settings.data))
+    checks = checks_without_settings(fault) if fault else await all_checks(context)
     began = time.monotonic()
-    if wanted.as_json:
-        findings = await examine(subjects, look, lambda _: None)
-        told = [masked(finding, look).document() for finding in findings]
+    if options.as_json:
+        findings = await run_checks(checks, context, lambda _: None)
+        documents = [mask_finding(finding, context).document() for finding in findings]
         ok = not any(finding.state == "fail" for finding in findings)
-        print(json.dumps({"ok": ok, "checks": told}, indent=2))  # noqa: T201 - its output
+        click.echo(json.dumps({"ok": ok, "checks": documents}, indent=2))
     else:
-        findings = await _shown(subjects, look, began)
+        screen = Screen()
+        with screen.waiting() as waiting:
+            findings = await run_checks(
+                checks, context, lambda finding: screen.tell(mask_finding(finding, context)), waiting
+            )
+        screen.done(findings, time.monotonic() - began)
     written = True
-    if wanted.bundle:
-        written = await look.offload(_write_bundle, look, findings, wanted.bundle)
+    if options.bundle:
+        written = await context.offload(_write_bundle, context, findings, options.bundle)
     if fault:
         return EX_CONFIG
     return int(not written or any(finding.state == "fail" for finding in findings))
 
 
-async def _shown(subjects: Sequence[Subject], look: Look, began: float) -> list[Finding]:
-    screen = Screen()
-    with screen.waiting() as waiting:
-        findings = await examine(subjects, look, lambda finding: screen.tell(masked(finding, look)), waiting)
-    screen.done(findings, time.monotonic() - began)
-    return findings
+def mask_finding(finding: Finding, context: Context) -> Finding:
+    found, meaning, fix = map(context.mask, (finding.found, finding.meaning, finding.fix))
+    return replace(finding, name=context.mask(finding.name), found=found, meaning=meaning, fix=fix)
 
 
-def masked(finding: Finding, look: Look) -> Finding:
-    found, meaning, fix = map(look.mask, (finding.found, finding.meaning, finding.fix))
-    return replace(finding, name=look.mask(finding.name), found=found, meaning=meaning, fix=fix)
-
-
-def _look(wanted: Wanted, environ: Mapping[str, str]) -> tuple[Look, str]:
-    """Return what is looked at, and what is wrong with the settings if they cannot be used."""
-    file, fault = wanted.settings_file, ""
+def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Context, str]:
+    """Return the context of all checks, and what is wrong with the settings if they cannot be used."""
+    file, fault = options.settings_file, ""
     try:
         loaded = load(file, environ=environ)
     except ConfigInvalid as error:
         fault = str(error)
         loaded = load(None, environ=environ)
     settings = loaded.settings
-    if wanted.data:
-        settings = settings.model_copy(update={"data": wanted.data.absolute()})
+    if options.data:
+        settings = settings.model_copy(update={"data": options.data.absolute()})
     mask = Masker(secrets_of(settings, loaded.environ))
-    return Look(settings, loaded.environ, file, wanted.offline, wanted.post_in, mask=mask), fault
+    return Context(settings, loaded.environ, file, options.offline, options.post_in, mask=mask), fault
 
 
-async def all_subjects(look: Look) -> list[Subject]:
-    """Return all that is looked at, in the order in which it is told."""
-    from bot.admin.doctor.models import model_subjects, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
+async def all_checks(context: Context) -> list[Check]:
+    """Return every check, in the order of the report."""
+    from bot.admin.doctor.models import model_checks, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
 
+    platforms = context.settings.transports
     return [
-        Subject("machine", look_at_machine),
-        Subject("settings", look_at_settings),
-        Subject("data", look_at_folder),
-        Subject("records", look_at_records),
-        Subject("bot", look_beside),
-        *model_subjects(await models_of(look.settings, look.environ)),
-        Subject("sandbox", look_at_sandbox),
-        Subject("browser", look_at_browser),
-        *mcp_servers(look),
-        Subject("transports", look_at_transports),
-        Subject("slack", look_at_slack),
-        Subject("discord", look_at_discord),
+        Check("machine", check_machine),
+        Check("settings", check_settings),
+        Check("data", check_folder),
+        Check("records", check_records),
+        Check("bot", check_running_bot),
+        *model_checks(await models_of(context.settings, context.environ)),
+        Check("sandbox", check_sandbox),
+        Check("browser", check_browser),
+        *mcp_checks(context),
+        Check("transports", check_platforms),
+        *(
+            Check(type(section).__name__.lower(), partial(check_platform, section))
+            for section in (platforms.slack, platforms.discord)
+            if section is not None
+        ),
     ]
 
 
-def broken_settings(fault: str) -> list[Subject]:
-    """Return what can be looked at without settings."""
+def checks_without_settings(fault: str) -> list[Check]:
+    """Return the checks that need no settings."""
 
-    async def told(_: Look) -> Findings:
+    async def check_settings(_: Context) -> Findings:
         yield unreadable(fault)
 
     return [
-        Subject("machine", look_at_machine),
-        Subject("settings", told),
-        Subject("sandbox", look_at_sandbox),
+        Check("machine", check_machine),
+        Check("settings", check_settings),
+        Check("sandbox", check_sandbox),
     ]
 
 
-async def _mended(look: Look) -> None:
-    from bot.admin.doctor.fixes import mend  # noqa: PLC0415 - only on demand
+async def _apply_fixes(context: Context) -> None:
+    from bot.admin.doctor.fixes import apply_fixes  # noqa: PLC0415 - only on demand
 
-    done = await look.offload(lambda: list(mend(look)))
+    done = await context.offload(lambda: list(apply_fixes(context)))
     for line in done or ["nothing to fix"]:
-        err(look.mask(f"fix: {line}"))
+        click.echo(context.mask(f"fix: {line}"), err=True)
 
 
-def _write_bundle(look: Look, findings: Sequence[Finding], place: Path) -> bool:
+def _write_bundle(context: Context, findings: Sequence[Finding], place: Path) -> bool:
     from bot.admin.doctor.bundle import bundle  # noqa: PLC0415 - only on demand
 
-    text = bundle(look, findings, at=datetime.now(UTC))
+    text = bundle(context, findings, at=datetime.now(UTC))
     if str(place) == "-":
-        print(text)  # noqa: T201 - its output
+        click.echo(text)
         return True
     try:
-        with _for_us_alone(place) as file:
+        with _open_private(place) as file:
             file.write(text)
     except OSError as error:
         why = "is a link" if error.errno == errno.ELOOP else error.strerror
-        err(f"Not written: {place}: {why}. Name another file.")
+        click.echo(f"Not written: {place}: {why}. Name another file.", err=True)
         return False
-    err(f"Written: {place}. Please read it before you share it.")
+    click.echo(f"Written: {place}. Please read it before you share it.", err=True)
     return True
 
 
-def _for_us_alone(place: Path) -> TextIO:
-    """Open a file that only we can read, whatever lay there. Raises OSError for what is a link, or not our file."""
+def _open_private(place: Path) -> TextIO:
+    """Open a file that only we can read. Raises OSError for a link and for a file of another user."""
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     file = os.fdopen(descriptor, "w", encoding="utf-8")
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
-            raise FileExistsError(errno.EEXIST, "is there, and no file of yours")
+            raise FileExistsError(errno.EEXIST, "exists and is not your file")
         os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, 0)
     except OSError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.admin.doctor.examination import Findings, Look
-from bot.admin.status.client import Silent
+from bot.admin.doctor.checks import Context, Findings
+from bot.admin.status.client import NoStatus
 from bot.admin.status.screen import span
 from bot.ports.status import Status
 from transports.shared.checks import Finding
@@ -11,9 +11,9 @@ from transports.shared.checks import Finding
 SLOW_LOOP_S = 1.0
 
 
-async def look_beside(look: Look) -> Findings:
-    status = look.beside
-    if isinstance(status, Silent):
+async def check_running_bot(context: Context) -> Findings:
+    status = context.running_bot
+    if isinstance(status, NoStatus):
         yield _silent(status)
         return
     yield _running(status)
@@ -28,7 +28,7 @@ async def look_beside(look: Look) -> Findings:
             )
 
 
-def _silent(beside: Silent) -> Finding:
+def _silent(beside: NoStatus) -> Finding:
     who = f"process {beside.pid}" if beside.pid else "some process"
     match beside.state:
         case "absent":

@@ -1,20 +1,19 @@
-"""How findings look: on a terminal as they come, with colours; through a pipe as plain lines that can be pasted."""
+"""Prints findings: on a terminal as they come, with colours; through a pipe as plain lines that can be pasted."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.terminal.safe_text import flat, plain
-from bot.admin.terminal.table import console
+from bot.admin.safe_text import flat, plain
+from bot.admin.terminal import console
 from transports.shared.checks import Finding, State
 
 STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -50,14 +49,11 @@ class Screen:
         if (group := group_of(finding.name)) != self._group:
             self._group = group
             self.console.print(Text(f"\n{group}", "bold"))
-        self.console.print(shown(finding, self.console))
+        self.console.print(render(finding, self.console.width))
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[Sequence[str]], None]]:
-        """Give what shows, on a terminal only, who still looks; it leaves no trace."""
-        if not self.console.is_terminal:
-            yield lambda _: None
-            return
+        """Give a function that shows which checks still run; on a terminal only, and it leaves no trace."""
         with self.console.status("") as spinner:
             yield lambda names: spinner.update(
                 Text(f"checking {', '.join(names)}", "dim", overflow="ellipsis")
@@ -87,44 +83,30 @@ def worst(findings: Sequence[Finding]) -> State:
     return "fail" if "fail" in states else "warn" if "warn" in states else "ok"
 
 
-def shown(finding: Finding, to: Console) -> Padding:
-    """Return one finding as it stands on a terminal: who is in a hurry reads the first column."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(width=STATE_WIDTH)
-    table.add_column(width=NAME_WIDTH)
-    table.add_column(overflow="fold", width=max(20, to.width - INDENT - 1))
-    name, state = plain(finding.name), Text(finding.state, STYLES[finding.state])
-    if len(name) > NAME_WIDTH:
-        # A long name has a line of its own: cut in two it cannot be read.
-        head = Table.grid(padding=(0, 2, 0, 0))
-        head.add_column(width=STATE_WIDTH)
-        head.add_column(overflow="fold")
-        head.add_row(state, name)
-        table.add_row("", "", Text(plain(finding.found)))
-        whole = Table.grid()
-        whole.add_row(head)
-        whole.add_row(_more(table, finding))
-        return Padding(whole, (0, 0, 0, 1))
-    table.add_row(state, name, Text(plain(finding.found)))
-    return Padding(_more(table, finding), (0, 0, 0, 1))
-
-
-def _more(table: Table, finding: Finding) -> Table:
+def render(finding: Finding, width: int) -> Padding:
+    """Return a finding for a terminal of this width."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for room in (STATE_WIDTH, NAME_WIDTH, max(20, width - INDENT - 1)):
+        grid.add_column(width=room, overflow="fold")
+    state, name = Text(finding.state, STYLES[finding.state]), Text(plain(finding.name))
+    above: list[Text] = []
+    if len(name) > NAME_WIDTH:  # a long name has a line of its own: cut in two it cannot be read
+        above = [Text.assemble(state, " " * (STATE_WIDTH + 2 - len(state)), name, overflow="fold")]
+        state = name = Text()
+    grid.add_row(state, name, Text(plain(finding.found)))
     if finding.meaning and finding.state != "ok":
-        table.add_row("", "", Text(plain(finding.meaning), "dim"))
+        grid.add_row("", "", Text(plain(finding.meaning), "dim"))
     if finding.fix:
-        table.add_row("", "", Text(f"→ {plain(finding.fix)}", "dim" if finding.state == "ok" else "cyan"))
-    return table
+        grid.add_row("", "", Text(f"→ {plain(finding.fix)}", "dim" if finding.state == "ok" else "cyan"))
+    return Padding(Group(*above, grid), (0, 0, 0, 1))
 
 
 def plain_lines(finding: Finding) -> Iterator[str]:
-    """Return one finding as lines to paste."""
-    yield f"{finding.state:<{STATE_WIDTH}}  {flat(finding.name):<{NAME_WIDTH}}  {flat(finding.found)}".rstrip()
-    if finding.meaning and finding.state != "ok":
-        yield f"{'':{STATE_WIDTH}}  {'means':<{NAME_WIDTH}}  {flat(finding.meaning)}"
-    if finding.fix and finding.state != "ok":
-        yield f"{'':{STATE_WIDTH}}  {'fix':<{NAME_WIDTH}}  {flat(finding.fix)}"
-
-
-def err(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 - its output
+    """Return a finding as lines to paste."""
+    lines: list[tuple[str, str, str]] = [(finding.state, finding.name, finding.found)]
+    if finding.state != "ok":
+        lines += [
+            ("", label, text) for label, text in (("means", finding.meaning), ("fix", finding.fix)) if text
+        ]
+    for state, label, text in lines:
+        yield f"{state:<{STATE_WIDTH}}  {flat(label):<{NAME_WIDTH}}  {flat(text)}".rstrip()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from bot.admin.doctor.examination import AS_ROOT, Findings, Look
+from bot.admin.doctor.checks import AS_ROOT, Context, Findings
+from bot.admin.doctor.data_folder import OPEN
 from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
 from transports.shared.checks import Finding
 
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-OPEN = stat.S_IRWXG | stat.S_IRWXO
 SHOWN = 5
 
 
-async def look_at_settings(look: Look) -> Findings:
-    yield await look.offload(_settings, look)
-    for finding in await look.offload(_secrets, look):
+async def check_settings(context: Context) -> Findings:
+    yield await context.offload(_settings, context)
+    for finding in await context.offload(_secrets, context):
         yield finding
 
 
@@ -31,11 +31,11 @@ def unreadable(faults: str) -> Finding:
     )
 
 
-def _settings(look: Look) -> Finding:
-    file = look.settings_file
+def _settings(context: Context) -> Finding:
+    file = context.settings_file
     if file is None:
         return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
-    if missing := unknown_skills(look.settings):
+    if missing := unknown_skills(context.settings):
         return Finding(
             "settings",
             "fail",
@@ -54,10 +54,10 @@ def _settings(look: Look) -> Finding:
     return Finding("settings", "ok", f"{file} is valid")
 
 
-def _secrets(look: Look) -> list[Finding]:
-    faults = check_used(look.settings, look.environ, transports=True)
-    found = [_unread(fault, look) for fault in faults]
-    open_ones = [place for place in secret_places(look) if _mode(place) & OPEN]
+def _secrets(context: Context) -> list[Finding]:
+    faults = check_used(context.settings, context.environ, transports=True)
+    found = [_unread(fault, context) for fault in faults]
+    open_ones = [place for place in secret_places(context) if _mode(place) & OPEN]
     if open_ones:
         names = ", ".join(sorted(str(file) for file in open_ones)[:SHOWN])
         found.append(
@@ -74,9 +74,9 @@ def _secrets(look: Look) -> list[Finding]:
     return found
 
 
-def _unread(fault: str, look: Look) -> Finding:
-    """Judge a secret that cannot be read by who looks: a running bot may have more rights, or another environment."""
-    if look.vouched:
+def _unread(fault: str, context: Context) -> Finding:
+    """Return the finding of a secret that this user cannot read. A running bot may have more rights."""
+    if context.has_all_links:
         return Finding(
             "secrets",
             "warn",
@@ -90,10 +90,12 @@ def _unread(fault: str, look: Look) -> Finding:
     return Finding("secrets", "fail", fault, "The bot does not start without it.", fix)
 
 
-def secret_places(look: Look) -> set[Path]:
+def secret_places(context: Context) -> set[Path]:
     """Return the files with secrets, and their folders, that are ours: systemd keeps its own closed."""
-    own = Path(look.environ.get("CREDENTIALS_DIRECTORY", ""))
-    files = {own / ref.removeprefix("file:") for ref in references(look.settings) if ref.startswith("file:")}
+    own = Path(context.environ.get("CREDENTIALS_DIRECTORY", ""))
+    files = {
+        own / ref.removeprefix("file:") for ref in references(context.settings) if ref.startswith("file:")
+    }
     folders = {file.parent for file in files if file.parent.name == CREDENTIALS}
     return {place for place in files | folders if not place.is_relative_to("/run/credentials")}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from bot.admin.doctor.examination import Findings, Look, Subject
+from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.settings import McpServer
 from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
@@ -17,15 +17,15 @@ SHOWN = 3
 """Of the tools that were left out, how many are named."""
 
 
-async def look_at_sandbox(look: Look) -> Findings:
+async def check_sandbox(context: Context) -> Findings:
     from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - for who asks
 
-    mode = look.settings.tools.sandbox
-    if "shell" not in look.settings.tools.enabled or mode == "off":
+    mode = context.settings.tools.sandbox
+    if "shell" not in context.settings.tools.enabled or mode == "off":
         yield Finding("sandbox", "ok", "shell commands are off in the settings")
         return
     with tempfile.TemporaryDirectory() as beside:
-        sandbox = await open_sandbox(mode, Path(beside), offload=look.offload)
+        sandbox = await open_sandbox(mode, Path(beside), offload=context.offload)
     if sandbox.layer == "off":
         yield Finding(
             "sandbox",
@@ -46,12 +46,12 @@ async def look_at_sandbox(look: Look) -> Findings:
         yield Finding("sandbox", "ok", sandbox.why)
 
 
-async def look_at_browser(look: Look) -> Findings:
-    if "browser" not in look.settings.tools.enabled:
+async def check_browser(context: Context) -> Findings:
+    if "browser" not in context.settings.tools.enabled:
         return
     from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - for who has it
 
-    why = await look.offload(unavailable)
+    why = await context.offload(unavailable)
     if not why:
         yield Finding("browser", "ok", "Chromium is installed")
         return
@@ -64,25 +64,25 @@ async def look_at_browser(look: Look) -> Findings:
     )
 
 
-def mcp_servers(look: Look, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Subject]:
+def mcp_checks(context: Context, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Check]:
     """Return a subject for each MCP server: it is started or connected to, and ended again; nothing is kept."""
 
-    def subject(name: str, server: McpServer) -> Subject:
-        async def look_at_server(look: Look) -> Findings:
+    def subject(name: str, server: McpServer) -> Check:
+        async def check_server(context: Context) -> Findings:
             tried = Server(
                 name,
                 server,
-                look.environ,
-                offload=look.offload,
-                mask=look.mask,
+                context.environ,
+                offload=context.offload,
+                mask=context.mask,
                 on_listed=_unkept,
                 times=times,
             )
             yield await _listed(tried)
 
-        return Subject(f"mcp_servers.{name}", look_at_server)
+        return Check(f"mcp_servers.{name}", check_server)
 
-    return [subject(name, server) for name, server in sorted(look.settings.mcp_servers.items())]
+    return [subject(name, server) for name, server in sorted(context.settings.mcp_servers.items())]
 
 
 async def _listed(server: Server) -> Finding:

@@ -9,9 +9,9 @@ from pathlib import Path
 from bot.admin.reports.audit_trail import Filter, describe, read_audit
 from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
-from bot.admin.reports.thread import Used, entries, in_json, journal, tools_used
+from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.admin.reports.thread_folders import Folder, find, folders, linked
-from bot.admin.terminal.safe_text import flat, plain
+from bot.admin.safe_text import flat, plain
 from bot.budget.accounts import usd
 from bot.budget.budgets import Commit, Reserve
 from bot.observe.audit import AuditRecord
@@ -242,7 +242,7 @@ def _of_audit(record: AuditRecord) -> Event:
     return Event(record.at, plain(record.kind), flat(describe(record)) + by)
 
 
-def _of_tools(used: Sequence[Used], events: Sequence[Event], told: Container[str]) -> Iterator[Event]:
+def _of_tools(used: Sequence[ToolUse], events: Sequence[Event], told: Container[str]) -> Iterator[Event]:
     """Return when each tool was called, and why it failed where no line of its own is *told* of that call.
 
     Where a conversation of an earlier version does not say when, it is as of the last start.

@@ -118,7 +118,7 @@ def _go_to_last(file: BinaryIO, messages: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class ToolUse:
     """A tool that was used for a message, with its arguments as JSON. ``at`` is when (UTC, ISO 8601), "" if unknown.
 
     ``call`` is the id of the call, ``reason`` what the model read of a failure.
@@ -132,12 +132,12 @@ class Used:
     reason: str = ""
 
 
-def tools_used(folder: Folder) -> dict[str, list[Used]]:
+def tools_used(folder: Folder) -> dict[str, list[ToolUse]]:
     """Return the tool calls of each message, as far as the conversation still holds them.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    found: dict[str, list[Used]] = {}
+    found: dict[str, list[ToolUse]] = {}
     for name in ("context.old.jsonl", "context.jsonl"):
         about, open_ = "", dict[str, tuple[str, int]]()
         for line in records(folder.path / name, line_adapter(), Damage()):
@@ -149,7 +149,7 @@ def tools_used(folder: Folder) -> dict[str, list[Used]]:
                     case ToolCall():
                         open_[block.id] = about, len(used)
                         arguments = block.malformed or _json(block.arguments)
-                        used.append(Used(block.name, arguments, at=message.at, call=block.id))
+                        used.append(ToolUse(block.name, arguments, at=message.at, call=block.id))
                     case ToolResult(is_error=True) if block.call_id in open_:
                         of, at = open_[block.call_id]
                         found[of][at] = replace(found[of][at], failed=True, reason=_reason(block.content))
@@ -202,7 +202,7 @@ def waiting(data: Path, thread: str) -> list[Received]:
     return list(found.values())
 
 
-def as_value(entry: Entry, used: Sequence[Used]) -> dict[str, object]:
+def as_value(entry: Entry, used: Sequence[ToolUse]) -> dict[str, object]:
     """Return a line for JSON; a message comes with the tools that were *used* for it."""
     value = asdict(entry)
     del value["v"]

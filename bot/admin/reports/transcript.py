@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from bot.admin.reports.thread import Used, as_value
-from bot.admin.reports.workspace_files import Kept
-from bot.admin.terminal.safe_text import line, plain
+from bot.admin.reports.thread import ToolUse, as_value
+from bot.admin.reports.workspace_files import WorkspaceFile
+from bot.admin.safe_text import line, plain
 from threads.log import Entry
 
 BOT = "Threadfast"
@@ -25,13 +25,13 @@ class Transcript:
 
     thread: str
     entries: Iterable[Entry]
-    used: Mapping[str, Sequence[Used]]
-    files: Sequence[Kept]
+    used: Mapping[str, Sequence[ToolUse]]
+    files: Sequence[WorkspaceFile]
     mask: Mask
 
     def value(self, entry: Entry) -> object:
         """Return a line for JSON."""
-        return masked(as_value(entry, self.used.get(entry.message_id, ())), self.mask)
+        return mask_strings(as_value(entry, self.used.get(entry.message_id, ())), self.mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Piece:
     indent: int = 0
 
 
-def pieces(told: Transcript) -> Iterator[Piece]:
-    """Return a thread's lines to be read on a screen; days are told when they change."""
+def pieces(transcript: Transcript) -> Iterator[Piece]:
+    """Return a thread's lines to be read on a screen; days are printed when they change."""
     day = ""
-    for entry in told.entries:
+    for entry in transcript.entries:
         if entry.at[:10] != day:
             day = entry.at[:10]
             yield Piece(f"── {day} (UTC) ──", "dim")
@@ -54,19 +54,21 @@ def pieces(told: Transcript) -> Iterator[Piece]:
         match entry.kind:
             case "message":
                 yield Piece(f"{at}  {plain(entry.author) or 'somebody'}  [{message_id}]", "bold cyan")
-                yield Piece(told.mask(plain(entry.text)), indent=10)
-                for one in told.used.get(entry.message_id, ()):
-                    yield Piece(f"· {_tool(one, told.mask)}", "yellow" if one.failed else "dim", indent=10)
+                yield Piece(transcript.mask(plain(entry.text)), indent=10)
+                for one in transcript.used.get(entry.message_id, ()):
+                    yield Piece(
+                        f"· {_tool(one, transcript.mask)}", "yellow" if one.failed else "dim", indent=10
+                    )
             case "settled":
                 yield Piece(_end(entry), "dim" if entry.outcome in ("answered", "merged") else "yellow", 10)
                 yield Piece("")
             case _:
                 style = {"reply": "bold green", "error": "bold red"}.get(entry.kind, "bold yellow")
                 yield Piece(f"{at}  {BOT}{'' if entry.kind == 'reply' else f' ({entry.kind})'}", style)
-                yield Piece(told.mask(plain(entry.text)), indent=10)
+                yield Piece(transcript.mask(plain(entry.text)), indent=10)
 
 
-def _tool(one: Used, mask: Mask) -> str:
+def _tool(one: ToolUse, mask: Mask) -> str:
     return f"{plain(one.tool)} {line(mask(one.arguments), SHOWN_ARGUMENTS)}{', failed' if one.failed else ''}"
 
 
@@ -77,11 +79,11 @@ def _end(entry: Entry) -> str:
     return f"{entry.outcome}{by}{code}{ref}"
 
 
-def write_markdown(out: TextIO, told: Transcript) -> None:
+def write_markdown(out: TextIO, transcript: Transcript) -> None:
     """Write the conversation with authors, times and outcomes, and the names of its files, as Markdown."""
-    out.write(f"# {plain(told.thread)}\n\nA conversation with {BOT}. Times are UTC.\n")
+    out.write(f"# {plain(transcript.thread)}\n\nA conversation with {BOT}. Times are UTC.\n")
     day = ""
-    for entry in told.entries:
+    for entry in transcript.entries:
         if entry.at[:10] != day:
             day = entry.at[:10]
             out.write(f"\n## {day}\n")
@@ -91,19 +93,19 @@ def write_markdown(out: TextIO, told: Transcript) -> None:
                 out.write(
                     f"\n**{_bare(entry.author) or 'somebody'}**, {at} (`{_bare(entry.message_id)}`)\n\n"
                 )
-                out.write(_quoted(told.mask(plain(entry.text))))
+                out.write(_quoted(transcript.mask(plain(entry.text))))
                 out.writelines(
-                    f"\n- used `{_bare(_tool(one, told.mask))}`\n"
-                    for one in told.used.get(entry.message_id, ())
+                    f"\n- used `{_bare(_tool(one, transcript.mask))}`\n"
+                    for one in transcript.used.get(entry.message_id, ())
                 )
             case "settled":
                 out.write(f"\n*{_bare(_end(entry))}*\n")
             case _:
                 kind = "" if entry.kind == "reply" else f" ({entry.kind})"
-                out.write(f"\n**{BOT}**{kind}, {at}\n\n{_quoted(told.mask(plain(entry.text)))}")
-    if told.files:
+                out.write(f"\n**{BOT}**{kind}, {at}\n\n{_quoted(transcript.mask(plain(entry.text)))}")
+    if transcript.files:
         out.write("\n## Files\n\n")
-    out.writelines(f"- `{_bare(file.name)}`, {file.size:,} bytes\n" for file in told.files)
+    out.writelines(f"- `{_bare(file.name)}`, {file.size:,} bytes\n" for file in transcript.files)
 
 
 def _bare(text: str) -> str:
@@ -114,33 +116,33 @@ def _quoted(text: str) -> str:
     return "".join(f"> {each}".rstrip() + "\n" for each in text.split("\n"))
 
 
-def write_json(out: TextIO, told: Transcript) -> None:
+def write_json(out: TextIO, transcript: Transcript) -> None:
     """Write one JSON document, an entry at a time."""
-    out.write(f'{{\n "thread": {json.dumps(told.thread)},\n "entries": [')
+    out.write(f'{{\n "thread": {json.dumps(transcript.thread)},\n "entries": [')
     comma = "\n"
-    for entry in told.entries:
-        out.write(f"{comma}  {json.dumps(told.value(entry))}")
+    for entry in transcript.entries:
+        out.write(f"{comma}  {json.dumps(transcript.value(entry))}")
         comma = ",\n"
-    named = [{"name": told.mask(file.name), "size": file.size} for file in told.files]
+    named = [{"name": transcript.mask(file.name), "size": file.size} for file in transcript.files]
     out.write(f'\n ],\n "files": {json.dumps(named)}\n}}\n')
 
 
-def write_jsonl(out: TextIO, told: Transcript) -> None:
+def write_jsonl(out: TextIO, transcript: Transcript) -> None:
     """Write a JSON object a line, for each line of the log."""
-    out.writelines(json.dumps(told.value(entry)) + "\n" for entry in told.entries)
+    out.writelines(json.dumps(transcript.value(entry)) + "\n" for entry in transcript.entries)
 
 
 WRITERS = {"md": write_markdown, "json": write_json, "jsonl": write_jsonl}
 
 
-def masked(value: object, mask: Mask) -> object:
+def mask_strings(value: object, mask: Mask) -> object:
     """Return a JSON value with every text in it masked."""
     match value:
         case str():
             return mask(value)
         case dict():
-            return {name: masked(each, mask) for name, each in value.items()}
+            return {name: mask_strings(each, mask) for name, each in value.items()}
         case list() | tuple():
-            return [masked(each, mask) for each in value]
+            return [mask_strings(each, mask) for each in value]
         case _:
             return value

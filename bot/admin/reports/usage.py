@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TextIO
 
+from bot.admin import terminal
 from bot.admin.reports.line_reader import Damage, records
-from bot.admin.terminal import table
-from bot.admin.terminal.safe_text import plain
-from bot.admin.terminal.table import Column
+from bot.admin.safe_text import plain
+from bot.admin.terminal import Column
 from bot.budget.accounts import WHOSE, usd
 from bot.budget.budgets import Commit, Reserve, dollars, micros, record_adapter
 from bot.budget.ledger import names_in, parts
@@ -108,7 +108,7 @@ def _records(folder: Path, month: str, made: Report) -> Iterator[Reserve | Commi
     found, damage = parts(names_in(folder)), Damage()
     made.files = len(found)
     wanted = [part for part in found if part.month >= month]
-    for part in table.progress(wanted, "Reading the ledger", few=SOME):
+    for part in terminal.progress(wanted, "Reading the ledger", few=SOME):
         for record in records(folder / part.name, record_adapter(), damage):
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
@@ -173,11 +173,11 @@ def show(made: Report, out: TextIO) -> None:
     if not made.lines:
         out.write(f"{_nothing(made)}\n")
     else:
-        table.show(*_rows(made), out=out)
+        terminal.print_table(*_rows(made), out=out)
     out.writelines(f"{remark}\n" for remark in _remarks(made))
     if made.limits:
         out.write("\n")
-        table.show(*_limits(made.limits), out=out)
+        terminal.print_table(*_limits(made.limits), out=out)
 
 
 def _nothing(made: Report) -> str:
@@ -191,7 +191,7 @@ def _rows(made: Report) -> tuple[list[Column], list[list[str]]]:
     first = Column(made.by.capitalize(), "whole", style="bold", foot="Total")
     counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
     columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
-    bars = made.by != "thread" or table.width() >= table.WIDE  # the names leave no room for them
+    bars = made.by != "thread" or terminal.width() >= terminal.WIDE  # the names leave no room for them
     columns.append(Column("", style="cyan", on_terminal=True))
     most = max(line.micros for line in made.lines) if bars else 0
     return columns, [

@@ -16,16 +16,18 @@ DEEPEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WorkspaceFile:
     """A file, by its path in the workspace; ``size`` is in bytes."""
 
     name: str
     size: int
 
 
-def files_of(thread: Path) -> list[Kept]:
+def files_of(thread: Path) -> list[WorkspaceFile]:
     """Return the files of a thread's workspace. Raises OSError."""
-    return sorted((Kept(name, size) for name, size, _ in _open_files(thread)), key=lambda file: file.name)
+    return sorted(
+        (WorkspaceFile(name, size) for name, size, _ in _open_files(thread)), key=lambda file: file.name
+    )
 
 
 def copy_files(thread: Path, target: Path) -> int:

@@ -1,4 +1,4 @@
-"""What a setup would change. Nothing is on disk until `Draft.write`, which writes all of it or nothing.
+"""The changes of a setup. Nothing is on disk until `Draft.write`, which writes all of them or none.
 
 | step | on disk                                                             | killed or failed here      |
 |------|---------------------------------------------------------------------|----------------------------|
@@ -7,7 +7,7 @@
 | 3    | the JSON Schema, then the old settings as ``settings.json.bak``     | the old settings are whole |
 | 4    | settings.json takes its name                                        | done                       |
 
-The next run overwrites what a killed one left, and finds the secrets that it kept.
+The next run overwrites what a killed one left, and finds the secrets that it stored.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.config.load import CREDENTIALS, MAX_FILE_BYTES, MAX_SECRET_BYTES, Loaded, json_schema, judge
+from bot.config.load import CREDENTIALS, MAX_FILE_BYTES, MAX_SECRET_BYTES, Loaded, json_schema, load_bytes
 from bot.ports.errors import ConfigInvalid
 from threads.store.disk import PosixDisk, temporary_of, write_new
 
@@ -65,19 +65,17 @@ class Draft:
             return cls(path, environ)
         if len(before) > MAX_FILE_BYTES:
             raise ConfigInvalid(f"{path}: is larger than {MAX_FILE_BYTES:,} bytes")
-        judge(before, path, environ=environ)
+        load_bytes(before, path, environ=environ)
         return cls(path, environ, before, from_json(before.removeprefix(b"\xef\xbb\xbf")))
 
-    def copy(self) -> Self:
+    def copy(self) -> Draft:
         """Return another draft, to try things in."""
-        return type(self)(
-            self.path,
-            self.environ,
-            self.before,
-            deepcopy(self.document),
-            dict(self.secrets),
-            dict(self.files),
-            dict(self.options),
+        return replace(
+            self,
+            document=deepcopy(self.document),
+            secrets=dict(self.secrets),
+            files=dict(self.files),
+            options=dict(self.options),
         )
 
     @property
@@ -86,14 +84,14 @@ class Draft:
         return Path(given) if given else self.path.parent / CREDENTIALS
 
     def get(self, *keys: str) -> JsonValue:
-        """Return what the settings say at this place, None for nothing."""
+        """Return the value at this place of the settings, or None."""
         value: JsonValue = self.document
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
     def put(self, value: JsonValue, *keys: str, option: str = "") -> None:
-        """Let the settings say *value* at this place; sections on the way are made. *option* is what gave it."""
+        """Set *value* at this place, and create the sections above it. *option* is the option that gave it."""
         if option:
             self.options[".".join(keys)] = option
         section = self.document
@@ -122,7 +120,7 @@ class Draft:
     def loaded(self) -> Loaded:
         """Return the settings as they would be read. Raises `ConfigInvalid`, naming options where those are wrong."""
         try:
-            return judge(self._text(), self.path, environ=self.environ)
+            return load_bytes(self._text(), self.path, environ=self.environ)
         except ConfigInvalid as error:
             lines = str(error).splitlines()
             options = [self.options.get(line.partition(": ")[0]) for line in lines]
@@ -131,8 +129,8 @@ class Draft:
                 raise
             raise ConfigInvalid("\n".join(given)) from error
 
-    def hindrance(self) -> str:
-        """Say why nothing could be written, as far as that can be known before, or return ``""``."""
+    def write_obstacle(self) -> str:
+        """Return why nothing could be written, as far as that can be known before, or ``""``."""
         folder = next(place for place in (self.path.parent, *self.path.parent.parents) if place.exists())
         if not folder.is_dir():
             return f"{folder} is not a folder"
@@ -142,7 +140,7 @@ class Draft:
         return ""
 
     def write(self) -> list[Path]:
-        """Write what differs from what is there, and return that. Raises OSError and `ConfigInvalid`."""
+        """Write the files that changed, and return them. Raises OSError and `ConfigInvalid`."""
         targets = self._targets()
         if not targets:
             return []
@@ -205,14 +203,14 @@ class Draft:
         self._give(temporary, path)
 
     def _give(self, made: Path, *like: Path) -> None:
-        """Give what root makes to whom the rest belongs to: a service has to read it."""
+        """Give a file that root made to the owner of the others: a service has to read it."""
         if os.geteuid() == 0:
             owner = next(place for place in (*like, self.path, self.path.parent) if place.exists()).stat()
             with suppress(PermissionError):  # a root that may not give things away, as in some containers
                 os.chown(made, owner.st_uid, owner.st_gid)
 
 
-def foreign(folder: Path) -> bool:
+def owned_by_another(folder: Path) -> bool:
     """Say whether root is about to work in somebody else's folder."""
     return os.geteuid() == 0 and folder.stat().st_uid != 0
 

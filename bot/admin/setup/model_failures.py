@@ -1,4 +1,4 @@
-"""What a failed first word of a model means, and what to do about it, for the person who sets the bot up."""
+"""What it means when the test of a model fails, and what to do, for the person who sets the bot up."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MEANINGS: Mapping[Code, tuple[str, str]] = {
     "timeout": ("{who} did not answer in time.", "Try again; a local model may still be loading."),
     "connection": (
         "{who} cannot be reached from here.",
-        "Look at the network, HTTPS_PROXY, and the base_url if you gave one.",
+        "Check the network, HTTPS_PROXY, and the base_url if you gave one.",
     ),
     "unavailable": ("{who} is having problems right now.", "Try again in a minute, or keep it."),
     "config_invalid": ("{said}", "Correct that."),
 }
-OTHER = ("{who} refused: {said}", "Choose another model, or look at what it says.")
+OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
 
 
 def key_page(provider: str) -> str:
@@ -38,7 +38,7 @@ def key_page(provider: str) -> str:
     return KEY_PAGES.get(provider, "")
 
 
-def explained(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:
+def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:
     """Return what went wrong, and what to do."""
     provider, _, name = model.partition("/")
     keys, credit = KEY_PAGES.get(provider), CREDIT_PAGES.get(provider)

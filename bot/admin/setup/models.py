@@ -1,4 +1,4 @@
-"""Which model answers: what is there already is proposed, a key can be pasted, and one word is really asked for.
+"""Which model answers: what is found is proposed, a key can be pasted, and the model is asked for one word.
 
 | found                            | without a question                               |
 |----------------------------------|--------------------------------------------------|
@@ -19,8 +19,8 @@ import anyio
 from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import explained
-from bot.admin.setup.options import Given
+from bot.admin.setup.model_failures import explain_failure
+from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
@@ -35,10 +35,10 @@ PROBE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A model that could answer. ``base_url`` is said of a provider that is not known without.
+    """A model that could answer. ``base_url`` is the address of an unknown provider.
 
-    ``free`` is said of a server that was recognised, and so costs nothing. An offer that is not ``pinned`` is only
-    what is left: a key that is set later is used at the next start.
+    ``free`` marks a known local server, which costs nothing. An offer that is not ``pinned`` is the last resort: a
+    key that is set later is used at the next start.
     """
 
     model: str
@@ -54,7 +54,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ModelChoice:
     """``draft`` has what is to be written; ``verified`` is None when nothing was asked."""
 
     draft: Draft
@@ -62,13 +62,13 @@ class Chosen:
     verified: Verification | None
 
 
-class Choosing:
-    """Finds a model that answers, with as few questions as there can be."""
+class ModelSelection:
+    """Finds a model that answers, with as few questions as possible."""
 
-    def __init__(self, draft: Draft, given: Given, screen: Screen) -> None:
-        self._draft, self._given, self._screen = draft, given, screen
+    def __init__(self, draft: Draft, options: InitOptions, screen: Screen) -> None:
+        self._draft, self._options, self._screen = draft, options, screen
 
-    def run(self) -> Chosen:
+    def run(self) -> ModelChoice:
         """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
         offer, anew = self._decided() or self._picked(), False
         for _ in range(TRIES):
@@ -83,10 +83,10 @@ class Choosing:
                 continue
             verified = self._verified(draft, offer)
             if verified is None or verified.ok:
-                return Chosen(draft, offer.model, verified)
+                return ModelChoice(draft, offer.model, verified)
             match self._what_now(offer, verified):
                 case "k":
-                    return Chosen(draft, offer.model, verified)
+                    return ModelChoice(draft, offer.model, verified)
                 case "o":
                     offer, anew = self._picked(), False
                 case answer:
@@ -94,16 +94,16 @@ class Choosing:
         raise ConfigInvalid(f"{offer.model} did not answer; nothing was changed")
 
     def _decided(self) -> Offer | None:
-        """Return what nobody has to be asked about."""
-        if model := self._given.model:
+        """Return the model if no question is needed."""
+        if model := self._options.model:
             if not MODEL_NAME.fullmatch(model):
                 raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
-            return Offer(model, "as you said", self._given.base_url, given=True)
+            return Offer(model, "as you said", self._options.base_url, given=True)
         named = next(self._named(), None)
-        return named if self._given.platform or not self._screen.interactive else None
+        return named if self._options.platform or not self._screen.interactive else None
 
     def _found(self) -> list[Offer]:
-        """Return what is there, the best first, each model once."""
+        """Return the models that were found, the best first, each once."""
         found: dict[str, Offer] = {}
         for offer in (*self._named(), *self._keyed(), *self._local()):
             found.setdefault(offer.model, offer)
@@ -137,7 +137,7 @@ class Choosing:
         found = self._found()
         left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
-        if self._given.yes:
+        if self._options.yes:
             self._screen.say(f"Model: {best.model}", state="ok" if found else "warn", detail=best.reason)
             return best
         if not self._screen.interactive:
@@ -165,7 +165,7 @@ class Choosing:
             if pasted := next(self._pasted(), None):
                 return pasted
             if not answer:
-                continue  # a secret, about which all is said
+                continue  # a secret, already reported
             self._screen.say(f"Enter a number from 1 to {len(shown)}, or provider/model.", state="warn")
         raise ConfigInvalid("No model was chosen; nothing was changed")
 
@@ -177,8 +177,8 @@ class Choosing:
             return
         self._place(draft, offer)
         draft.put(offer.model, "model", option="--model" if offer.given else "")
-        draft.loaded()  # raises for a name that is none
-        enter_key(draft, offer.provider, self._screen, self._given.key_file, anew=anew)
+        draft.loaded()  # raises for an invalid name
+        enter_key(draft, offer.provider, self._screen, self._options.key_file, anew=anew)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
         """Say where the provider is, if that is not known."""
@@ -194,7 +194,7 @@ class Choosing:
             url = self._screen.ask(
                 f"Address of {name} (OpenAI-compatible, ends in /v1)",
                 "",
-                otherwise=f"{said}: {name} is no known provider; name its address with --base-url",
+                otherwise=f"{said}: {name} is not a known provider; give its address with --base-url",
             )
         if url and not (built_in and built_in.base_url == url):
             option = "--base-url" if offer.base_url and offer.given else ""
@@ -203,7 +203,7 @@ class Choosing:
                 draft.put(True, "providers", name, "free")
 
     def _verified(self, draft: Draft, offer: Offer) -> Verification | None:
-        if offer.model == OFFLINE or not self._given.verify:
+        if offer.model == OFFLINE or not self._options.verify:
             return None
         settings, environ = pending(draft, offer.provider)
         self._screen.hide(secrets_of(settings, environ))
@@ -214,11 +214,11 @@ class Choosing:
         return verified
 
     def _what_now(self, offer: Offer, verified: Verification) -> str:
-        """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
+        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
         error = verified.error or ProviderError()
-        what, fix = explained(offer.model, error)
+        what, fix = explain_failure(offer.model, error)
         which = f"--model {offer.model}: " if offer.given else ""
-        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify takes it without a try."
+        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify skips the test."
         if not self._screen.interactive:
             raise ConfigInvalid(otherwise)
         self._screen.say(what, state="fail")
@@ -229,7 +229,6 @@ class Choosing:
             answer = self._screen.ask(
                 f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway",
                 default,
-                otherwise="",
             )
             if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
                 return letter

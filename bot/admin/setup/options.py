@@ -1,4 +1,4 @@
-"""What a person gave on the command line."""
+"""The options of `threadfast init`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """None and empty were not given. ``files`` are files with a secret, by the field it is for."""
+class InitOptions:
+    """None and empty mean not given. ``files`` hold secrets, by the field they are for."""
 
     settings: Path
     platform: str = ""

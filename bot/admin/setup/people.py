@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.options import Given
+from bot.admin.setup.options import InitOptions
 from bot.admin.setup.platforms import Platform
 from bot.config.settings import Budget
 from bot.ports.errors import ConfigInvalid
@@ -18,23 +18,23 @@ ADD_ONE = (
 )
 
 
-class Admitting:
+class AccessSetup:
     """Puts people of *platform* into ``access`` of the draft."""
 
-    def __init__(self, platform: Platform, draft: Draft, given: Given, screen: Screen) -> None:
-        self._platform, self._given, self._screen = platform, given, screen
+    def __init__(self, platform: Platform, draft: Draft, options: InitOptions, screen: Screen) -> None:
+        self._platform, self._options, self._screen = platform, options, screen
         self._draft = draft.copy()
 
     def run(self) -> Draft:
         """Return the draft with them in it. Raises `ConfigInvalid` for an option that names nobody."""
         members = self._platform.people
         users = self._listed("users")
-        if given := self._given.users:
+        if given := self._options.users:
             self._put("users", self._ids(given, "--user"))
         elif self._asks("users", new=self._draft.get("access", "users") is None):
             rest = members.everyone if EVERYONE in users else "nobody more"
             self._put("users", self._asked(f"Who may use it? Member ids, or Enter for {rest}"))
-        if given := self._given.admins:
+        if given := self._options.admins:
             self._put("admins", self._ids(given, "--admin"))
         elif self._asks("admins"):
             self._screen.say(
@@ -59,7 +59,7 @@ class Admitting:
 
     def _asked(self, question: str) -> list[str]:
         for _ in range(TRIES):
-            answer = self._screen.ask(question, "", otherwise="")
+            answer = self._screen.ask(question, "")
             try:
                 return self._ids(answer.replace(",", " ").split(), "")
             except ConfigInvalid as error:
@@ -71,8 +71,8 @@ class Admitting:
         ids = [each.strip("<@!>") for each in given]
         for each, bare in zip(given, ids, strict=True):
             if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
-                wanted = f"is no member id of {self._platform.title}; one looks like {self._platform.people.example}"
-                raise ConfigInvalid(f"{option} {each!r} {wanted}".strip())
+                what = f"{option} {each!r} is not a member id of {self._platform.title}".strip()
+                raise ConfigInvalid(f"{what}; one looks like {self._platform.people.example}")
         return ids
 
     def _put(self, key: str, ids: Sequence[str]) -> None:

@@ -9,10 +9,10 @@
 | ``credentials/``, from an earlier run       | where it is                     |
 | lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
 
-A variable that the settings themselves name is where the settings say. Any other is newer than what was stored, so it
-is tried first; where the platform does not accept it, what was stored is tried as well.
+A variable that the settings name counts as "where the settings say". Any other is newer than the stored secret, so it
+is tried first. If the platform does not accept it, the stored one is tried too.
 
-What it is decides where it goes, not in which field it was given: two tokens cannot be swapped.
+The form of a secret decides where it goes, not the field it was given for: two tokens cannot be swapped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import anyio
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.options import Given
+from bot.admin.setup.options import InitOptions
 from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
@@ -36,7 +36,7 @@ from transports.shared.checks import Finding
 
 TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})
 PATIENCE = 20
-"""How often a person may mend something on the platform's pages and look again."""
+"""How often a person may fix something on the platform's pages and look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class Platform:
     hello: Callable[[Settings], str]
 
 
-class Joining:
+class PlatformSetup:
     """Takes a platform into the draft."""
 
     def __init__(
         self,
         platform: Platform,
         draft: Draft,
-        given: Given,
+        options: InitOptions,
         screen: Screen,
         *,
         running: bool = False,
     ) -> None:
-        self._platform, self._given, self._screen, self._running = platform, given, screen, running
+        self._platform, self._options, self._screen, self._running = platform, options, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
         self._before = self._draft
@@ -107,7 +107,7 @@ class Joining:
         if self._missing():
             self._get()
         for _ in range(PATIENCE):
-            if not self._given.verify:
+            if not self._options.verify:
                 break
             self.findings = anyio.run(self._look)
             if not any(finding.state == "fail" for finding in self.findings):
@@ -133,14 +133,14 @@ class Joining:
         if not isinstance(draft.get(*here), dict):
             draft.put({}, *here)
         for key in ("api_base_url", "gateway_url"):
-            if url := getattr(self._given, key):
+            if url := getattr(self._options, key):
                 draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
 
     # secrets that are there
 
     def _find(self) -> None:
         for field in self._platform.fields:
-            if file := self._given.files.get(field.name):
+            if file := self._options.files.get(field.name):
                 self._take(read_secret(file, field.flag), field.flag, keep=True)
         self._find_pasted()
         newer = {field.name: self._from_environment(field) for field in self._missing()}
@@ -217,12 +217,12 @@ class Joining:
         if self._screen.interactive:
             self._platform.guide(self._screen, self._settings)
             self._ask()
-        elif self._given.yes:
+        elif self._options.yes:
             for word in tokens.words(read_piped(len(self._missing()))):
                 self._take(word, "standard input", keep=True)
         if missing := self._missing():
             names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)
-            hint = "" if self._given.yes else "; or add --yes and pipe it in, a line each"
+            hint = "" if self._options.yes else "; or add --yes and pipe it in, a line each"
             raise ConfigInvalid(f"{self._platform.title} needs the {names}{hint}. Nothing was changed.")
 
     def _ask(self) -> None:
@@ -230,7 +230,7 @@ class Joining:
             self._find_pasted()
             if not (missing := self._missing()):
                 return
-            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)", otherwise="")
+            pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)")
             if not (words := tokens.words(pasted)):
                 self._screen.say("Nothing was pasted. Paste it again.", state="warn")
             for word in words:
@@ -247,7 +247,7 @@ class Joining:
             field = into or next(iter(self._missing()), None)  # a gateway may have tokens of its own form
         if field is None or not tokens.usable(secret):
             wanted = " or ".join(each.title for each in self._missing() or self._platform.fields)
-            seems = f"That is {kind}" if kind else "That looks like no token"
+            seems = f"That is {kind}" if kind else "That does not look like a token"
             raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
         self._secrets[field.name] = secret
         if keep or field is not into:
@@ -298,9 +298,7 @@ class Joining:
         if not self._screen.interactive:
             raise ConfigInvalid(end)
         for _ in range(TRIES):
-            answer = self._screen.ask(
-                "[c]heck again, enter [t]okens again, [q]uit", "c", otherwise=""
-            ).lower()[:1]
+            answer = self._screen.ask("[c]heck again, enter [t]okens again, [q]uit", "c").lower()[:1]
             if answer in {"c", "t"}:
                 return answer
             if any(field.kind in self._screen.pasted for field in self._platform.fields):

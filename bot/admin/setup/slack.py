@@ -57,7 +57,7 @@ def _open(screen: Screen, url: str) -> None:
     here = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     question = f"{'[o]pen that page, ' if here else ''}[p]rint its address, or Enter to go on"
     for _ in range(TRIES):
-        answer = screen.ask(question, "o" if here else "", otherwise="").lower()[:1]
+        answer = screen.ask(question, "o" if here else "").lower()[:1]
         if answer == "p":
             screen.address(url)
             continue

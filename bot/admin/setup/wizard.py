@@ -1,4 +1,4 @@
-"""One setup from its first question to its last line: model, platform, and only then the disk."""
+"""One setup from its first question to its last line: model, platform, then the disk."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic import JsonValue
 
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft, foreign
-from bot.admin.setup.models import Choosing, Chosen
-from bot.admin.setup.options import Given
-from bot.admin.setup.people import Admitting
-from bot.admin.setup.platforms import Joining, Platform
-from bot.admin.status.client import ABSENT, who_runs
+from bot.admin.setup.draft import Draft, owned_by_another
+from bot.admin.setup.models import ModelChoice, ModelSelection
+from bot.admin.setup.options import InitOptions
+from bot.admin.setup.people import AccessSetup
+from bot.admin.setup.platforms import Platform, PlatformSetup
+from bot.admin.status.client import ABSENT, find_running_bot
 from bot.config.load import OFFLINE
 from bot.ports.errors import ConfigInvalid
 from bot.wiring.app import unpriced
@@ -28,7 +28,7 @@ from transports.shared.checks import Finding
 class Done:
     """What was set up. ``written`` are the files that changed; ``then`` is the next command, and what to do next."""
 
-    chosen: Chosen
+    chosen: ModelChoice
     findings: Sequence[Finding]
     written: Sequence[Path]
     settings: Path
@@ -51,41 +51,41 @@ class Done:
         }
 
 
-def set_up(given: Given, environ: Mapping[str, str], screen: Screen) -> Done:
+def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
     """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
-    draft = Draft.open(given.settings, environ)
-    if hindrance := draft.hindrance():
-        raise ConfigInvalid(hindrance)
-    _general(draft, given)
+    draft = Draft.open(options.settings, environ)
+    if write_obstacle := draft.write_obstacle():
+        raise ConfigInvalid(write_obstacle)
+    _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    platform = _platform(given.platform)
+    platform = _platform(options.platform)
     fields = platform.fields if platform else ()
     screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
-    chosen = Choosing(draft, given, screen).run()
+    chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
-    beside = anyio.run(who_runs, final.loaded().settings.data)
+    beside = anyio.run(find_running_bot, final.loaded().settings.data)
     runs = beside != ABSENT
     if platform:
-        joining = Joining(platform, final, given, screen, running=runs)
+        joining = PlatformSetup(platform, final, options, screen, running=runs)
         final, findings = joining.run(), joining.findings
-        final = Admitting(platform, final, given, screen).run()
+        final = AccessSetup(platform, final, options, screen).run()
     written = final.write()
     _tell(screen, final, written, chosen)
     if runs:
         said = f"A bot runs here (process {beside.pid}). Restart it to use the changes."
         screen.say(said, state="warn")
-    startable = not (runs or foreign(final.path.parent) or _others(final.loaded().settings.data))
+    startable = not (runs or owned_by_another(final.path.parent) or _others(final.loaded().settings.data))
     hello = platform.hello(final.loaded().settings) if platform else ""
-    return Done(chosen, findings, written, final.path, _next(final, given), hello, startable)
+    return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
 
 
-def _general(draft: Draft, given: Given) -> None:
-    """Put the name and the data folder, where they are not what they would be anyway."""
-    if given.name and given.name != draft.loaded().settings.name:
-        draft.put(given.name, "name", option="--name")
-    if given.data and given.data.absolute() != draft.loaded().settings.data:
-        draft.put(str(given.data.absolute()), "data", option="--data")
+def _general(draft: Draft, options: InitOptions) -> None:
+    """Set the name and the data folder, if they are not the defaults."""
+    if options.name and options.name != draft.loaded().settings.name:
+        draft.put(options.name, "name", option="--name")
+    if options.data and options.data.absolute() != draft.loaded().settings.data:
+        draft.put(str(options.data.absolute()), "data", option="--data")
     draft.loaded()
 
 
@@ -103,7 +103,7 @@ def _platform(name: str) -> Platform | None:
             return None
 
 
-def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen) -> None:
+def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
     if chosen.model == OFFLINE:
         how = (
             "`threadfast init` changes that"
@@ -124,15 +124,15 @@ def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Chosen)
 
 
 def _others(data: Path) -> bool:
-    return data.exists() and foreign(data)
+    return data.exists() and owned_by_another(data)
 
 
-def _next(draft: Draft, given: Given) -> str:
+def _next(draft: Draft, options: InitOptions) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
-    if foreign(draft.path.parent) or _others(draft.loaded().settings.data):
+    if owned_by_another(draft.path.parent) or _others(draft.loaded().settings.data):
         credentials = Path(sys.prefix, "share/threadfast/deploy/install.sh")
         return (
             f"{f'{credentials} credentials && ' if credentials.exists() else ''}systemctl restart threadfast"
         )
-    return f"threadfast {'run' if given.platform else 'chat'}{where}"
+    return f"threadfast {'run' if options.platform else 'chat'}{where}"

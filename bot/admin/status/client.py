@@ -1,6 +1,6 @@
-"""Asking the bot that serves a data folder how it is, from outside.
+"""Asks the bot that serves a data folder for its status.
 
-| the lock of the folder | its socket                 | what that is                                                |
+| the lock of the folder | its socket                 | result                                                      |
 |------------------------|----------------------------|-------------------------------------------------------------|
 | (not looked at)        | answers                    | `Status`                                                    |
 | nobody holds it        | absent, or refuses         | ``absent``: no bot runs here                                |
@@ -33,43 +33,43 @@ _NO_ANSWER = (
     anyio.BrokenResourceError,
     anyio.EndOfStream,
     h11.ProtocolError,
-    ValueError,  # another version, which says it in another way
+    ValueError,  # another version with another format
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
-    """No status was to be had; ``pid`` is whoever holds the data folder, 0 when nobody does or it cannot be told."""
+class NoStatus:
+    """There is no status. ``pid`` holds the data folder; 0 if no process does, or it is unknown."""
 
     state: Literal["absent", "mute", "stuck"]
     pid: int = 0
 
 
-ABSENT = Silent("absent")
+ABSENT = NoStatus("absent")
 
 
-async def who_runs(data: Path) -> Status | Silent:
-    """Return what has the folder, for who goes on either way: one that may not be asked is not ours."""
+async def find_running_bot(data: Path) -> Status | NoStatus:
+    """Return the status of the bot on this folder. A bot that this user may not ask counts as absent."""
     try:
         return await ask(data)
     except OSError:
         return ABSENT
 
 
-async def ask(data: Path, within_s: float = WITHIN_S) -> Status | Silent:
-    """Return what the bot over *data* says of itself, in that time. Raises OSError when it may not be asked."""
+async def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
+    """Return the status of the bot on *data*. Raises OSError if this user may not ask."""
     try:
         with anyio.fail_after(within_s), socket_path(data) as path:
             return TypeAdapter(Status).validate_json(await _get(path))
     except TimeoutError:
-        return Silent("stuck", holder(data) or 0)
+        return NoStatus("stuck", lock_holder(data) or 0)
     except _NO_ANSWER:
-        pid = holder(data)
-        return ABSENT if pid is None else Silent("mute", pid)
+        pid = lock_holder(data)
+        return ABSENT if pid is None else NoStatus("mute", pid)
 
 
 async def _get(path: str) -> bytes:
-    """Return the body of the page. Raises `anyio.EndOfStream` when there is no whole one."""
+    """Return the body of the page. Raises `anyio.EndOfStream` if it is not complete."""
     peer, body = h11.Connection(h11.CLIENT), bytearray()
     async with await anyio.connect_unix(path) as stream:
         await stream.send((peer.send(_REQUEST) or b"") + (peer.send(h11.EndOfMessage()) or b""))
@@ -87,11 +87,11 @@ async def _get(path: str) -> bytes:
                     raise anyio.EndOfStream
 
 
-def holder(data: Path) -> int | None:
-    """Return the pid of the process that holds the data folder, 0 if it cannot be told, None when none does.
+def lock_holder(data: Path) -> int | None:
+    """Return the pid of the process that holds the data folder: 0 if unknown, None if no process does.
 
-    The kernel is asked for its list of locks. To try the lock would take it for a moment, and a bot that starts in
-    just that moment would be turned away.
+    It comes from the kernel's list of locks. Trying the lock would take it for a moment, and refuse a bot that starts
+    in that moment.
     """
     try:
         lock = (data / "lock").stat()

@@ -1,6 +1,6 @@
-"""`threadfast status`: how the bot over a data folder is, once or again and again.
+"""`threadfast status`: the status of the bot on a data folder, once or every second.
 
-In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.Silent`; the rest is `Status`.
+In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import asdict
 import anyio
 import click
 
-from bot.admin.status.client import Silent, ask
+from bot.admin.status.client import NoStatus, ask
 from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe
-from bot.admin.terminal.table import console, is_terminal
+from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.status import Status
@@ -26,10 +26,10 @@ EVERY_S = 1.0
 
 
 def run_status(loaded: Loaded, *, json: bool, quiet: bool, watch: bool) -> int:
-    """Show it and return the exit code."""
+    """Print the status and return the exit code."""
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
-    def look() -> Status | Silent:
+    def look() -> Status | NoStatus:
         return anyio.run(ask, data)
 
     found = look()
@@ -44,9 +44,9 @@ def run_status(loaded: Loaded, *, json: bool, quiet: bool, watch: bool) -> int:
     return code_of(found)
 
 
-def state_of(found: Status | Silent) -> str:
+def state_of(found: Status | NoStatus) -> str:
     match found:
-        case Silent():
+        case NoStatus():
             return found.state
         case Status(stopping=True):
             return "stopping"
@@ -54,20 +54,20 @@ def state_of(found: Status | Silent) -> str:
             return "ready" if found.ready else "not_ready"
 
 
-def code_of(found: Status | Silent) -> int:
-    if isinstance(found, Silent):
+def code_of(found: Status | NoStatus) -> int:
+    if isinstance(found, NoStatus):
         return NOT_RUNNING
     return READY if found.ready else NOT_READY
 
 
-def _described(found: Status | Silent, mask: Callable[[str], str]) -> list[Line]:
-    return [silence(found)] if isinstance(found, Silent) else lines(found, mask)
+def _described(found: Status | NoStatus, mask: Callable[[str], str]) -> list[Line]:
+    return [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
 
 
 def _watch(
-    look: Callable[[], Status | Silent], found: Status | Silent, mask: Callable[[str], str]
-) -> Status | Silent:
-    from rich.live import Live  # noqa: PLC0415 - for who watches
+    look: Callable[[], Status | NoStatus], found: Status | NoStatus, mask: Callable[[str], str]
+) -> Status | NoStatus:
+    from rich.live import Live  # noqa: PLC0415 - only with --watch
 
     with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
         while True:

@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.status.client import Silent
-from bot.admin.terminal.safe_text import flat
+from bot.admin.safe_text import flat
+from bot.admin.status.client import NoStatus
 from bot.budget.accounts import usd
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 
@@ -51,7 +51,7 @@ def headline(status: Status) -> Line:
 
 
 def lines(status: Status, mask: Callable[[str], str] = str) -> list[Line]:
-    """Return everything, first what matters first."""
+    """Return all lines, the most important first."""
     return [Line(line.label, flat(mask(line.text)), line.state, line.bar) for line in _lines(status)]
 
 
@@ -120,7 +120,7 @@ def _spend(one: Spend) -> Line:
     return Line("", f"{_usd(one.spent)} {name}{held}, of {_usd(one.limit)}", state, min(1.0, share))
 
 
-def silence(found: Silent) -> Line:
+def silence(found: NoStatus) -> Line:
     who = f"pid {found.pid}" if found.pid else "the process that holds the folder"
     match found.state:
         case "absent":
@@ -134,7 +134,7 @@ def silence(found: Silent) -> Line:
 
 
 def on_terminal(found: list[Line]) -> RenderableType:
-    """Return the lines as a picture of any width."""
+    """Return the lines for a terminal of any width."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -141,12 +141,12 @@ def test_all_faults_come_at_once_with_their_paths(write) -> None:
         (bytes(range(256)), "not UTF-8"),
         (b'{"name": "a",\n  "data" "b"}', "line 2 column 10"),
         (b'{"name": "a",}', "trailing comma at line 1 column 14"),
-        (b'{"temperature": NaN}', "no valid JSON"),
+        (b'{"temperature": NaN}', "not valid JSON"),
         (b'{"temperature": 1e999}', "temperature: must be a finite number"),
         (b'{"max_tokens": ' + b"9" * 100_000 + b"}", "out of range"),
         (b'{"max_tokens": 1e30}', "max_tokens: must be a valid integer"),
         (b'{"max_tokens": 99999999999999999999999}', "max_tokens: must be"),
-        (b'{"name": "\\ud800"}', "no valid JSON"),
+        (b'{"name": "\\ud800"}', "not valid JSON"),
         (b"[]", "one JSON object"),
         (b"null", "one JSON object"),
         (b"[" * 100_000 + b"]" * 100_000, "recursion limit"),
@@ -165,7 +165,7 @@ def test_a_path_that_is_no_file_says_so(tmp_path: Path) -> None:
     assert "is a folder" in faults_of(tmp_path)[0]
     assert "threadfast init" in faults_of(tmp_path / "none.json")[0]
     assert "cannot be read" in faults_of(loop)[0]
-    assert "is no path" in faults_of(tmp_path / "a\0b")[0]
+    assert "is not a path" in faults_of(tmp_path / "a\0b")[0]
 
 
 def test_a_byte_order_mark_is_no_fault(write) -> None:

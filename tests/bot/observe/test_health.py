@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from bot.admin.status.client import Silent, ask
+from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages
 from bot.observe.http_pages import AT_ONCE, Page, pages
 from bot.observe.http_server import SOCKET, serve_pages
@@ -104,7 +104,7 @@ async def test_the_socket_is_for_its_owner_replaces_a_dead_one_and_goes_with_the
         assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
         assert isinstance(await ask(tmp_path), Status)
     assert not (tmp_path / SOCKET).exists()
-    assert await ask(tmp_path) == Silent("absent")
+    assert await ask(tmp_path) == NoStatus("absent")
 
 
 async def test_a_data_folder_with_a_long_path_has_its_socket_too(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.status.client import Silent, ask
+from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, Page
 from bot.observe.http_server import SOCKET, serve_pages
@@ -147,7 +147,7 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
             path.symlink_to(tmp_path / "nothing" if "nothing" in kind else mine)
     before = path.lstat()
     async with serving(Body(), tmp_path):
-        assert isinstance(await ask(tmp_path), Silent)
+        assert isinstance(await ask(tmp_path), NoStatus)
     assert "health.no_socket" in caplog.text
     assert path.lstat().st_ino == before.st_ino
     assert mine.read_text() == "mine"

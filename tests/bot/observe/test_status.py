@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bot.admin.cli import main
-from bot.admin.status.client import Silent, ask, holder
+from bot.admin.status.client import NoStatus, ask, lock_holder
 from bot.admin.status.command import code_of, state_of
 from bot.admin.status.screen import lines, on_terminal, silence, span, through_pipe
 from bot.observe.http_pages import pages
@@ -80,9 +80,9 @@ def test_secrets_and_control_characters_of_others_do_not_reach_the_screen():
         (STATUS, "ready", 0),
         (replace(STATUS, ready=False), "not_ready", 3),
         (replace(STATUS, ready=False, stopping=True), "stopping", 3),
-        (Silent("absent"), "absent", 4),
-        (Silent("mute", 7), "mute", 4),
-        (Silent("stuck", 7), "stuck", 4),
+        (NoStatus("absent"), "absent", 4),
+        (NoStatus("mute", 7), "mute", 4),
+        (NoStatus("stuck", 7), "stuck", 4),
     ],
 )
 def test_the_exit_code_says_whether_it_serves(found, state, code):
@@ -90,9 +90,9 @@ def test_the_exit_code_says_whether_it_serves(found, state, code):
 
 
 def test_who_does_not_answer_is_named():
-    assert "kill -9 7" in silence(Silent("stuck", 7)).text
-    assert "kill" not in silence(Silent("stuck")).text
-    assert "pid 7" in silence(Silent("mute", 7)).text
+    assert "kill -9 7" in silence(NoStatus("stuck", 7)).text
+    assert "kill" not in silence(NoStatus("stuck")).text
+    assert "pid 7" in silence(NoStatus("mute", 7)).text
 
 
 @pytest.mark.parametrize(
@@ -107,25 +107,25 @@ async def test_a_process_that_takes_the_call_and_says_nothing_is_stuck_and_named
     with lock_data_folder(tmp_path), socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / SOCKET))
         there.listen()
-        assert await ask(tmp_path, 0.1) == Silent("stuck", os.getpid())
+        assert await ask(tmp_path, 0.1) == NoStatus("stuck", os.getpid())
 
 
 async def test_a_folder_that_is_held_without_a_socket_is_mute_and_one_that_is_not_is_absent(tmp_path):
-    assert await ask(tmp_path / "nowhere") == Silent("absent")
+    assert await ask(tmp_path / "nowhere") == NoStatus("absent")
     with lock_data_folder(tmp_path):
-        assert await ask(tmp_path) == Silent("mute", os.getpid())
+        assert await ask(tmp_path) == NoStatus("mute", os.getpid())
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(tmp_path / SOCKET))
-        assert await ask(tmp_path) == Silent("mute", os.getpid())
-    assert await ask(tmp_path) == Silent("absent")
+        assert await ask(tmp_path) == NoStatus("mute", os.getpid())
+    assert await ask(tmp_path) == NoStatus("absent")
 
 
 async def test_asking_who_holds_the_folder_never_holds_it(tmp_path):
     (tmp_path / "lock").touch()
-    assert holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     with (tmp_path / "lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert holder(tmp_path) == os.getpid()
+        assert lock_holder(tmp_path) == os.getpid()
 
 
 @asynccontextmanager

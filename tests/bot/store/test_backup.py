@@ -8,19 +8,20 @@ import random
 import tarfile
 import zlib
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import anyio
 import pytest
 
-from bot.admin.backup import backup
-from bot.admin.backup.backup import BackupFailed, back_up, copying
+from bot.admin import backup
+from bot.admin.backup import BackupFailed, Report, back_up, copy_steps
 from bot.budget.ledger import Ledger
 from bot.store import restore
 from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
 from bot.store.restored_answers import Restored, skip_answered
+from tests.bot.store.archives import now, put_back, tree
 from tests.serving import Seat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
@@ -38,14 +39,6 @@ TEXTS = ("hello", "write notes.txt something to keep", "remember tea at four", "
 SETTINGS = {"tools": {"enabled": ["files", "memory"]}, "limits": {"messages_per_minute_per_user": None}}
 
 
-def now():
-    return datetime.now(UTC)
-
-
-def put_back(file, data, **more):
-    return restore.restore(file, data, now, on_bytes=lambda _: None, **more)
-
-
 @pytest.fixture
 def data(tmp_path):
     """A small folder as a bot leaves it."""
@@ -57,14 +50,6 @@ def data(tmp_path):
     (folder / "journal.jsonl").write_bytes(b"first\nsecond\n")
     (folder / "models.json").write_text("{}")
     return folder
-
-
-def tree(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("lock", "restored.json") and "before-" not in str(path)
-    }
 
 
 async def talk(seat, sent, upto):
@@ -140,7 +125,7 @@ async def test_whole_conversations_between_two_steps_of_a_backup_are_neither_los
     data, sent = tmp_path / "data", []
     async with serving(data, SETTINGS, model="offline/demo") as seat:
         await talk(seat, sent, 12)
-        for step in copying(data, tmp_path / "b.tar.gz", now):
+        for step in copy_steps(data, Report(tmp_path / "b.tar.gz", now())):
             if step is slow_at:
                 await talk(seat, sent, len(sent) + 16)
         await talk(seat, sent, len(sent) + 8)
@@ -171,7 +156,7 @@ async def test_what_a_conversation_cost_is_in_every_copy_that_knows_the_conversa
     data, sent = tmp_path / "data", []
     async with serving(data, SETTINGS, model="offline/demo") as seat:
         await talk(seat, sent, 8)
-        for step in copying(data, tmp_path / "b.tar.gz", now):
+        for step in copy_steps(data, Report(tmp_path / "b.tar.gz", now())):
             if step is Step.PROMISES:
                 await talk(seat, sent, 24)
     await anyio.to_thread.run_sync(put_back, tmp_path / "b.tar.gz", tmp_path / "again")
@@ -287,7 +272,7 @@ async def test_a_full_disk_leaves_no_half_of_a_backup(data, tmp_path, monkeypatc
 
 async def test_a_backup_goes_over_nothing_and_not_into_what_it_copies(data, tmp_path):
     (tmp_path / "there.tar.gz").write_text("mine")
-    for target, why in ((tmp_path / "there.tar.gz", "there already"), (data / "b.tar.gz", "outside")):
+    for target, why in ((tmp_path / "there.tar.gz", "exists already"), (data / "b.tar.gz", "outside")):
         with pytest.raises(BackupFailed, match=why):
             back_up(data, target, now)
     for name, content in (("restoring.json", "{}"), ("schema.json", '{"v":1,"aside":"before-v2-x"}')):
@@ -448,7 +433,7 @@ async def test_a_restore_that_is_killed_anywhere_is_not_begun_or_finished_by_the
 
 
 async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
-    class Silent:
+    class Unreachable:
         finds = True
 
         async def find(self, thread, key):
@@ -464,13 +449,13 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
 
     seat = Seat()
     seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Silent()}
+        receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Unreachable()}
     )
     with pytest.raises(StoreUnavailable):
         await seat.send("hello")
     later = now() - timedelta(days=400)
     seat.sink = skip_answered(
-        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Silent()}
+        receive, Restored(backup="b", backup_at=later, restored_at=later), unknown, {"fake": Unreachable()}
     )
     await seat.send("said since the restore")
     assert [event.text for event in taken] == ["said since the restore"]

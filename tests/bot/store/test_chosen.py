@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from bot.store.model_choice import ChosenModels
+from bot.store.model_choice import ModelChoices
 from tests.world import T1, T2, FaultyDisk, inline
 from threads.errors import StoreUnavailable
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 def opened(folder, disk=None):
-    chosen = ChosenModels(disk or FaultyDisk(), folder / "models.json", inline)
+    chosen = ModelChoices(disk or FaultyDisk(), folder / "models.json", inline)
     chosen.open()
     return chosen
 

@@ -9,25 +9,17 @@ import json
 import os
 import random
 import tarfile
-from datetime import UTC, datetime
 
 import pytest
 
-from bot.admin.backup.backup import DEEPEST, back_up, size_of
+from bot.admin.backup import DEEPEST, back_up, size_of
 from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
 from bot.store.migrations import prepare
-from bot.store.restore import RestoreRefused, restore
+from bot.store.restore import RestoreRefused
+from tests.bot.store.archives import now, put_back
 from threads.errors import NewerSchema
 
 WORKSPACE = "threads/fake/W~C~1.0/workspace"
-
-
-def now():
-    return datetime.now(UTC)
-
-
-def put_back(file, data):
-    return restore(file, data, now, on_bytes=lambda _: None)
 
 
 def about(**more):

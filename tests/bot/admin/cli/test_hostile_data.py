@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.doctor.fixes import LEFT_S, _swept
+from bot.admin.doctor.fixes import LEFT_S, _delete_temporary
 from bot.admin.reports.workspace_files import files_of
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START
@@ -124,7 +124,7 @@ def test_only_what_we_began_to_write_is_swept_and_never_through_a_link(data, tmp
         path.write_text("x")
         os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
     (data / "approvals.json.tmp").symlink_to(theirs)
-    assert len(list(_swept(data))) == len(ours)
+    assert len(list(_delete_temporary(data))) == len(ours)
     assert not any(path.exists() for path in ours)
     assert all(path.exists() for path in persons)
     assert (data / "approvals.json.tmp").is_symlink()

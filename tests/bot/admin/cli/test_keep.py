@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bot.admin.backup import backup
+from bot.admin import backup
 from bot.admin.cli import main
 
 OLD = Path(__file__).parents[2] / "store" / "old-data-v1"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from bot.admin.cli import main
 from bot.admin.reports import audit_trail
 from bot.admin.reports.line_reader import Damage
-from bot.admin.terminal.table import Column, show
+from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
 from bot.observe.audit import AuditRecord
 from bot.observe.audit import record_adapter as audit_adapter
@@ -212,7 +212,7 @@ def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
 
 
 def test_plain_columns_line_up_whatever_people_are_called(capsys):
-    show(
+    print_table(
         [Column("A"), Column("B", right=True), Column("C", on_terminal=True)],
         [["日本", "1", "x"], ["a\nb", "22", "x"]],
     )

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.cli.invocation import meant
+from bot.admin.cli.invocation import find_settings
 
 
 @pytest.fixture
@@ -30,23 +30,23 @@ def places(tmp_path, monkeypatch):
 
 
 def test_without_any_file_the_defaults_count(places):
-    assert meant(None) is None
+    assert find_settings(None) is None
 
 
 def test_a_persons_own_settings_count_where_there_are_none_here(places, monkeypatch, tmp_path):
     own = places("home", ".config", "threadfast", "settings.json")
-    assert meant(None) == own
+    assert find_settings(None) == own
     xdg = places("xdg", "threadfast", "settings.json")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    assert meant(None) == xdg
+    assert find_settings(None) == xdg
     places("here", "settings.json")
-    assert meant(None) == Path("settings.json")
+    assert find_settings(None) == Path("settings.json")
 
 
 def test_a_relative_config_home_is_ignored_as_its_specification_says(places, monkeypatch):
     own = places("home", ".config", "threadfast", "settings.json")
     monkeypatch.setenv("XDG_CONFIG_HOME", "config")
-    assert meant(None) == own
+    assert find_settings(None) == own
 
 
 def test_the_environment_names_the_settings_of_every_command_and_the_option_wins(places, monkeypatch):

@@ -22,7 +22,10 @@ def test_the_list_has_the_last_thread_first_and_tells_how_it_ended(tmp_path):
     thread(tmp_path, "2.2", *told(5), transport="discord")
     found = document(tmp_path, "threads", "list")
     assert found["total"] == 2
-    assert [one["thread"] for one in found["threads"]] == ["discord:T1:C1:2.2", "slack:T1:C1:1.1"]
+    names = ["discord:T1:C1:2.2", "slack:T1:C1:1.1"]
+    assert [one["thread"] for one in found["threads"]] == names
+    rows = threadfast(tmp_path, "threads", "list").stdout.splitlines()[1:]
+    assert [row.split()[5:7] for row in rows] == [["U1", name] for name in names]
     last = found["threads"][1]
     assert (last["messages"], last["outcome"], last["text"], last["author"]) == (
         2,
@@ -80,6 +83,7 @@ def test_an_unclear_name_is_answered_with_the_clear_ones(tmp_path):
     assert result.exit_code == 1
     assert "slack:T1:C1:1.1" in result.stderr
     assert "slack:T1:C2:1.1" in result.stderr
+    assert threadfast(tmp_path, "threads", "show", "none").exit_code == 1
 
 
 def test_the_last_messages_are_found_from_the_end(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 
@@ -80,32 +79,6 @@ async def test_why_still_knows_when_the_journal_has_forgotten(tmp_path):
     assert told.count("Message m1") == 1
     assert 'posted    reply as p1: "hi ann"' in told
     assert "settled   answered (ref 6d65978b)" in told
-
-
-async def test_why_admits_what_it_does_not_know(tmp_path):
-    code, told = threadfast(tmp_path, "why", "nope")
-    assert code == 1
-    assert "No record of 'nope'" in told
-
-
-async def test_threads_are_listed_and_shown_by_any_clear_name(tmp_path):
-    await talk(tmp_path)
-    os.utime(
-        thread_folder(tmp_path, T1) / "log.jsonl", (0, 0)
-    )  # two writes may share one tick of the disk's clock
-    code, told = threadfast(tmp_path, "threads", "list")
-    assert code == 0
-    assert [line.split()[5:7] for line in told.splitlines()[1:]] == [
-        ["U1", "fake:W:C2:2.0"],
-        ["U1", "fake:W:C1:1.0"],
-    ]
-    for name in ("fake:W:C1:1.0", "1.0"):
-        code, told = threadfast(tmp_path, "threads", "show", name)
-        assert code == 0
-        assert "hello�[2J there" in told
-        assert "hi ann" in told
-        assert "\x1b" not in told
-    assert threadfast(tmp_path, "threads", "show", "none")[0] == 1
 
 
 async def test_a_dead_letter_is_listed_and_served_again_when_it_is_resubmitted(tmp_path):

@@ -133,7 +133,7 @@ def test_a_message_that_the_journal_knows_opens_no_other_thread(tmp_path, monkey
 def test_an_unknown_message_is_told_with_what_that_can_mean(tmp_path):
     result = threadfast(tmp_path, "why", "nope")
     assert result.exit_code == 1
-    for word in ("never reached", "mentioned", "access", "threads show"):
+    for word in ("No record of 'nope'", "never reached", "mentioned", "access", "threads show"):
         assert word in result.stderr
     result = threadfast(tmp_path, "why", "nope", "--json")
     assert result.exit_code == 1

@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import bot.admin.doctor.examination as module
+import bot.admin.doctor.checks as module
 from bot.admin.cli import main
-from bot.admin.doctor.examination import Look, Subject, examine
-from bot.admin.doctor.models import Asked, judged, look_at_model
-from bot.admin.doctor.run import Wanted, run_doctor
-from bot.admin.doctor.running_bot import look_beside
+from bot.admin.doctor.checks import Check, Context, run_checks
+from bot.admin.doctor.models import Candidate, check_model, finding_of
+from bot.admin.doctor.run import DoctorOptions, run_doctor
+from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen, group_of
-from bot.admin.doctor.settings import look_at_settings
-from bot.admin.status.client import Silent
+from bot.admin.doctor.settings import check_settings
+from bot.admin.status.client import NoStatus
 from bot.config.settings import Budget, Settings
 from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
@@ -41,7 +41,7 @@ def settings_file(tmp_path, monkeypatch):
 
 
 def run(settings_file, environ=None, **wanted):
-    return run_doctor(Wanted(settings_file, **wanted), environ or {"PATH": os.environ["PATH"]})
+    return run_doctor(DoctorOptions(settings_file, **wanted), environ or {"PATH": os.environ["PATH"]})
 
 
 def test_json_is_one_document_with_the_same_keys_in_every_check(settings_file, capsys):
@@ -122,7 +122,7 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
 
 
 @pytest.mark.anyio
-async def test_subjects_look_side_by_side_and_are_told_in_their_order():
+async def test_checks_run_side_by_side_and_are_reported_in_their_order():
     first_told, told, waiting = anyio.Event(), [], []
 
     async def slow(look):
@@ -134,9 +134,9 @@ async def test_subjects_look_side_by_side_and_are_told_in_their_order():
         first_told.set()
         yield Finding("quick.2", "ok", "")
 
-    subjects = [Subject("slow", slow), Subject("quick", quick)]
-    found = await examine(
-        subjects, Look(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
+    checks = [Check("slow", slow), Check("quick", quick)]
+    found = await run_checks(
+        checks, Context(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
     )
     assert told == ["slow.1", "quick.1", "quick.2"] == [finding.name for finding in found]
     assert waiting[0] == ["slow", "quick"]
@@ -158,8 +158,8 @@ async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
     async def good(look):
         yield Finding("good", "ok", "")
 
-    subjects = [Subject("breaks", breaks), Subject("hangs", hangs), Subject("good", good)]
-    found = await examine(subjects, Look(Settings(), {}), lambda _: None)
+    checks = [Check("breaks", breaks), Check("hangs", hangs), Check("good", good)]
+    found = await run_checks(checks, Context(Settings(), {}), lambda _: None)
     assert [(f.name, f.state) for f in found] == [
         ("breaks.1", "ok"),
         ("breaks", "fail"),
@@ -170,15 +170,15 @@ async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
 
 
 def test_what_a_model_says_becomes_a_finding():
-    asked = Asked("openai/x", 0, Settings(), " (as the settings say)")
+    asked = Candidate("openai/x", 0, Settings(), " (as the settings say)")
     assert (
-        judged(asked, Verification(ok=True, took_s=0.8)).found
+        finding_of(asked, Verification(ok=True, took_s=0.8)).found
         == "openai/x (as the settings say) answered in 0.8 s"
     )
-    bad = judged(asked, Verification(ok=False, took_s=0.8, error=Unauthorized("no")))
+    bad = finding_of(asked, Verification(ok=False, took_s=0.8, error=Unauthorized("no")))
     assert (bad.state, bad.name) == ("fail", "model")
     assert "good key" in bad.fix
-    spare = judged(
+    spare = finding_of(
         replace(asked, place=1), Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
     )
     assert (spare.state, spare.name) == ("warn", "model.1")
@@ -187,8 +187,8 @@ def test_what_a_model_says_becomes_a_finding():
 @pytest.mark.anyio
 async def test_a_price_that_is_not_known_is_told_with_what_to_write():
     for mode, state in (("hard", "fail"), ("soft", "warn")):
-        asked = Asked("mine/unheard-of", 0, Settings(budget=Budget(mode=mode)))
-        found = [finding async for finding in look_at_model(asked, Look(Settings(), {}, offline=True))]
+        asked = Candidate("mine/unheard-of", 0, Settings(budget=Budget(mode=mode)))
+        found = [finding async for finding in check_model(asked, Context(Settings(), {}, offline=True))]
         assert [(f.name, f.state) for f in found] == [("model", "ok"), ("model.price", state)]
         assert '"mine/unheard-of": {"input"' in found[1].fix
         assert '"free": true under providers.mine' in found[1].fix
@@ -201,11 +201,11 @@ def status(**more):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("beside", "states", "words"),
+    ("running_bot", "states", "words"),
     [
-        (Silent("absent"), {"bot": "ok"}, "no bot runs"),
-        (Silent("mute", 7), {"bot": "warn"}, "process 7"),
-        (Silent("stuck", 7), {"bot": "fail"}, "stuck"),
+        (NoStatus("absent"), {"bot": "ok"}, "no bot runs"),
+        (NoStatus("mute", 7), {"bot": "warn"}, "process 7"),
+        (NoStatus("stuck", 7), {"bot": "fail"}, "stuck"),
         (status(), {"bot": "ok"}, "for 2 h 0 min"),
         (status(worst_lag_s=4.0), {"bot": "warn"}, "stuck for 4.0 s"),
         (status(troubles=("the disk is full",)), {"bot": "warn"}, "the disk is full"),
@@ -217,8 +217,8 @@ def status(**more):
     ],
     ids=str,
 )
-async def test_a_bot_beside_is_told_as_it_is(beside, states, words):
-    found = [finding async for finding in look_beside(Look(Settings(), {}, beside=beside))]
+async def test_a_running_bot_is_reported_as_it_is(running_bot, states, words):
+    found = [finding async for finding in check_running_bot(Context(Settings(), {}, running_bot=running_bot))]
     assert {finding.name: finding.state for finding in found} == states
     assert words in str(found)
 
@@ -234,11 +234,11 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
     settings = Settings.model_validate(given)
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     up, down = (status(transports=(TransportStatus("slack", s),)) for s in ("connected", "connecting"))
-    for beside, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (Silent("absent"), ["fail"] * 3)):
-        look = Look(settings, environ, beside=beside)
-        found = [finding async for finding in look_at_settings(look) if finding.name == "secrets"]
+    for running_bot, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (NoStatus("absent"), ["fail"] * 3)):
+        look = Context(settings, environ, running_bot=running_bot)
+        found = [finding async for finding in check_settings(look) if finding.name == "secrets"]
         assert [finding.state for finding in found] == states
-        asked = [finding async for finding in look_at_model(Asked("openai/x", 0, settings), look)]
+        asked = [finding async for finding in check_model(Candidate("openai/x", 0, settings), look)]
         assert asked[0].state == states[0]
     fixes = {finding.found.partition(":")[0]: finding.fix for finding in found}
     assert "systemctl status threadfast" in fixes["transports.slack.bot_token"]

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.admin.doctor.bundle import Marks, bundle, told_settings
-from bot.admin.doctor.examination import Look
-from bot.admin.doctor.run import Wanted, run_doctor
+from bot.admin.doctor.bundle import Marks, bundle, masked_settings
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.run import DoctorOptions, run_doctor
 from bot.config.load import load
 from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Status, TransportStatus
@@ -108,11 +108,11 @@ def look(home):
     loaded = load(home / "settings.json", environ=ENVIRON)
     furnish(loaded.settings.data)
     secrets = [canary("secretfile"), canary("planted"), ENVIRON["SLACK_BOT_TOKEN"]]
-    return Look(
+    return Context(
         loaded.settings,
         loaded.environ,
         home / "settings.json",
-        beside=status(loaded.settings.data),
+        running_bot=status(loaded.settings.data),
         mask=Masker(secrets),
     )
 
@@ -157,7 +157,7 @@ def test_what_a_maintainer_needs_is_in_it(look):
 
 def test_equal_ids_have_equal_marks_in_one_bundle_and_others_in_the_next():
     marks = Marks()
-    told = told_settings({"access": {"users": ["U1", "U2"], "admins": ["U1"]}}, "", marks)
+    told = masked_settings({"access": {"users": ["U1", "U2"], "admins": ["U1"]}}, "", marks)
     assert told["access"]["users"][0] == told["access"]["admins"][0] != told["access"]["users"][1]
     assert told["access"]["admins"][0] != Marks()("U1")
 
@@ -166,7 +166,7 @@ def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
     settings = {"model": "offline/demo", "tools": {"sandbox": "off"}}
     (home / "settings.json").write_text(json.dumps(settings))
-    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 0
+    assert run_doctor(DoctorOptions(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 0
     assert (home / "out.txt").stat().st_mode & 0o777 == 0o600
     text = (home / "out.txt").read_text()
     assert left(text) == []
@@ -177,7 +177,7 @@ def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):
 def test_settings_that_cannot_be_used_are_not_repeated_with_their_values(home, monkeypatch):
     monkeypatch.chdir(home)
     (home / "settings.json").write_text(json.dumps({"providers": {"openai": {"api_key": canary("literal")}}}))
-    assert run_doctor(Wanted(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 78
+    assert run_doctor(DoctorOptions(home / "settings.json", bundle=home / "out.txt"), ENVIRON) == 78
     assert left((home / "out.txt").read_text()) == []
 
 
@@ -185,7 +185,7 @@ def test_a_bundle_is_for_our_eyes_whatever_lay_there(home, capsys):
     out = home / "out.txt"
     out.write_text("older, and longer " * 10_000)
     out.chmod(0o644)
-    assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=out), ENVIRON) in {0, 1}
+    assert run_doctor(DoctorOptions(home / "settings.json", offline=True, bundle=out), ENVIRON) in {0, 1}
     assert out.stat().st_mode & 0o777 == 0o600
     assert out.read_text().startswith("# Threadfast doctor")
     assert "older, and longer" not in out.read_text()
@@ -197,6 +197,6 @@ def test_a_bundle_follows_no_link_and_waits_for_no_pipe(home, capsys):
     link.symlink_to(theirs)
     os.mkfifo(pipe)
     for place in (link, pipe, home / "nowhere" / "out.txt"):
-        assert run_doctor(Wanted(home / "settings.json", offline=True, bundle=place), ENVIRON) == 1
+        assert run_doctor(DoctorOptions(home / "settings.json", offline=True, bundle=place), ENVIRON) == 1
         assert f"Not written: {place}: " in "".join(capsys.readouterr().err.split("\n"))
     assert theirs.read_text() == "theirs"

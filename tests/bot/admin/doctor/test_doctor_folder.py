@@ -6,11 +6,11 @@ import time
 import pytest
 
 import bot.admin.doctor.data_folder as folder
-import bot.admin.doctor.fixes as mending
-from bot.admin.doctor.data_folder import filesystem, look_at_folder
-from bot.admin.doctor.examination import Look
-from bot.admin.doctor.fixes import mend
-from bot.admin.doctor.records import look_at_records, told_by_journal
+import bot.admin.doctor.fixes as fixes
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.data_folder import check_folder, filesystem
+from bot.admin.doctor.fixes import apply_fixes
+from bot.admin.doctor.records import check_records, summarize_journal
 from bot.config.settings import Settings
 from threads.journal.records import Intent, Received, Settled, Started, record_adapter
 from threads.model import Author
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def found(look_at, data):
-    look = Look(Settings(data=data), {})
+    look = Context(Settings(data=data), {})
     return {finding.name: finding async for finding in look_at(look)}
 
 
@@ -31,12 +31,12 @@ def data(tmp_path):
     return made
 
 
-def ago(path, seconds=mending.LEFT_S + 60):
+def ago(path, seconds=fixes.LEFT_S + 60):
     os.utime(path, (time.time() - seconds,) * 2)
 
 
 async def test_a_good_folder_is_found_good_and_left_as_it_was(data):
-    states = {name: finding.state for name, finding in (await found(look_at_folder, data)).items()}
+    states = {name: finding.state for name, finding in (await found(check_folder, data)).items()}
     kind = states.pop("data.filesystem")
     assert states == dict.fromkeys(("data.folder", "data.writable", "data.modes", "data.space"), "ok")
     assert kind in ("ok", "warn")
@@ -44,18 +44,18 @@ async def test_a_good_folder_is_found_good_and_left_as_it_was(data):
 
 
 async def test_a_folder_that_is_not_there_is_no_fault_but_one_that_cannot_be_is(tmp_path):
-    assert (await found(look_at_folder, tmp_path / "a" / "b"))["data.folder"].state == "ok"
+    assert (await found(check_folder, tmp_path / "a" / "b"))["data.folder"].state == "ok"
     (tmp_path / "file").write_text("")
-    assert (await found(look_at_folder, tmp_path / "file"))["data.folder"].state == "fail"
+    assert (await found(check_folder, tmp_path / "file"))["data.folder"].state == "fail"
     assert not (tmp_path / "a").exists()
 
 
 async def test_a_folder_of_another_user_is_told(data, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    told = await found(look_at_folder, data)
+    told = await found(check_folder, data)
     assert list(told) == ["data.folder"]
     assert "cannot be opened by this user" in told["data.folder"].found
-    assert await found(look_at_records, data) == {}
+    assert await found(check_records, data) == {}
 
 
 async def test_a_disk_that_is_full_or_slow_is_told(data, monkeypatch):
@@ -64,15 +64,15 @@ async def test_a_disk_that_is_full_or_slow_is_told(data, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        bad = (await found(look_at_folder, data))["data.writable"]
+        bad = (await found(check_folder, data))["data.writable"]
         assert bad.state == "fail"
         assert "No space left" in bad.found
     monkeypatch.setattr(folder, "SLOW_FSYNC_S", 0.0)
-    assert (await found(look_at_folder, data))["data.writable"].state == "warn"
+    assert (await found(check_folder, data))["data.writable"].state == "warn"
     monkeypatch.setattr(folder, "LOW_BYTES", 1 << 62)
-    assert (await found(look_at_folder, data))["data.space"].state == "warn"
+    assert (await found(check_folder, data))["data.space"].state == "warn"
     monkeypatch.setattr(folder, "FULL_BYTES", 1 << 62)
-    assert (await found(look_at_folder, data))["data.space"].state == "fail"
+    assert (await found(check_folder, data))["data.space"].state == "fail"
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "nfs4", "overlay", "ext4", ""])
@@ -82,7 +82,7 @@ async def test_the_file_system_is_judged(data, kind, monkeypatch):
         f"22 21 0:30 / {data.parent} rw shared:1 - {kind} none rw\n23 21 0:31 / /other rw - tmpfs none rw\n"
     )
     monkeypatch.setattr(folder, "_mounts", lambda: mounts if kind else "garbage\n\n - \n")
-    told = (await found(look_at_folder, data))["data.filesystem"]
+    told = (await found(check_folder, data))["data.filesystem"]
     assert told.state == ("ok" if kind in ("ext4", "") else "warn")
     assert filesystem(data, mounts) == (kind or "none")
 
@@ -95,15 +95,15 @@ async def test_what_is_open_to_others_is_told_and_closed_but_workspaces_are_not_
         file.write_text("")
         file.chmod(0o644)
     data.chmod(0o750)
-    modes = (await found(look_at_folder, data))["data.modes"]
+    modes = (await found(check_folder, data))["data.modes"]
     assert (modes.state, str(data) in modes.found) == ("warn", True)
-    done = list(mend(Look(Settings(data=data), {})))
-    assert (await found(look_at_folder, data))["data.modes"].state == "ok"
+    done = list(apply_fixes(Context(Settings(data=data), {})))
+    assert (await found(check_folder, data))["data.modes"].state == "ok"
     assert (work / "mine.txt").stat().st_mode & 0o777 == 0o644
     assert len([line for line in done if line.startswith("closed ")]) == 3
 
 
-async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkeypatch):
+async def test_left_over_files_are_deleted_and_nothing_else(data, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     work = data / "threads" / "slack" / "T~C~1" / "workspace"
     work.mkdir(parents=True)
@@ -123,8 +123,8 @@ async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkey
         (home / "profile").write_text("x")
     ago(browsers[0])
     ago(browsers[1])
-    monkeypatch.setattr(mending, "_known_to_processes", lambda: b"HOME=" + bytes(browsers[1]))
-    done = list(mend(Look(Settings(data=data), {})))
+    monkeypatch.setattr(fixes, "_words_of_processes", lambda: b"HOME=" + bytes(browsers[1]))
+    done = list(apply_fixes(Context(Settings(data=data), {})))
     assert [file.exists() for file in old] == [False, False, True, True]
     assert (data / "fresh.json.tmp").exists()
     assert [home.exists() for home in browsers] == [False, True, True]
@@ -133,20 +133,20 @@ async def test_left_over_files_are_swept_and_nothing_else(data, tmp_path, monkey
 
 async def test_another_users_folder_is_left_alone_and_none_is_made_for_root(data, tmp_path, monkeypatch):
     data.chmod(0o755)
-    monkeypatch.setattr(mending, "_browsers", lambda folder: ())
+    monkeypatch.setattr(fixes, "_delete_browsers", lambda folder: ())
     monkeypatch.setattr("os.geteuid", lambda: data.stat().st_uid + 1)
-    assert "run this as that user" in next(iter(mend(Look(Settings(data=data), {}))))
+    assert "run this as that user" in next(iter(apply_fixes(Context(Settings(data=data), {}))))
     assert list(data.iterdir()) == []
     assert data.stat().st_mode & 0o777 == 0o755
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert "would belong to root" in next(iter(mend(Look(Settings(data=tmp_path / "none"), {}))))
+    assert "would belong to root" in next(iter(apply_fixes(Context(Settings(data=tmp_path / "none"), {}))))
     assert not (tmp_path / "none").exists()
 
 
 async def test_a_folder_that_is_missing_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     wanted = tmp_path / "a" / "data"
-    assert f"made {wanted}" in list(mend(Look(Settings(data=wanted), {})))
+    assert f"made {wanted}" in list(apply_fixes(Context(Settings(data=wanted), {})))
     assert wanted.stat().st_mode & 0o777 == 0o700
 
 
@@ -163,10 +163,10 @@ async def test_the_journal_tells_what_waits_what_is_damaged_and_what_was_put_asi
     started = line(Started(**about(0), attempt=1, correlation_id="ref0"))
     ends = [line(Settled(**about(0), outcome="dead_letter")), line(Settled(**about(1), outcome="answered"))]
     (data / "journal.jsonl").write_bytes(b"".join([*received, started, b"garbage\n", *ends, b'{"torn']))
-    told = told_by_journal(data)
+    told = summarize_journal(data)
     assert (told.records, told.damaged, told.torn, told.waiting) == (6, 1, True, 1)
     assert told.outcomes == {"dead_letter": 1, "answered": 1}
-    states = await found(look_at_records, data)
+    states = await found(check_records, data)
     assert states["data.journal"].state == states["data.dead_letters"].state == "warn"
     assert "1 damaged line" in states["data.journal"].found
     assert states["data.damage"].state == states["data.version"].state == "ok"
@@ -176,17 +176,17 @@ async def test_failures_are_counted_by_code_with_their_references(data):
     start = line(Started(**about(1), attempt=1, correlation_id="ref1"))
     intent = line(Intent(**about(1), text="secret text", post="error", outcome="failed", code="timeout"))
     (data / "journal.jsonl").write_bytes(start + intent)
-    assert told_by_journal(data).failures == {"timeout": ["ref1"]}
+    assert summarize_journal(data).failures == {"timeout": ["ref1"]}
 
 
 async def test_what_a_newer_version_wrote_fails_the_check(data):
     (data / "schema.json").write_text('{"v": 99}')
-    assert (await found(look_at_records, data))["data.version"].state == "fail"
+    assert (await found(check_records, data))["data.version"].state == "fail"
     (data / "schema.json").unlink()
     newer = Settled(**about(1), outcome="answered")
     newer.v = 99
     (data / "journal.jsonl").write_bytes(line(newer))
-    told = (await found(look_at_records, data))["data.journal"]
+    told = (await found(check_records, data))["data.journal"]
     assert told.state == "fail"
     assert "newer Threadfast" in told.found
 
@@ -194,6 +194,6 @@ async def test_what_a_newer_version_wrote_fails_the_check(data):
 async def test_sidecars_of_damage_are_told(data):
     (data / "usage").mkdir()
     (data / "usage" / "2026-01.jsonl.broken").write_text("x")
-    told = (await found(look_at_records, data))["data.damage"]
+    told = (await found(check_records, data))["data.damage"]
     assert told.state == "warn"
     assert "usage/2026-01.jsonl.broken" in told.found

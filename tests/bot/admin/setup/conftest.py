@@ -40,7 +40,7 @@ class Setup:
             return answers.pop(0)
 
         if answers is not None:
-            self.patch.setattr(dialog, "read", answered(answer))
+            self.patch.setattr(dialog, "prompt", answered(answer))
             self.patch.setattr("bot.admin.cli.setup.on_terminal", lambda: True)
         command = ["init", *arguments, "--settings", str(self.settings)]
         environ = dict.fromkeys(KEYS) | self.env
@@ -63,10 +63,10 @@ class Setup:
 def answered(answer):
     """Give the default where the answer is empty, as the prompt would."""
 
-    def read(question, default, *, hidden):
+    def prompt(question, default, *, is_hidden):
         return answer(question) or default
 
-    return read
+    return prompt
 
 
 @pytest.fixture

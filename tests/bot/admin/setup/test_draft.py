@@ -178,14 +178,14 @@ def test_what_root_writes_belongs_to_whom_the_folder_belongs(path):
         drafted(path, anthropic_api_key="sk-canary").write()
         owners = {file.name: file.stat().st_uid for file in path.parent.rglob("*")}
         assert set(owners.values()) == {12345}
-        assert drafts.foreign(path.parent)
+        assert drafts.owned_by_another(path.parent)
     finally:
         os.chown(path.parent, 0, 0)
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_asked(path, as_user):
     path.parent.chmod(0o500)
-    assert "cannot be written to" in Draft.open(path, {}).hindrance()
+    assert "cannot be written to" in Draft.open(path, {}).write_obstacle()
     path.parent.chmod(0o700)
 
 

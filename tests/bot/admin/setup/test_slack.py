@@ -10,7 +10,7 @@ import pytest
 from bot.admin.setup import platforms
 from bot.admin.setup.slack import LONGEST_LINK, SLACK, link
 from bot.admin.setup.tokens import read_piped
-from bot.admin.status.client import Silent
+from bot.admin.status.client import NoStatus
 from bot.config.settings import Settings
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.shared.checks import Finding
@@ -129,7 +129,7 @@ async def test_who_may_use_it_and_who_is_admin_is_asked_once(setup, workspace):
     setup.env = TOKENS
     done = await init(setup, workspace, answers=["@grace", "U1, <@U2>", "U1"])
     assert done.exit_code == 0, done.output
-    assert "'@grace' is no member id of Slack" in done.stdout
+    assert "'@grace' is not a member id of Slack" in done.stdout
     assert "Copy member ID" in done.stdout
     assert access(setup) == {"users": ["U1", "U2"], "admins": ["U1"]}
     assert "There is no admin" not in done.stdout
@@ -159,7 +159,7 @@ async def test_people_can_be_given_as_options(setup, workspace):
     assert done.exit_code == 0, done.output
     assert access(setup) == {"users": ["U1", "U2"], "admins": ["U3"]}
     wrong = await init(setup, workspace, "--yes", "--admin", "grace")
-    assert (wrong.exit_code, "--admin 'grace' is no member id" in wrong.stderr) == (78, True)
+    assert (wrong.exit_code, "--admin 'grace' is not a member id" in wrong.stderr) == (78, True)
 
 
 async def test_people_of_another_platform_stay(setup, workspace):
@@ -330,10 +330,10 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    async def who_runs(_):
-        return Silent("mute", 4711)
+    async def find_running_bot(_):
+        return NoStatus("mute", 4711)
 
-    monkeypatch.setattr("bot.admin.setup.wizard.who_runs", who_runs)
+    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", find_running_bot)
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)

@@ -3,9 +3,9 @@ import os
 import pytest
 from rich.console import Console
 
-from bot.admin.doctor.examination import Look, examine
-from bot.admin.doctor.screen import plain_lines, shown
-from bot.admin.doctor.tools import mcp_servers
+from bot.admin.doctor.checks import Context, run_checks
+from bot.admin.doctor.screen import plain_lines, render
+from bot.admin.doctor.tools import mcp_checks
 from bot.config.settings import McpServer, Settings
 from bot.guards.redaction import Masker
 from tests.bot.tools.mcp.opened import plain, starts
@@ -26,8 +26,8 @@ async def test_each_server_is_tried_and_ended(tmp_path):
         "none": McpServer(command="no-such-program-anywhere"),
     }
     environ = {"PATH": os.environ["PATH"], "KEY": "correct-horse-battery"}
-    look = Look(Settings(mcp_servers=servers), environ, mask=Masker(["correct-horse-battery"]))
-    found = await examine(mcp_servers(look), look, lambda _: None)
+    look = Context(Settings(mcp_servers=servers), environ, mask=Masker(["correct-horse-battery"]))
+    found = await run_checks(mcp_checks(look), look, lambda _: None)
     assert [(check.name, check.state) for check in found] == [
         ("mcp_servers.dead", "fail"),
         ("mcp_servers.good", "ok"),
@@ -52,7 +52,7 @@ def test_what_a_server_says_writes_nothing_into_the_terminal():
     bad = Finding("mcp_servers.\x1b[2J", "fail", "said \x1b[31m[bold]x[/bold]\nok  forged", "", "")
     to = Console(width=80, markup=False)
     with to.capture() as printed:
-        to.print(shown(bad, to))
+        to.print(render(bad, to.width))
     for text in (printed.get().replace("\x1b[1;31mfail\x1b[0m", ""), "\n".join(plain_lines(bad))):
         assert "\x1b" not in text
         assert "[bold]x[/bold]" in text

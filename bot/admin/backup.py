@@ -1,27 +1,27 @@
-"""A copy of the data folder while the bot runs: no stop, no lock, and what is restored from it keeps the promises.
+"""Copies the data folder while the bot runs: no stop, no lock, and a restored copy keeps the promises.
 
-The copy takes a while, and the bot goes on meanwhile. It corresponds to one instant: when the journal is read. A
-restored copy is what a process leaves that is killed then, but that other files may be further on than the journal; a
-journal that is behind is what every start expects, for in a turn it is written last. Hence the order:
+The copy corresponds to one instant: when the journal is read. A restored copy is like the folder after a kill at that
+instant, except that other files may be newer than the journal. Every start expects that, because a turn writes the
+journal last. Hence the order:
 
 | step           | why it is safe when the bot goes on between two steps                                             |
 |----------------|---------------------------------------------------------------------------------------------------|
-| marks          | before the journal: whatever a mark says was read is in it; what came later is read again         |
-| promises       | the journal, and `schedules.json` as it was at that instant: read before and after, until both    |
-|                | are the same. Older, a new schedule would be lost; newer, an occurrence that no journal knows     |
-| conversations  | after: all that is settled in the journal is in them. What is there of turns that are not, their  |
-|                | replay finds, as after a kill: an answer that is there is given, not made again                   |
-| old ones, logs | after the conversations: what /new or a compaction takes out is in one of the two files, or both  |
-| state          | after: a permission that was used is never open again; a model, a note, once chosen, stays so     |
-| money          | after: every call of a turn that is in the copy is counted; a reservation without an end in full  |
-| audit, files   | last: they change nothing; what a conversation speaks of was there before it                      |
+| marks          | before the journal: it holds whatever a mark counts as read; what came later is read again        |
+| promises       | the journal, and `schedules.json` of the same instant: it is read before and after the journal    |
+|                | until both are equal. An older one would lose a schedule, a newer one knows unjournaled messages  |
+| conversations  | after the journal: they hold all that it has settled. Unsettled turns are replayed, as after a    |
+|                | kill: an answer that is there is posted, not made again                                           |
+| old ones, logs | after the conversations: what /new or a compaction moves is in one of the two files, or in both   |
+| state          | after the journal: a used permission is never open again; a chosen model or a note stays          |
+| money          | after the conversations: every call in the copy is counted; an open reservation counts in full    |
+| audit, files   | last: they change nothing, and what a conversation mentions existed before it                     |
 
-Every file is read through one descriptor up to the size it had when it was opened, and ours of lines up to their last
-whole line: one that is replaced meanwhile is the old one, whole. So nothing is torn but what a kill tears as well.
+Every file is read through one descriptor up to its size at the start, and line files up to their last whole line. So
+a file that is replaced meanwhile is the old one, whole, and nothing is torn that a kill would not tear.
 
-What happened after that instant is not in the copy. Messages that were not settled then are served again; those that
-came after are read from the platforms once more, as far as `recovery.max_age_s` and their history go, and what was
-answered meanwhile is found there and left alone (`bot.store.restored_answers`).
+What happened after that instant is not in the copy. Messages that were not settled are served again. Newer messages
+are read from the platforms again, as far as `recovery.max_age_s` and their history go; those that were answered
+meanwhile are found there and left alone (`bot.store.restored_answers`).
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ import errno
 import gzip
 import hashlib
 import io
-import json
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from bot.store.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, spelled
-from bot.store.layout import DATA_VERSION, KINDS, Step, found, in_the_way, kind_of, never
+from pydantic import BaseModel
+
+from bot.store.archive import ABOUT, BELOW, CONTENTS, VERSION, About, Contents, Sum, encoded_path
+from bot.store.layout import DATA_VERSION, KINDS, Step, files_of, is_reserved, kind_of, never
 from threads.errors import BotError
 from threads.store.disk import PosixDisk
 
 TRIES = 50
-"""How often the journal is read until `schedules.json` did not change meanwhile; once is the rule."""
+"""How often the journal is read until `schedules.json` did not change meanwhile; once is usual."""
 
 BLOCK = 1_000_000
 TAIL = 65_536
 
 DEEPEST, LONGEST = 100, 3_000
-"""Folders in one another, and bytes of a path, beyond which files are left out: a command may nest any number, and
-what no path leads to cannot be restored."""
+"""Nested folders, and bytes of a path, beyond which files are left out: a longer path cannot be restored."""
 
 SPARSE_ABOVE = 1_000_000_000
 """Bytes above which a file that is mostly holes is left out: copying nothing would take hours."""
@@ -67,7 +67,7 @@ class BackupFailed(BotError):
 
 @dataclass(slots=True)
 class Report:
-    """What a backup holds. ``skipped`` was left out by rule, ``problems`` is what could not be read, a line each."""
+    """What a backup holds. ``skipped`` lists what a rule left out, ``problems`` what could not be read."""
 
     file: Path
     at: datetime
@@ -84,29 +84,25 @@ OnBytes = Callable[[int], None]
 def back_up(
     data: Path, target: Path, now: Callable[[], datetime], on_bytes: OnBytes = lambda _: None
 ) -> Report:
-    """Write a copy of *data* to *target*, all or nothing, and return what is in it.
+    """Copy *data* to the file *target*, all or nothing, and report what is in it.
 
     Raises `BackupFailed`, and OSError when *target* cannot be written.
     """
-    steps = copying(data, target, now, on_bytes)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            report: Report = done.value
-            return report
+    report = Report(target, now())
+    for _ in copy_steps(data, report, on_bytes):
+        pass
+    return report
 
 
-def copying(
-    data: Path, target: Path, now: Callable[[], datetime], on_bytes: OnBytes = lambda _: None
-) -> Generator[Step, None, Report]:
-    """Do what `back_up` does, and yield each step once it is copied; returns the report."""
+def copy_steps(data: Path, report: Report, on_bytes: OnBytes = lambda _: None) -> Iterator[Step]:
+    """Do what `back_up` does and yield each step once it is copied."""
+    target = report.file
     _refuse(data, target)
     partial = target.with_name(f"{target.name}.partial-{os.getpid()}")
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor
-            report = yield from _write(data, target, now, on_bytes, file)
+            yield from _write(data, report, on_bytes, file)
             file.flush()
             os.fsync(file.fileno())
             report.stored_bytes = file.tell()
@@ -116,7 +112,6 @@ def copying(
         with suppress(OSError):
             partial.unlink()
         raise
-    return report
 
 
 def size_of(data: Path) -> int:
@@ -136,27 +131,27 @@ def _refuse(data: Path, target: Path) -> None:
     if not (data / "journal.jsonl").is_file() and not (data / "threads").is_dir():
         raise BackupFailed(f"{data} holds no data of Threadfast; name the folder with --data")
     if (data / "restoring.json").exists() or b'"aside"' in (_content(data / "schema.json") or b""):
-        raise BackupFailed(f"{data} is just being restored or upgraded; start the bot, which finishes that")
+        raise BackupFailed(f"{data} is being restored or upgraded; start the bot, which finishes that")
     if target.exists():
-        raise BackupFailed(f"{target} is there already; choose another name")
+        raise BackupFailed(f"{target} exists already; choose another name")
     if target.parent.resolve().is_relative_to(data.resolve()):
-        raise BackupFailed(f"{target} would lie in the data folder itself; choose a place outside of {data}")
+        raise BackupFailed(f"{target} would be in the data folder itself; choose a place outside of {data}")
 
 
-def _write(
-    data: Path, target: Path, now: Callable[[], datetime], on_bytes: OnBytes, file: IO[bytes]
-) -> Generator[Step, None, Report]:
-    at = now()
-    report, schemas = Report(target, at), {kind.pattern: kind.schema for kind in KINDS if kind.schema}
+def _write(data: Path, report: Report, on_bytes: OnBytes, file: IO[bytes]) -> Iterator[Step]:
     about = About(
-        v=VERSION, threadfast=version("threadfast"), data_version=DATA_VERSION, at=at, schemas=schemas
+        v=VERSION,
+        threadfast=version("threadfast"),
+        data_version=DATA_VERSION,
+        at=report.at,
+        schemas={kind.pattern: kind.schema for kind in KINDS if kind.schema},
     )
     with (
         gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3, filename="") as zipped,
         tarfile.open(fileobj=zipped, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         copy = _Copy(data, tar, report, on_bytes)
-        copy.add(ABOUT, about.model_dump_json(indent=2).encode())
+        copy.add(ABOUT, about)
         for step in Step:
             match step:
                 case Step.NEVER:
@@ -166,12 +161,10 @@ def _write(
                 case Step.FILES:
                     copy.rest()
                 case _:
-                    for path in found(data, step):
+                    for path in files_of(data, step):
                         copy.take(path)
             yield step
-        contents = Contents(files=copy.sums, skipped=report.skipped, problems=report.problems)
-        copy.add(CONTENTS, contents.model_dump_json().encode())
-    return report
+        copy.add(CONTENTS, Contents(files=copy.sums, skipped=report.skipped, problems=report.problems))
 
 
 class _Copy:
@@ -180,7 +173,8 @@ class _Copy:
         self._data, self._tar, self._report, self._on_bytes = data, tar, report, on_bytes
         self._taken: set[PurePosixPath] = set()
 
-    def add(self, name: str, content: bytes) -> None:
+    def add(self, name: str, document: BaseModel) -> None:
+        content = document.model_dump_json().encode()
         info = tarfile.TarInfo(name)
         info.size, info.mode = len(content), 0o600
         self._tar.addfile(info, io.BytesIO(content))
@@ -198,7 +192,7 @@ class _Copy:
         for path, content in ((journal, promised), (schedules, before)):
             if content is not None:
                 whole = content[: content.rfind(b"\n") + 1] if path is journal else content
-                self._stored(_relative(self._data, path), _Source(io.BytesIO(whole), len(whole)))
+                self._store(_relative(self._data, path), _Source(io.BytesIO(whole), len(whole)))
 
     def take(self, path: PurePosixPath, folder: int | None = None) -> None:
         """Copy one file; *folder* is a descriptor of the one it lies in."""
@@ -211,7 +205,7 @@ class _Copy:
                 dir_fd=folder,
             )
         except OSError as error:
-            self._unopened(path, error)
+            self._cannot_read(path, error)
             return
         with open(fd, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             seen = os.fstat(fd)
@@ -225,14 +219,14 @@ class _Copy:
                 try:
                     size = _whole_lines(fd, seen.st_size) if lines else seen.st_size
                 except OSError as error:
-                    self._unopened(path, error)
+                    self._cannot_read(path, error)
                     return
-                self._stored(path, _Source(file, size), seen)
+                self._store(path, _Source(file, size), seen)
 
     def rest(self) -> None:
         """Copy all that is not copied yet, folders too, following no link."""
-        told = lambda error: self._unopened(_relative(self._data, Path(error.filename)), error)  # noqa: E731
-        for here, folders, names, fd in os.fwalk(self._data, onerror=told, follow_symlinks=False):
+        skip = lambda error: self._cannot_read(_relative(self._data, Path(error.filename)), error)  # noqa: E731
+        for here, folders, names, fd in os.fwalk(self._data, onerror=skip, follow_symlinks=False):
             at = _relative(self._data, Path(here))
             folders[:] = [name for name in sorted(folders) if self._enters(at / name)]
             for name in folders:
@@ -242,10 +236,10 @@ class _Copy:
                     self.take(at / name, fd)
 
     def _enters(self, folder: PurePosixPath) -> bool:
-        """Say whether a folder is copied, and if it is not by rule, tell."""
+        """Return whether a folder is copied; one that a rule leaves out is reported."""
         if never(folder / "x"):
             return False
-        if in_the_way(folder):
+        if is_reserved(folder):
             self._skip(folder, "a folder where a file has to be")
         elif _too_deep(folder):
             self._skip(folder, f"too deep: more than {DEEPEST} folders, or {LONGEST:,} bytes of path")
@@ -262,7 +256,7 @@ class _Copy:
         info.type, info.mode = tarfile.DIRTYPE, 0o700
         self._tar.addfile(info)
 
-    def _stored(self, path: PurePosixPath, source: _Source, seen: os.stat_result | None = None) -> None:
+    def _store(self, path: PurePosixPath, source: _Source, seen: os.stat_result | None = None) -> None:
         self._taken.add(path)
         info = tarfile.TarInfo(f"{BELOW}{path}")
         info.size, info.mode = source.size, 0o600
@@ -270,13 +264,13 @@ class _Copy:
             info.mtime, info.mode = seen.st_mtime, 0o600 | (seen.st_mode & 0o100)
         source.on_bytes = self._on_bytes
         self._tar.addfile(info, source)  # type: ignore[arg-type]  # it is only read from
-        self.sums[spelled(path)] = Sum(size=source.size, sha256=source.digest.hexdigest())
+        self.sums[encoded_path(path)] = Sum(size=source.size, sha256=source.digest.hexdigest())
         self._report.files += 1
         self._report.bytes += source.size
         if source.fault:
             self._problem(path, source.fault)
 
-    def _unopened(self, path: PurePosixPath, error: OSError) -> None:
+    def _cannot_read(self, path: PurePosixPath, error: OSError) -> None:
         if error.errno == errno.ELOOP:
             self._skip(path, "a link")
         elif error.errno == errno.ENXIO:
@@ -286,15 +280,15 @@ class _Copy:
 
     def _skip(self, path: PurePosixPath, why: str) -> None:
         self._taken.add(path)
-        self._report.skipped.append(f"{spelled(path)}: {why}")
+        self._report.skipped.append(f"{encoded_path(path)}: {why}")
 
     def _problem(self, path: PurePosixPath, why: str) -> None:
-        self._report.problems.append(f"{spelled(path)}: {why}")
+        self._report.problems.append(f"{encoded_path(path)}: {why}")
 
 
 @dataclass(slots=True)
 class _Source:
-    """So many bytes of a file, and their sum; what a file has lost meanwhile, or does not give, reads as zeros."""
+    """The first *size* bytes of a file, with their sum; bytes that cannot be read any more become zeros."""
 
     file: IO[bytes] | io.RawIOBase
     size: int
@@ -344,7 +338,3 @@ def _too_deep(path: PurePosixPath) -> bool:
 
 def _relative(data: Path, path: Path) -> PurePosixPath:
     return PurePosixPath(path.relative_to(data))
-
-
-def as_json(report: Report) -> str:
-    return json.dumps({**asdict(report), "file": str(report.file), "at": report.at.isoformat()}, indent=2)

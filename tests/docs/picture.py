@@ -18,7 +18,7 @@ import anyio
 
 from tests.transports.console.screen import Screen
 
-TARGET = Path(__file__).parents[1] / "chat.svg"
+TARGET = Path(__file__).parents[2] / "docs" / "chat.svg"
 ROWS, COLUMNS = 24, 84
 CHAT = (
     ("write notes.txt Ship on Friday.", "notes.txt"),

@@ -1,1 +1,0 @@
-"""A copy of the data folder, made while the bot runs."""

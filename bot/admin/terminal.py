@@ -1,0 +1,157 @@
+"""What commands print: tables, text and progress by rich on a terminal, plain text through a pipe; and one prompt.
+
+Text is made harmless before it comes here (`bot.admin.safe_text`); none of it is read as markup.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TextIO, TypeVar
+
+import click
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, track
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+
+FEW = 200
+"""Items that are read before anybody misses a progress bar."""
+
+WIDE = 105
+"""Columns of a terminal that has room for a thread's id beside other things."""
+
+PIPED_WIDTH = 100_000
+"""Nothing that goes through a pipe is wrapped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. A cell that does not fit is wrapped, cut with an ellipsis, or ("whole") given its room."""
+
+    title: str
+    fit: Literal["wrap", "cut", "whole"] = "wrap"
+    right: bool = False
+    style: str = ""
+    foot: str = ""
+    on_terminal: bool = False
+    """Left out through a pipe: decoration, such as a bar."""
+
+
+def console(out: TextIO | None = None, *, quiet: bool = False) -> Console:
+    """Return where to print: it knows a terminal, its width and NO_COLOR."""
+    made = Console(file=out or sys.stdout, highlight=False, markup=False, emoji=False, quiet=quiet)
+    if not made.is_terminal:
+        made.width = PIPED_WIDTH
+        made.no_color = True
+    return made
+
+
+def is_terminal(out: TextIO | None = None) -> bool:
+    with suppress(ValueError):  # a closed file
+        return (out or sys.stdout).isatty()
+    return False
+
+
+def width() -> int:
+    """Return how many columns there is room for."""
+    return console().width
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: TextIO | None = None) -> None:
+    """Print the rows below the columns' titles. A column with ``foot`` gets a last line."""
+    to = console(out)
+    if not to.is_terminal:
+        _print_plain(columns, rows, out or sys.stdout)
+        return
+    feet = any(column.foot for column in columns)
+    table = Table(box=None, pad_edge=False, show_footer=feet, padding=(0, 2, 0, 0), header_style="bold")
+    for at, column in enumerate(columns):
+        cells = [column.title, column.foot, *(row[at] for row in rows)]
+        table.add_column(
+            column.title,
+            Text(column.foot),
+            justify="right" if column.right else "left",
+            style=column.style,
+            no_wrap=column.fit != "wrap",
+            min_width=max(map(len, cells)) if column.fit == "whole" else None,
+            overflow="fold" if column.fit == "wrap" else "ellipsis",
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    to.print(table)
+
+
+def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: TextIO) -> None:
+    """Print aligned columns, two spaces apart, a row a line."""
+    shown = [at for at, column in enumerate(columns) if not column.on_terminal]
+    lines = [
+        [columns[at].title for at in shown],
+        *([" ".join(row[at].split()) for at in shown] for row in rows),
+    ]
+    if any(column.foot for column in columns):
+        lines.append([columns[at].foot for at in shown])
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        cells = []
+        for at, cell, room in zip(shown, line, widths, strict=True):
+            gap = " " * (room - cell_len(cell))
+            cells.append(gap + cell if columns[at].right else cell + gap)
+        out.write("  ".join(cells).rstrip() + "\n")
+
+
+def print_texts(texts: Iterable[tuple[str, str, int]]) -> None:
+    """Print texts one below the other, each with its style and its indent."""
+    to = console()
+    for text, style, indent in texts:
+        if to.is_terminal:
+            to.print(Padding(Text(text, style, overflow="fold"), (0, 0, 0, indent)))
+        else:
+            sys.stdout.writelines((" " * indent + line).rstrip() + "\n" for line in text.split("\n"))
+
+
+def progress(items: Sequence[T], what: str, few: int = FEW) -> Iterator[T]:
+    """Yield the items; on a terminal, a bar shows how far it is with *few* or more of them."""
+    hidden = len(items) < few or not (is_terminal() and is_terminal(sys.stderr))
+    yield from items if hidden else track(items, what, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def byte_progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Give a function that advances a bar by bytes; without a terminal nothing is shown."""
+    columns = TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    hidden = quiet or not is_terminal(sys.stderr)
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:
+        yield partial(bar.advance, bar.add_task(what, total=total))
+
+
+def prompt(question: str, default: str, *, is_hidden: Callable[[str], bool]) -> str:
+    """Read one line from the terminal, or *default* if it is empty. Raises `click.Abort` and KeyboardInterrupt.
+
+    The line is drawn as stars while *is_hidden* says so of it, and is not remembered.
+    """
+    from prompt_toolkit import PromptSession  # noqa: PLC0415 - slow to load, and only needed where somebody sits
+    from prompt_toolkit.filters import Condition  # noqa: PLC0415
+    from prompt_toolkit.history import DummyHistory  # noqa: PLC0415
+    from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415
+
+    ends = f" [{default}]: " if default else ": "
+    if is_dumb_terminal():  # it cannot draw over what it has shown
+        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=True)
+        return unseen
+    session: PromptSession[str] = PromptSession(
+        [("bold", question), ("", ends)],
+        history=DummyHistory(),
+        is_password=Condition(lambda: is_hidden(session.default_buffer.text)),
+    )
+    try:
+        return session.prompt() or default
+    except EOFError as error:
+        raise click.Abort from error

@@ -1,1 +1,0 @@
-"""What commands print: tables, progress and text that cannot control the terminal."""
