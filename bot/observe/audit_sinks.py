@@ -144,7 +144,7 @@ async def decided(audit: Audit, turn: Turn, about: Mapping[str, str], answer: An
         audit.tell("decision", details, thread_id=str(asked.thread), message_id=asked.id, author=answer.by)
 
 
-def stopped(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
+def audit_stop(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
     """Note that a person stopped a thread, or a channel."""
     asked = by.incoming
     details = {"running": str(running), "waiting": str(waiting)}

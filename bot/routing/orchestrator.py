@@ -88,7 +88,7 @@ class Orchestrator:
             case _:
                 assert_never(event)
 
-    def route(self, pending: PendingMessage, *, recovered: bool = False) -> None:
+    def route(self, pending: PendingMessage) -> None:
         """Send a durable message where it belongs; never waits."""
         incoming = pending.incoming
         if not self._admission.allowed(incoming):
@@ -97,7 +97,7 @@ class Orchestrator:
             self._share(pending, _too_old)
         elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, pending)
-        elif not recovered and not self._rates.take(incoming.author.id):
+        elif not pending.recovered and not self._rates.take(incoming.author.id):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)
@@ -105,14 +105,14 @@ class Orchestrator:
             if command and command.name == "compact":
                 pending.incoming = replace(incoming, first="compact", control=True)
             try:
-                self._registry.tell(pending, recovered=recovered)
+                self._registry.tell(pending)
             except MailboxFull:
                 self._share(pending, _full)
 
     def recover(self, found: Plan) -> None:
         """Take up what the last process left; call before any transport serves."""
         for pending in found.serve:
-            self.route(pending, recovered=True)
+            self.route(pending)
         for stale in found.stale.values():
             self._end_together(stale, _too_old(len(stale)))
         for cut in found.cut.values():

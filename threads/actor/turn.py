@@ -93,6 +93,7 @@ class ActorTurn:
     ) -> None:
         self.incoming = pending.incoming
         self.notes, self.saved = list[str](), True
+        self.attempt, self.correlation_id = 0, ""
         self._pending, self._messages = pending, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
@@ -102,6 +103,10 @@ class ActorTurn:
     @property
     def messages(self) -> list[Message]:
         return self._messages
+
+    @property
+    def timed_out(self) -> bool:
+        return self.clock.cancel_called
 
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")

@@ -458,6 +458,21 @@ class Turn(Protocol):
     def incoming(self) -> Incoming: ...
 
     @property
+    def attempt(self) -> int:
+        """The number of this try to answer the message, from 1."""
+        ...
+
+    @property
+    def correlation_id(self) -> str:
+        """What joins the thread's text, the log and the audit; another one at each attempt."""
+        ...
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the turn was cut because its time was over."""
+        ...
+
+    @property
     def messages(self) -> list[Message]:
         """The conversation so far, oldest first; change it only through ``add`` and ``replace_messages``."""
         ...

@@ -7,6 +7,7 @@ import json
 import anyio
 import pytest
 
+from bot.config.settings import Recovery
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
@@ -147,7 +148,7 @@ async def test_the_buttons_of_a_question_that_is_not_open_any_more_go_when_they_
             stranger = await discord.press(U2, asked, asked.buttons[0][1])
             await discord.until(lambda: stranger.contents)
             assert discord.message(asked.id).buttons
-        async with bot_in(discord, tmp_path, Scripted(), resume=False):
+        async with bot_in(discord, tmp_path, Scripted(), recovery=Recovery(resume=False)):
             await until_settled(tmp_path, said.id)
             pressed = await discord.press(U1, asked, asked.buttons[0][1])
             await discord.until(lambda: pressed.contents)
