@@ -79,7 +79,10 @@ class Outlet(Protocol):
 
 
 class Delivery:
-    """Settles messages. One per process; each message is in the hands of one task at a time."""
+    """Settles messages. One per process; each message is in the hands of one task at a time.
+
+    ``choices`` returns the ways to go on from an error's code, a message's id, and the error's own ways.
+    """
 
     def __init__(
         self,
@@ -89,10 +92,11 @@ class Delivery:
         outlet: Callable[[str], Outlet],
         folder: Callable[[ThreadId], Path],
         now: Callable[[], datetime],
-        mask: Callable[[str], str] = str,
+        mask: Callable[[str], str],
+        choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
     ) -> None:
         self._journal, self._history, self._now, self._mask = journal, history, now, mask
-        self._outlet, self._folder = outlet, folder
+        self._outlet, self._folder, self._choices = outlet, folder, choices
         self._look_from = anyio.current_time() + LATE_POST_S
 
     async def settle(
@@ -193,7 +197,7 @@ class Delivery:
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
-        choices = wording.choices(intent.code, asked.id, intent.ways)
+        choices = self._choices(intent.code, asked.id, intent.ways)
         ids = asked.author.id, pending.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)

@@ -17,10 +17,10 @@ from bot.agent.model_calls import Asking
 from bot.agent.prompt.compaction import Compaction, Cooldown
 from bot.agent.prompt.user_message import Remembered, heard, nothing
 from bot.llm.policies.images import Sighted
+from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import Place, Tools
-from threads import wording
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, get_args
 import anyio
 
 from bot.config.settings import Tools
-from threads import wording
+from bot.ports import wording
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage

@@ -14,11 +14,11 @@ from typing import Literal, assert_never
 
 from anyio.abc import TaskGroup
 
+from bot.ports import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, command_of, obey, parse, retried
 from bot.routing.rate_limit import RateLimiter
-from threads import wording
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
@@ -27,6 +27,7 @@ from threads.journal.journal import Journal
 from threads.journal.records import PendingMessage, Received
 from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
 from threads.store.checksummed_lines import scrub
+from threads.wording import NOT_YOURS
 
 log = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ class Orchestrator:
         again = replace(pending.incoming, text=failed.text, files=files, first=first)
         if ways:
             if not self._controls.decides(pending.incoming.author.id, failed.author.id):
-                return Ending("refused", wording.NOT_YOURS, "notice")
+                return Ending("refused", NOT_YOURS, "notice")
             again = replace(again, author=failed.author)
         pending.incoming = again
         return None

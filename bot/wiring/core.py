@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
 from bot.ports.errors import report
+from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permissions, ScheduleCommands
 from bot.routing.orchestrator import Orchestrator
@@ -111,7 +112,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     folder = partial(thread_folder, data)
     history = Log(disk, offload=offload)
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(journal, history, outlet=outlet, folder=folder, now=now, mask=parts.mask)
+    delivery = Delivery(
+        journal, history, outlet=outlet, folder=folder, now=now, mask=parts.mask, choices=choices
+    )
     attachments = AttachmentStore(disk, offload, parts.limits.attachment_bytes)
     actors = ActorParts(
         journal=journal,

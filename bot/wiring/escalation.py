@@ -21,9 +21,9 @@ from anyio.abc import TaskGroup
 
 from bot.config.settings import Escalation as Settings
 from bot.observe.live_parts import Edge
+from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
-from threads import wording
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
 from threads.wording import first_cause

@@ -25,12 +25,12 @@ from bot.llm.policies.metering import Budgeted, Metered
 from bot.llm.policies.retry import Retrying
 from bot.llm.policies.structured_output import Conforming
 from bot.observe.turn_events import Observing
+from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ChosenModels
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
-from threads import wording
 from threads.model import Answer, Message, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from threads import wording
+from bot.ports import wording
 
 STEADY_S = 5.0
 """A link that was up for less has not come back; the supervisor counts it as failed as well."""

@@ -11,11 +11,11 @@ from pathlib import Path
 from bot.config.settings import Settings
 from bot.ports.errors import AllProvidersFailed
 from threads import wording
-from threads.errors import BotError, Code
+from threads.errors import BotError
 
 TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 
-SENTENCES: Mapping[Code, str] = {
+SENTENCES: Mapping[str, str] = {
     "auth": "{who} does not accept {key}.",
     "payment": "The {who} account of {key} is out of credit and needs topping up.",
     "model_not_found": "{who} does not know the model {name}, or {key} may not use it.",

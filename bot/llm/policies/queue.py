@@ -34,7 +34,6 @@ from typing import Literal
 
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Usage
-from threads.errors import Code
 
 from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, passes
 from .token_bucket import Bucket, Window
@@ -42,12 +41,12 @@ from .token_bucket import Bucket, Window
 BREATH_S = 0.01
 """How long a lane stands still after a failure, for the retry's word on how long it shall be held; and how much
 longer it is then held, so that the call that failed is back in its place before the others move."""
-OVERLOAD: tuple[Code, ...] = ("rate_limited", "unavailable")
+OVERLOAD: tuple[str, ...] = ("rate_limited", "unavailable")
 """Failures that ask for fewer calls at once."""
 REFUSED_BY = "refused_by"
 GATE = "gate"
 """The field and its value that tell a refusal of ours from what a provider said."""
-ACCOUNT: tuple[Code, ...] = ("auth", "payment")
+ACCOUNT: tuple[str, ...] = ("auth", "payment")
 """Failures of the account, whatever the model."""
 KEPT = ("provider", "model", "status", "request_id")
 """The fields of an error that a refusal repeats."""

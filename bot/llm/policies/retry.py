@@ -23,7 +23,7 @@ import anyio
 
 from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
 from bot.ports.model import Completion, Model, Request
-from threads.errors import Code, retry_fields
+from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def wait_after(
 
 
 TROUBLE = "the provider has trouble"
-_REASONS: dict[Code, str] = {
+_REASONS: dict[str, str] = {
     "rate_limited": "rate limited",
     "timeout": "no answer in time",
     "connection": "no connection",

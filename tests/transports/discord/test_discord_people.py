@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from bot.config.settings import Recovery
+from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
@@ -17,7 +18,6 @@ from tests.transports.discord.bot import answers, bot_in
 from tests.transports.discord.test_discord_story import only_served
 from tests.transports.settling import outcomes, until_settled
 from tests.world import Scripted, says
-from threads import wording
 from threads.errors import TransportRejected
 from threads.model import Option, Question, ThreadId
 from transports.shared.bot_loop_guard import IN_A_ROW
