@@ -18,6 +18,7 @@ import anyio.lowlevel
 from bot.agent.loop import Agent
 from bot.agent.prompt.token_estimate import request_size
 from bot.config.settings import Recovery
+from bot.observe.audit import Audit
 from bot.observe.turn_events import Observing
 from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
@@ -258,10 +259,6 @@ async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: 
     return f"tool-output/{name}"
 
 
-async def ignore(*_: object) -> None:
-    """Do nothing."""
-
-
 def core_parts(
     data: Path,
     transport: object,
@@ -310,7 +307,7 @@ def core_parts(
         troubles=list,
         explain=lambda error, _, reference: wording.explain(error, reference),
         escalate=lambda *_: None,
-        on_feedback=ignore,
+        on_feedback=Audit(disk, data / "audit", offload=offload, now=now).judged,
         on_stop=lambda *_: None,
     )
     return replace(parts, **changes)
