@@ -18,6 +18,7 @@ from datetime import datetime
 
 import anyio
 from anyio.abc import TaskGroup
+from cachetools import TTLCache
 
 from bot.config.settings import Escalation as Settings
 from bot.observe.live_parts import Edge
@@ -37,7 +38,7 @@ FAILED_S = 60.0
 """How long news that were not posted wait before they are tried again; the post itself was tried several times."""
 
 REMEMBERED = 1_000
-"""Kinds of failures, and threads, of which it is known when they were told."""
+"""How many kinds of failures, and threads, are remembered as reported."""
 
 
 class Escalation:
@@ -56,7 +57,7 @@ class Escalation:
     ) -> None:
         self._tasks, self._settings, self._post, self._link, self._now = tasks, settings, post, link, now
         self._thread = ThreadId.parse(f"{settings.channel}:") if settings.channel else None
-        self._told_at: dict[str, float] = {}
+        self._reported = TTLCache[str, bool](REMEMBERED, AGAIN_AFTER_S, timer=anyio.current_time)
         self._outages = Outages()
         self._telling: set[str] = set()
 
@@ -72,13 +73,9 @@ class Escalation:
                 what, kind = wording.DECLINED_BY_PROVIDER, f"content_policy:{thread}"
             case _:
                 return
-        now = anyio.current_time()
-        if self._thread is None or now - self._told_at.get(kind, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+        if self._thread is None or kind in self._reported:
             return
-        self._told_at.pop(kind, None)
-        self._told_at[kind] = now
-        if len(self._told_at) > REMEMBERED:
-            del self._told_at[next(iter(self._told_at))]
+        self._reported[kind] = True
         where = wording.where(self._link(thread) or str(thread), reference)
         self._tasks.start_soon(self._send, reference, f"{what} {where}")
 

@@ -39,7 +39,7 @@ from threads.model import (
     TurnEvent,
     Waiting,
 )
-from threads.store.context import ContextStore
+from threads.store.context import ContextFile
 from threads.store.thread_files import ThreadFiles
 
 from .mailbox import Mailbox
@@ -72,7 +72,7 @@ class ActorParts:
     slots: Slots
     limits: Limits
     run: Run
-    context: Callable[[ThreadId], ContextStore]
+    context: Callable[[ThreadId], ContextFile]
     files: ThreadFiles
     on_error: Callable[[Exception, PendingMessage, str], None]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -87,7 +87,7 @@ class ActorTurn:
         self,
         pending: PendingMessage,
         messages: list[Message],
-        context: ContextStore,
+        context: ContextFile,
         mailbox: Mailbox,
         shared: ActorParts,
     ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from bot.budget import ledger as ledger_module
 from bot.budget.budgets import Carried, Commit, Grant, Reserve, Warned, record_adapter
-from bot.budget.ledger import Ledger, Part, parts, read_records
+from bot.budget.ledger import Ledger, Part, parts
 from bot.ports.model import Usage
 from tests.bot.budget.ledgers import (
     CALL,
@@ -31,7 +31,7 @@ from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 from tests.serving import compatible, serving
 from threads.errors import NewerSchema, StoreUnavailable
-from threads.store.checksummed_lines import encode
+from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
@@ -371,7 +371,9 @@ async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_rese
         async with serving(tmp_path, given) as seat:
             await seat.send("hello")
             await asked.wait()
-    records, _ = read_records(b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir()))
+    records, _ = read_records(
+        record_adapter(), b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir())
+    )
     made = [record for record, _ in records if isinstance(record, Commit)]
     assert [record.outcome for record in made] == ["turn_stopped"]
     assert 0 < made[0].micros < 2_000_000, "the reservation was for 8192 tokens, which are 8 dollars"
@@ -410,7 +412,7 @@ async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
     seqs = [
         record.seq
         for name in ("2026-11.jsonl", "2026-11.2.jsonl")
-        for record, _ in read_records(files(disk)[name])[0]
+        for record, _ in read_records(record_adapter(), files(disk)[name])[0]
         if not isinstance(record, Carried)
     ]
     assert set(seqs) == set(range(1, 6))
