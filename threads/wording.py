@@ -52,7 +52,7 @@ def friendly(error: BaseException) -> str:
     text = known.friendly or FRIENDLY.get(known.code, UNKNOWN)
     wait = known.fields.get("retry_after")
     if isinstance(wait, float | int) and wait >= PATIENCE_S:
-        text += f" It will be worth a try in about {duration(wait)}."
+        text += f" Expect to wait about {duration(wait)}."
     return text
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 CANARY = "canary-7391"
 """Stands in everything that a provider says about a failure: no person may ever read it."""
 
-BACK = "It will be worth a try in about"
+BACK = "Expect to wait about"
 
 
 @dataclass(frozen=True)
