@@ -125,7 +125,7 @@ class Delivery:
     async def insist(
         self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
     ) -> None:
-        """Settle, however long the disk refuses; for endings that no actor looks after."""
+        """Settle, however long the disk refuses; for endings without an actor."""
         await retry_until_stored(lambda: self.settle(pending, ending, also))
 
     async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
@@ -271,18 +271,18 @@ def _last(ledger: Ledger) -> list[Settled]:
 
 
 async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work, again and again while the disk refuses it."""
+    """Do the work; retry while the disk refuses."""
     for tried, pause in enumerate(retry_pauses(), 1):
         try:
             return await work()
         except StoreUnavailable as error:
             log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
             await anyio.sleep(pause)
-    raise AssertionError  # retry_pauses has no end
+    raise AssertionError  # the pauses never end
 
 
 def retry_pauses() -> Iterator[float]:
-    """Return the waits, in seconds, while something refuses: 2, 4, 6, then 30 for as long as it takes."""
+    """Return the seconds between retries: 2, 4, 6, then 30 without end."""
     yield from (2.0, 4.0, 6.0)
     while True:
         yield 30.0

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 TOOL_THREADS = 4
 """How many of the file operations of tools run at once."""
 
-Given = TypeVarTuple("Given")
+Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 
@@ -164,8 +164,8 @@ def _resources(mask: Masker, observing: Observing) -> Resources:
     # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
     threads = anyio.CapacityLimiter(TOOL_THREADS)
 
-    def work(function: Callable[[*Given], T], /, *given: *Given) -> Awaitable[T]:
-        return anyio.to_thread.run_sync(function, *given, limiter=threads)
+    def work(function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]:
+        return anyio.to_thread.run_sync(function, *args, limiter=threads)
 
     return Resources(PosixDisk(), anyio.to_thread.run_sync, work, utc_now, mask, observing)
 
@@ -257,7 +257,7 @@ async def _serve_edge(
 
 
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
-    """Return the web address of a thread, blank where there is none."""
+    """Return the web address of a thread, blank if it has none."""
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
 
 
@@ -281,7 +281,7 @@ def _fire(
     post: Callable[[Outgoing], Awaitable[str]],
     served: AbstractSet[str],
 ) -> None:
-    """Have what is scheduled handed over when it is due."""
+    """Start the task that hands over scheduled messages when they are due."""
     from bot.schedules.firing import Firing  # noqa: PLC0415 - off by default
 
     firing = Firing(
@@ -303,7 +303,7 @@ def catalog_of(settings: Settings) -> Catalog:
 
 
 def unpriced(settings: Settings) -> list[str]:
-    """Return a warning for each model that the settings use and whose price nobody knows."""
+    """Return a warning for each model in the settings whose price is unknown."""
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
@@ -336,7 +336,7 @@ def utc_now() -> datetime:
 
 
 def _explain(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
-    """Return what the thread reads about a failure: more for an admin, who can do something about it."""
+    """Return what the thread reads about a failure; an admin reads how to fix it."""
     if is_admin(settings.access, pending.incoming.author.id):
         return explain_to_operator(error, reference, settings)
     return wording.explain(error, reference)

@@ -1,6 +1,6 @@
-"""The tools of one bot, put together: which there are by the settings, what they stand on, and who permits a call.
+"""Builds the tools of a bot from the settings, with the approvals that guard them.
 
-This is wiring, as `bot.wiring.model_chain` is for models: every tool is made here, and nothing else knows them all.
+This is wiring, as `bot.wiring.model_chain` is for models: only this module knows all tools.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Resources:
 
 @dataclass(slots=True)
 class ToolSet:
-    """The tools, and what of them the rest of the bot uses."""
+    """The tools, and those of their parts that the rest of the bot uses."""
 
     documents: Documents
     audit: Audit
@@ -82,7 +82,7 @@ class ToolSet:
     toolbox: Toolbox = field(init=False)
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
-        """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
+        """Save a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
         try:
             return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
@@ -90,8 +90,8 @@ class ToolSet:
 
     @property
     def troubles(self) -> list[str]:
-        """Return a sentence on each of the tools that cannot work here."""
-        return [*filter(None, [*self.off.values(), *(told() for told in self.status)])]
+        """Return a sentence on each tool that cannot work here."""
+        return [*filter(None, [*self.off.values(), *(status() for status in self.status)])]
 
 
 @asynccontextmanager
