@@ -29,7 +29,7 @@ class Figure:
         return f"≥ {self.at_least:g}" if self.at_least is not None else ""
 
     @property
-    def met(self) -> bool:
+    def add_problem(self) -> bool:
         """Whether the figure is within its limits, as far as it has any."""
         return (self.at_most is None or self.value <= self.at_most) and (
             self.at_least is None or self.value >= self.at_least

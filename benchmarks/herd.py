@@ -14,7 +14,7 @@ from functools import partial
 import anyio
 
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.llm.policies.retry import RetryPolicy, Schedule
+from bot.config.settings import LlmRetry, RateLimitedRetry
 from bot.ports.errors import ProviderError
 from bot.ports.model import Completion, Model, Request
 from tests.bot.llm.herd import (
@@ -43,7 +43,7 @@ OUTAGES: dict[str, tuple[Refuse, ...]] = {
     "529, Retry-After": (OVERLOADED_20,),
     "mixed": MIXED,
 }
-PATIENT = RetryPolicy(Schedule(retries=40), Schedule(retries=40, base_s=5, longest_s=160))
+PATIENT = LlmRetry(max_retries=40, rate_limited=RateLimitedRetry(attempts=40))
 """Retries that outlast the outage, so that every policy answers everybody."""
 
 Pause = Callable[[int, random.Random], float]

@@ -4,8 +4,8 @@ A fake Slack in a process of its own sends messages over a real web socket, as f
 500 are on their way) or at an even pace; each reader runs in its own process, in turns:
 
 raw       slack_sdk's SocketModeClient, which only acknowledges
-ours      our `Link`, Bolt included, with a take that does nothing
-journal   our `Link`, Slack's payload read (`parse_event`), the message durable in a journal on disk
+ours      our `SocketModeLink`, Bolt included, with a take that does nothing
+journal   our `SocketModeLink`, Slack's payload read (`parse_event`), the message durable in a journal on disk
 
 Counted is the CPU between the first event and the acknowledgement of the last.
 """
@@ -204,7 +204,7 @@ async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[No
 
 @asynccontextmanager
 async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator[None]:
-    """Run a `Link`; an event counts when its acknowledgement was written to the socket."""
+    """Run a `SocketModeLink`; an event counts when its acknowledgement was written to the socket."""
     from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415
 
     from transports.slack.api import socket_mode, websocket  # noqa: PLC0415
@@ -218,7 +218,8 @@ async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator
     client = AsyncWebClient("xoxb-fake-token", base_url=base_url)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(
-            socket_mode.Link(app_token="xapp-fake-token", client=client, take=take).run, lambda: None
+            socket_mode.SocketModeLink(app_token="xapp-fake-token", client=client, take=take).run,
+            lambda: None,
         )
         yield
         tasks.cancel_scope.cancel()

@@ -22,9 +22,9 @@ import anyio
 
 from benchmarks.child import ROOT, ask
 from benchmarks.figures import Conditions, Figure
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.adapters.sdk import SdkModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.model import Request
 from tests.fakes import anthropic, openai
 from threads.model import Message, Text, TurnEvent

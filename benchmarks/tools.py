@@ -29,7 +29,7 @@ from benchmarks.figures import Conditions, Figure, quantile
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
-from bot.ports.tool import Arguments, Place, Returned, Tool
+from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ReadFile
 from bot.tools.files.write import WriteFile, Writer
@@ -39,7 +39,7 @@ from bot.tools.sandbox.profile import Limits
 from bot.tools.sandbox.resource_watch import tree
 from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from tests.unprivileged import run_unprivileged
 from threads.model import ToolCall, TurnEvent
 from threads.store.disk import PosixDisk
@@ -101,8 +101,8 @@ class Nothing:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = Arguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:  # noqa: ARG002 - it does
-        return Returned(self.said, origin="benchmark")
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:  # noqa: ARG002 - it does
+        return ToolOutput(self.said, origin="benchmark")
 
 
 async def heard(_: TurnEvent) -> None:
@@ -115,7 +115,7 @@ def gate(*tools: Tool) -> Toolbox:
     return Toolbox(tools, timeout_s={}, default_timeout_s=120, mask=Masker(secrets))
 
 
-async def call(toolbox: Toolbox, place: Place, name: str, **arguments: JsonValue) -> None:
+async def call(toolbox: Toolbox, place: ToolContext, name: str, **arguments: JsonValue) -> None:
     [result] = await toolbox.run([ToolCall("c1", name, arguments)], place, heard)
     assert not result.is_error, result.content[:500]
 
@@ -155,7 +155,7 @@ async def best(folder: Path, **limits: int) -> Sandbox:
 
 async def flood(folder: Path, size: int) -> int:
     """Have a command write *size* bytes, all of which are read; return by how much that made this process grow."""
-    toolbox, place = gate(Shell(await best(folder, output=2 * size), offload)), Place(folder / "flood")
+    toolbox, place = gate(Shell(await best(folder, output=2 * size), offload)), ToolContext(folder / "flood")
     await call(toolbox, place, "shell", command="head -c 300000 /dev/zero")
     grown = peak_from_here()
     await call(toolbox, place, "shell", command=f"head -c {size} /dev/zero")
@@ -165,7 +165,7 @@ async def flood(folder: Path, size: int) -> int:
 async def many(folder: Path, commands: int) -> tuple[int, int]:
     """Have so many commands asked for at once; return by how much this process grew, and how many ran at once."""
     toolbox = gate(Shell(await best(folder), offload))
-    await call(toolbox, Place(folder / "first"), "shell", command="head -c 300000 /dev/zero")
+    await call(toolbox, ToolContext(folder / "first"), "shell", command="head -c 300000 /dev/zero")
     most, grown = 0, peak_from_here()
 
     async def count() -> None:
@@ -178,7 +178,7 @@ async def many(folder: Path, commands: int) -> tuple[int, int]:
         counting.start_soon(count)
         async with anyio.create_task_group() as tasks:
             for n in range(commands):
-                place = Place(folder / f"many-{n}")
+                place = ToolContext(folder / f"many-{n}")
                 tasks.start_soon(partial(call, toolbox, place, "shell", command="head -c 200000 /dev/zero"))
         counting.cancel_scope.cancel()
     return grown(), most
@@ -203,7 +203,7 @@ async def _starts(folder: Path, runs: int) -> dict[str, float]:
         sandbox = await open_sandbox(layer, folder, offload=offload)
         if sandbox.layer == layer:
             toolbox = gate(Shell(sandbox, offload))
-            things[layer] = partial(call, toolbox, Place(folder / layer), "shell", command="true")
+            things[layer] = partial(call, toolbox, ToolContext(folder / layer), "shell", command="true")
     took = await in_turns(runs, **things)
     p95 = {f"{name} p95": quantile(each, 0.95) for name, each in took.items()}
     return {**{name: median(each) for name, each in took.items()}, **p95}
@@ -212,9 +212,9 @@ async def _starts(folder: Path, runs: int) -> dict[str, float]:
 async def _gate(folder: Path) -> dict[str, float]:
     found = {}
     for what, text in (("no-op", "done"), ("no-op of 50,000 characters", (PAGE * 20)[:49_000])):
-        toolbox, place = gate(Nothing(text)), Place(folder / "gate")
+        toolbox, place = gate(Nothing(text)), ToolContext(folder / "gate")
 
-        async def bare(tool: Tool = Nothing(text), place: Place = place) -> None:
+        async def bare(tool: Tool = Nothing(text), place: ToolContext = place) -> None:
             await tool(Arguments(), place)
 
         took = await in_turns(CALLS_OF_THE_GATE, ours=partial(call, toolbox, place, "nothing"), bare=bare)
@@ -224,7 +224,7 @@ async def _gate(folder: Path) -> dict[str, float]:
 
 async def _files(folder: Path, runs: int) -> dict[str, float]:
     workspace = folder / "files"
-    place, beside = Place(workspace), folder / "beside"
+    place, beside = ToolContext(workspace), folder / "beside"
     toolbox = gate(ReadFile(offload), WriteFile(Writer(PosixDisk(), offload, Quota(10**9, 10_000))))
     await call(toolbox, place, "write_file", path="page.txt", content=PAGE)
 
@@ -274,7 +274,7 @@ async def _web(runs: int) -> dict[str, float]:
 
     async with _site() as port:
         url = f"http://127.0.0.1:{port}/"
-        http = Http(Egress(("127.0.0.1",)), offload)
+        http = HttpClient(Egress(("127.0.0.1",)), offload)
 
         async def ours() -> None:
             assert (await http.get(url, anyio.current_time() + 10)).status == 200

@@ -1,7 +1,7 @@
 """The loop: ask the model, run its tools, until it answers.
 
-Every step is checkpointed before the next, so a turn that is cut short goes on where it stopped instead of paying for
-its steps again. A call is on disk before its tool runs, a result before the next call.
+Every step is saved before the next one, so an interrupted turn goes on where it stopped and pays for no step twice. A
+call is on disk before its tool runs, and a result before the next call.
 """
 
 from __future__ import annotations
@@ -13,49 +13,41 @@ from itertools import pairwise
 from pathlib import Path
 
 from bot.agent.loop_guard import LoopGuard
-from bot.agent.model_calls import Asking
+from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, Cooldown
-from bot.agent.prompt.user_message import Remembered, heard, nothing
-from bot.llm.policies.images import Sighted
+from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
+from bot.config.settings import Compaction as CompactionSettings
+from bot.llm.policies.images import VisionModel
 from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
-from bot.ports.tool import Place, Tools
+from bot.ports.tool import ToolContext, Tools
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 
 CONTINUATIONS = 3
-"""How often an answer that ran out of tokens is asked to go on."""
+"""How often the model may go on with an answer that ran out of tokens."""
 
 CONTINUE = Message("user", (Text("Go on exactly where you stopped."),))
 AGAIN = Message("user", (Text("That answer was cut off. Please answer again."),))
 FINISH = Message("user", (Text("Now answer in plain text, with what you have. Do not call tools."),))
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """When and how far a conversation is compacted. ``threshold`` is the share of the model's window."""
-
-    enabled: bool = True
-    threshold: float = 0.8
-    keep_recent_tokens: int = 20_000
-
-
 @dataclass(slots=True)
 class _Progress:
-    """What one turn has done so far."""
+    """What one turn has done so far; ``parts`` are the texts of an unfinished answer."""
 
-    asking: Asking
+    calls: ModelCalls
     loops: LoopGuard = field(default_factory=LoopGuard)
     parts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Answers turns. ``system`` must be byte-stable; ``workspace`` gives a thread's own folder.
+    """Answers turns. ``system`` must be byte-stable; ``workspace`` returns a thread's own folder.
 
-    ``spill`` keeps a text of the thread in a file; with ``footer`` an answer ends with what it used; ``veil`` puts a
-    listener that masks secrets before the turn's own; ``remembered`` is what a new conversation begins with.
+    ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
+    turn's listener in one that masks secrets. ``read_memory`` returns the memory that a conversation begins with.
     """
 
     models: Models
@@ -66,22 +58,22 @@ class Agent:
     max_steps: int = 50
     max_tokens: int = 8192
     temperature: float | None = None
-    room: Room = Room()
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
-    remembered: Remembered = nothing
+    read_memory: ReadMemory = no_memory
     summaries: Cooldown = field(default_factory=Cooldown)
 
     async def run(self, turn: Turn) -> str:
         """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
-        model = Sighted(await self.models.for_turn(turn), turn)
-        if turn.incoming.first and (done := await self._first(turn, model)):
-            return done
+        model = VisionModel(await self.models.for_turn(turn), turn)
+        if turn.incoming.first and (reply := await self._make_room(turn, model)):
+            return reply
         answer = await self._answer(turn, model)
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
 
-    async def _first(self, turn: Turn, model: TurnModel) -> str:
-        """Make the room that was asked for, once; return the word for it when nothing else is to be done."""
+    async def _make_room(self, turn: Turn, model: TurnModel) -> str:
+        """Compact or clear the conversation as asked, once; return a reply if there is nothing to answer."""
         incoming = turn.incoming
         if any(message.source == incoming.id for message in turn.messages):
             return ""  # done before the process ended
@@ -89,7 +81,7 @@ class Agent:
             if turn.messages:
                 await turn.compact([])
             return ""
-        done = await self._asking(turn, model, keep=0).compact()
+        done = await self._model_calls(turn, model, keep=0).compact()
         if not incoming.control:
             return ""
         return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
@@ -97,102 +89,102 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(await heard(turn, turn.incoming, self.remembered))
+            turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
         elif turn.messages[mine[-1]].role == "assistant":
-            given = turn.messages[mine[0] : mine[-1] + 1]
-            return "".join(_said(turn, [*_continued(given), given[-1]], model.name))
-        parts = _said(turn, _continued(turn.messages[mine[0] :]), model.name) if mine else []
+            written = turn.messages[mine[0] : mine[-1] + 1]
+            return "".join(_texts(turn, [*_unfinished(written), written[-1]], model.name))
+        parts = _texts(turn, _unfinished(turn.messages[mine[0] :]), model.name) if mine else []
         if (last := turn.messages[-1]).role == "assistant":
             if last.calls:
                 await self._resume(turn, model, last.calls)
             else:
                 turn.add(AGAIN)
-        done = _Progress(self._asking(turn, model, self.room.keep_recent_tokens), parts=parts)
+        progress = _Progress(self._model_calls(turn, model, self.compaction.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
-            answer = await self._step(turn, await done.asking.ask(), done)
+            answer = await self._step(turn, await progress.calls.ask(), progress)
             if answer is not None:
                 return answer
-        return await self._finish(turn, done, StepLimit(f"no answer after {self.max_steps} steps"))
+        return await self._finish(turn, progress, StepLimit(f"no answer after {self.max_steps} steps"))
 
-    def _asking(self, turn: Turn, model: TurnModel, keep: int) -> Asking:
+    def _model_calls(self, turn: Turn, model: TurnModel, keep: int) -> ModelCalls:
         thread = turn.incoming.thread
-        compaction = Compaction(keep, self.spill(thread), self.room.enabled, self.summaries)
+        compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
         empty = Request(
             self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
         )
-        return Asking(turn, model, compaction, empty, self.room.threshold, self.veil(turn.tell))
+        return ModelCalls(turn, model, compaction, empty, self.compaction.threshold, self.veil(turn.tell))
 
-    async def _step(self, turn: Turn, completion: Completion, done: _Progress) -> str | None:
-        """Take in one completion; return the whole answer when it is one."""
+    async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:
+        """Take one completion; return the whole answer, or None if the turn goes on."""
         message = completion.message
         if message.calls and completion.stop == "tool_calls":
             turn.add(message)
             await turn.checkpoint()
-            turn.add(*await self._use_tools(turn, message.calls, done))
+            turn.add(*await self._use_tools(turn, message.calls, progress))
             await turn.checkpoint()
-            await turn.steer(partial(heard, turn, remembered=self.remembered))
+            await turn.steer(partial(build_user_message, turn, read_memory=self.read_memory))
             return None
         if completion.stop == "pause":
             turn.add(message)
             await turn.checkpoint()
             return None
-        if completion.stop == "length" and len(done.parts) < CONTINUATIONS:
+        if completion.stop == "length" and len(progress.parts) < CONTINUATIONS:
             turn.add(message, CONTINUE)
-            done.parts.append(message.text)
+            progress.parts.append(message.text)
             await turn.checkpoint()
             return None
-        return await _whole(turn, message, done)
+        return await _save_answer(turn, message, progress)
 
-    async def _finish(self, turn: Turn, done: _Progress, error: Exception) -> str:
-        """Ask once more without tools; raise *error* when even that shows nothing."""
+    async def _finish(self, turn: Turn, progress: _Progress, error: Exception) -> str:
+        """Ask once more without tools; raise *error* if that shows nothing either."""
         turn.add(FINISH)
         try:
-            completion = await done.asking.ask(tool_choice="none")
+            completion = await progress.calls.ask(tool_choice="none")
         except EmptyAnswer as empty:
             raise error from empty
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
-        return await _whole(turn, completion.message, done)
+        return await _save_answer(turn, completion.message, progress)
 
-    async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], done: _Progress) -> list[Message]:
-        refusals = done.loops.refusals(calls)
+    async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
+        refusals = progress.loops.refusals(calls)
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        place = self._place(turn, done.asking.model)
-        results = iter(await self.tools.run(fresh, place, done.asking.tell))
-        return _told([refusal or next(results) for refusal in refusals], place)
+        place = self._place(turn, progress.calls.model)
+        results = iter(await self.tools.run(fresh, place, progress.calls.tell))
+        return _result_messages([refusal or next(results) for refusal in refusals], place)
 
     async def _resume(self, turn: Turn, model: TurnModel, calls: Sequence[ToolCall]) -> None:
-        """Take up the calls that waited for a person when the process ended; the rest is said to be interrupted."""
+        """Run the calls that waited for a person when the process ended; `repair` marks the others as interrupted."""
         place = self._place(turn, model)
         waiting = [call for call in calls if self.tools.waits(call, place)]
         if waiting:
-            turn.add(*_told(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
+            turn.add(*_result_messages(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
             await turn.checkpoint()
 
-    def _place(self, turn: Turn, model: TurnModel) -> Place:
+    def _place(self, turn: Turn, model: TurnModel) -> ToolContext:
         thread = turn.incoming.thread
-        return Place.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
+        return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
 
 
-def _told(results: Sequence[ToolResult], place: Place) -> list[Message]:
-    """Return what the model reads of a step: the results, and the pictures that belong to them."""
-    told = Message("user", tuple(results))
-    return [told, Message("user", tuple(place.images))] if place.images else [told]
+def _result_messages(results: Sequence[ToolResult], place: ToolContext) -> list[Message]:
+    """Return the messages that a step adds for the model: its results, then their pictures."""
+    images = [Message("user", tuple(place.images))] if place.images else []
+    return [Message("user", tuple(results)), *images]
 
 
-async def _whole(turn: Turn, message: Message, done: _Progress) -> str:
+async def _save_answer(turn: Turn, message: Message, progress: _Progress) -> str:
     turn.add(replace(message, source=turn.incoming.id))
     await turn.checkpoint()
-    return "".join([*done.parts, message.text])
+    return "".join([*progress.parts, message.text])
 
 
-def _continued(messages: Sequence[Message]) -> list[Message]:
-    """Return the parts of an answer that a cut turn has already written."""
+def _unfinished(messages: Sequence[Message]) -> list[Message]:
+    """Return the parts of an answer that an interrupted turn has written."""
     return [part for part, next_ in pairwise(messages) if next_ == CONTINUE]
 
 
-def _said(turn: Turn, parts: Sequence[Message], model: str) -> list[str]:
-    """Return the texts of what a cut turn has written, and have it said who wrote it, if another than *model*."""
+def _texts(turn: Turn, parts: Sequence[Message], model: str) -> list[str]:
+    """Return the texts of these messages; a note names each author that is not *model*."""
     for part in parts:
         if part.model != model:
             turn.note(wording.answered_by(part.model))
@@ -200,7 +192,7 @@ def _said(turn: Turn, parts: Sequence[Message], model: str) -> list[str]:
 
 
 def _footer(model: TurnModel) -> str:
-    """Return one line on what the turn used: the model, its tokens, the share read from the cache, the cost."""
+    """Return one line with the model, its tokens, the share read from the cache, and the cost."""
     usage, cost = model.usage, model.spent_usd
     cached = f", {usage.cache_read / usage.prompt:.0%} of the prompt cached" if usage.cache_read else ""
     price = "cost unknown" if cost is None else f"${cost:.4f}"

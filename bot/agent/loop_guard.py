@@ -1,4 +1,4 @@
-"""The same call with the same arguments, again and again: first refused, then the end of the turn."""
+"""Stops a model that repeats one call: the third is refused, and the fourth ends the turn."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from bot.ports.tool_result import failed
 from threads.model import ToolCall, ToolResult
 
 SAME_CALL = 3
-"""The same call with the same arguments this often in a turn is not run again; once more ends the turn."""
-
+"""How often a turn may make a call with the same arguments: the last one is refused, one more ends the turn."""
 
 MOST_AT_ONCE = 64
-"""Calls of one step that are run."""
+"""Calls of one step; the rest is refused."""
 
 
 class LoopGuard:
@@ -25,14 +24,11 @@ class LoopGuard:
         self._calls: Counter[str] = Counter()
 
     def refusals(self, calls: Sequence[ToolCall]) -> list[ToolResult | None]:
-        """Return for each call of a step what the model reads in its place, or None. Raises `LoopDetected`."""
+        """Return the refusal of each call of a step, None for one that may run. Raises `LoopDetected`."""
         return [self.refusal(call) if at < MOST_AT_ONCE else _too_many(call) for at, call in enumerate(calls)]
 
     def refusal(self, call: ToolCall) -> ToolResult | None:
-        """Return what the model reads in place of a call that was tried often enough, or None.
-
-        Raises `LoopDetected` when the call comes even after that.
-        """
+        """Return the refusal of a call, None if it may run. Raises `LoopDetected` if it was refused before."""
         canonical = json.dumps([call.name, call.arguments, call.malformed], sort_keys=True)
         self._calls[canonical] += 1
         times = self._calls[canonical]

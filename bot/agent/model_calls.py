@@ -1,13 +1,13 @@
-"""The model calls of one turn: each history repaired, made to fit the model's window, and its answer counted.
+"""The model calls of one turn: the history is repaired and made to fit the window, and tokens are counted.
 
 | when                                                | then                                                  |
 |-----------------------------------------------------|-------------------------------------------------------|
-| the conversation nears the window                   | compacted first                                       |
-| it does not fit the window all the same             | not sent: the person is told how to go on             |
-| the provider says that it is too long               | compacted, and asked once more; then the same         |
-| the provider refuses its own reasoning, sent back   | asked once more without any                           |
-| the answer has nothing in it to show or to run      | asked once more with a word on that, then admitted    |
-| the provider counts far fewer tokens than were sent | said in the thread: some local servers cut in silence |
+| the conversation is close to the window             | it is compacted first                                 |
+| it does not fit even so                             | it is not sent; the person is told how to go on       |
+| the provider says that it is too long               | it is compacted and sent once more; then as above     |
+| the provider refuses reasoning that is sent back    | sent once more without reasoning                      |
+| the answer is empty                                 | the model is asked once more, then `EmptyAnswer`      |
+| the provider counts far fewer tokens than were sent | a note says so: some local servers cut silently       |
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ log = logging.getLogger(__name__)
 EMPTY = Message("user", (Text("Your answer was empty. Please answer, or go on with what you were doing."),))
 
 CUT_BY = 2000
-"""Tokens by which a provider may count fewer than half of what the messages alone have: estimates err."""
+"""Tokens of tolerance: a count below half of the estimate by more than this means that the prompt was cut."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """``empty`` is the request without its messages; ``threshold`` the share of the window that may be used.
-
-    ``tell`` listens to what goes on.
-    """
+class ModelCalls:
+    """``empty`` is the request without its messages; ``threshold`` is the share of the window that may be used."""
 
     turn: Turn
     model: TurnModel
@@ -67,23 +64,23 @@ class Asking:
         return await self._complete(self._request(tool_choice))
 
     async def compact(self, *, needed: bool = True) -> bool:
-        """Make the conversation shorter, and say so with the answer; False when nothing could be done."""
+        """Make the conversation shorter, and note it above the answer; returns False if that is not possible."""
         window = self.model.info.context_window
         request = self._request("auto")
-        word = await self.compaction.run(self.turn, request, self.model, window=window, needed=needed)
-        if word:
-            self.turn.note(word)
-        return bool(word)
+        note = await self.compaction.run(self.turn, request, self.model, window=window, needed=needed)
+        if note:
+            self.turn.note(note)
+        return bool(note)
 
     async def _make_room(self, window: int | None) -> None:
-        """Compact what nears the window. Raises `ContextOverflow` when it does not fit even so: it is not sent."""
+        """Compact a conversation that is close to the window. Raises `ContextOverflow` if it does not fit even so."""
         if fits(alone(self._request("auto"), self.turn.incoming), window):
             await self.compact(needed=not fits(self._request("auto"), window))
         if not fits(self._request("auto"), window):
             raise self._too_long()
 
     async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
-        """Ask once more, with less, what the provider found too long."""
+        """Send a shorter conversation after the provider said that it is too long."""
         if await self.compact():
             log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
             try:
@@ -93,7 +90,7 @@ class Asking:
         raise self._too_long() from error
 
     def _too_long(self) -> ContextOverflow:
-        """Return the error. A message that nothing was done for yet is taken out, or it would stand in the way."""
+        """Return the error. A message that nothing was done for yet is removed, so that the thread can go on."""
         turn, window = self.turn, self.model.info.context_window
         error = too_long(self._request("auto"), turn.incoming, window, compacts=self.compaction.enabled)
         if turn.messages[-1].role == "user" and turn.messages[-1].source == turn.incoming.id:

@@ -19,7 +19,7 @@ NEEDED = "LD_LIBRARY_PATH"
 
 
 @asynccontextmanager
-async def child(*words: str, stdin: int = PIPE) -> AsyncIterator[Process]:
+async def run_child(*words: str, stdin: int = PIPE) -> AsyncIterator[Process]:
     """Run ``python -I`` with these *words* meanwhile; it is dead when the block ends, however that ends.
 
     Raises OSError when it cannot be started.

@@ -29,7 +29,7 @@ import anyio
 from anyio.abc import ByteSendStream, Process
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.documents.child_process import child
+from bot.documents.child_process import run_child
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.disk import Offload
 
@@ -143,7 +143,7 @@ class Documents:
         with anyio.move_on_after(self.wall_s):
             try:
                 ours = (words[0], str(os.getpid()), *words[1:])
-                async with child(*PROGRAM, *ours, stdin=source) as reader:
+                async with run_child(*PROGRAM, *ours, stdin=source) as reader:
                     answer = await _exchange(reader, data)
                     code = await reader.wait() if len(answer) <= MAX_OUTPUT else None
             except OSError as error:  # no more processes, or no memory for one

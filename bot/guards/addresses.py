@@ -65,7 +65,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """RFC 6052: how an IPv6-only network reaches IPv4; as public as the IPv4 address inside."""
 
 
-def refusal(address: Address, *, named: bool = False, networks: Iterable[Network] = ()) -> str:
+def denial_reason(address: Address, *, named: bool = False, networks: Iterable[Network] = ()) -> str:
     """Return what *address* is if it may not be reached, or nothing.
 
     *networks* are allowed by the operator; *named* is whether the operator named the host that has this address,
@@ -77,7 +77,7 @@ def refusal(address: Address, *, named: bool = False, networks: Iterable[Network
         if address.scope_id:
             return "an address of one link"
         if address in NAT64:
-            return refusal(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+            return denial_reason(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
     found = ((why, local) for network, why, local in _NETWORKS if address in network)
     why, local = next(found, ("", False))
     return "" if named and local else why

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from bot.guards.addresses import METADATA, Network, refusal
-from bot.guards.urls import Url, host_of, parsed
+from bot.guards.addresses import METADATA, Network, denial_reason
+from bot.guards.urls import Url, normalize_host, parse_url
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Egress:
         resolve: Resolve | None = None,
         connect: Connect | None = None,
     ) -> None:
-        self._hosts, self._networks = opened(allow_private)
+        self._hosts, self._networks = parse_allowed(allow_private)
         self._resolve, self._connect = resolve or Resolver(), connect or _connect
 
     def check(self, url: str) -> Url:
@@ -96,7 +96,7 @@ class Egress:
 
         Nothing is looked up: whether its name leads somewhere public is for `addresses` to say.
         """
-        parts = parsed(url)
+        parts = parse_url(url)
         self._check_host(parts.host, parts.port)
         return parts
 
@@ -105,7 +105,7 @@ class Egress:
 
         Raises `ToolDenied` if only one is not, `ToolNotFound` if there are none, `ToolTimeout`.
         """
-        host = host_of(host)
+        host = normalize_host(host)
         if self._check_host(host, port):
             return [host]
         found = await self._resolved(host, port)
@@ -152,7 +152,9 @@ class Egress:
 
     def _check_address(self, host: str, address: str) -> None:
         try:
-            why = refusal(ipaddress.ip_address(address), named=host in self._hosts, networks=self._networks)
+            why = denial_reason(
+                ipaddress.ip_address(address), named=host in self._hosts, networks=self._networks
+            )
         except ValueError:
             why = "no address"
         if why:
@@ -160,7 +162,7 @@ class Egress:
             raise ToolDenied(f"{host[:200]} {verb} {why}.", suggestion=ELSEWHERE)
 
     def _allowed(self, host: str, address: str) -> bool:
-        """Return whether the operator opened this host or address."""
+        """Return whether the operator allows this host or address."""
         return host in self._hosts or any(
             ipaddress.ip_address(address) in network for network in self._networks
         )
@@ -182,7 +184,7 @@ async def _connect(address: str, port: int) -> SocketStream:
     return await anyio.connect_tcp(address, port)
 
 
-def opened(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
+def parse_allowed(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
     """Return the hosts and networks that an operator's list names; raises ValueError for what is neither."""
     hosts: set[str] = set()
     networks: list[Network] = []
@@ -191,7 +193,7 @@ def opened(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]
             networks.append(ipaddress.ip_network(entry))
         except ValueError:
             try:
-                hosts.add(host_of(entry))
+                hosts.add(normalize_host(entry))
             except ToolDenied as error:
                 raise ValueError(f"{entry!r} is no host and no network") from error
     return frozenset(hosts), tuple(networks)

@@ -10,7 +10,7 @@ _SET_DUMPABLE = 4
 """PR_SET_DUMPABLE of prctl(2)."""
 
 
-def seal() -> None:
+def harden_process() -> None:
     """Keep our memory and environment, with all tokens in them, from children and from core dumps.
 
     A program that is not walled in, as an MCP server, runs as our user and could read ``/proc/<us>/environ`` else.

@@ -17,7 +17,7 @@ MARK = "[masked]"
 MIN_LITERAL = 8
 """Characters. A shorter literal would hide ordinary words."""
 
-REACH = 10_000
+LOOKAHEAD = 10_000
 """Characters after a cut in which the rest of a secret is looked for: more than a secret, or a line of one, has."""
 
 MIN_LINE = 16
@@ -84,12 +84,12 @@ def mask(text: str) -> str:
     return text
 
 
-def _places(text: str, beginning: str) -> Iterator[int]:
-    """Return where *beginning* is: a search for plain text is far quicker than one for a pattern."""
-    at = text.find(beginning)
+def _places(text: str, start: str) -> Iterator[int]:
+    """Return where *start* is: a search for plain text is far quicker than one for a pattern."""
+    at = text.find(start)
     while at >= 0:
         yield at
-        at = text.find(beginning, at + 1)
+        at = text.find(start, at + 1)
 
 
 def _masked(text: str, shape: re.Pattern[str], places: Iterable[int]) -> str:
@@ -106,7 +106,7 @@ def _lower(text: str) -> str:
     return text.lower() if text.isascii() else text.replace("\u0130", "i").lower()
 
 
-def forms(literals: Iterable[str]) -> set[str]:
+def secret_forms(literals: Iterable[str]) -> set[str]:
     """Return what these secrets may stand as in a text, each long enough to be known by.
 
     Whole, line by line, and without the word before it (``Bearer …``); as they are, in JSON, in Python's own
@@ -133,7 +133,7 @@ def _written(text: str) -> tuple[str, ...]:
     return json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
-def beginning(text: str, most: int, mask: Callable[[str], str]) -> str:
+def safe_prefix(text: str, most: int, mask: Callable[[str], str]) -> str:
     """Return the first *most* characters of *text*, or fewer: the result never ends inside a secret.
 
     Cut a text with this before it is masked, because `mask` does not know half a secret. A text that has to be cut
@@ -141,7 +141,7 @@ def beginning(text: str, most: int, mask: Callable[[str], str]) -> str:
     """
     if len(text) <= most:
         return text
-    return commonprefix([mask(text[:most]), mask(text[: most + REACH])])[:most]  # noqa: RUF071 - of texts
+    return commonprefix([mask(text[:most]), mask(text[: most + LOOKAHEAD])])[:most]  # noqa: RUF071 - of texts
 
 
 class Masker:
@@ -149,7 +149,7 @@ class Masker:
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
         # The longest first: a secret that begins with another one must not leave its end behind.
-        self._literals = known = sorted(forms(literals), key=len, reverse=True)
+        self._literals = known = sorted(secret_forms(literals), key=len, reverse=True)
         encoded = [re.escape(form.encode("utf-8", "replace")) for form in known]
         self._in_bytes = re.compile(b"|".join(encoded)) if known else None
         self.longest = max((len(form.encode("utf-8", "replace")) for form in known), default=0)
@@ -160,6 +160,6 @@ class Masker:
             text = text.replace(literal, MARK)
         return mask(text)
 
-    def holds(self, data: bytes) -> bool:
+    def contains_secret(self, data: bytes) -> bool:
         """Return whether one of the literals is in *data* as it is; what only looks like a secret does not count."""
         return bool(self._in_bytes and self._in_bytes.search(data))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from bot.guards.redaction import ANNOUNCES, forms
+from bot.guards.redaction import ANNOUNCES, secret_forms
 from threads.model import OnEvent, TextDelta, TextReset, ThinkingDelta, TurnEvent
 
 LONGEST = 4_000
@@ -26,15 +26,15 @@ _TAIL = 1_000
 _BEGINS = re.compile(rf"{_KEY}(?: [A-Z0-9 ]{{0,40}}PRIVATE KEY-----|[A-Z0-9 ]{{0,55}}-{{0,4}}\Z)")
 _ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
 
-Certain = Callable[[str], int]
+FindBoundary = Callable[[str], int]
 
 
-def suspicion(literals: Iterable[str] = ()) -> Certain:
+def boundary_finder(literals: Iterable[str] = ()) -> FindBoundary:
     """Return what tells where in a text begins what cannot be judged yet; the text before it can be masked alone.
 
     *literals* as for `bot.guards.redaction.Masker`.
     """
-    several = [form for form in forms(literals) if len(form.split(maxsplit=1)) > 1]
+    several = [form for form in secret_forms(literals) if len(form.split(maxsplit=1)) > 1]
 
     def certain(text: str) -> int:
         end = _word(text, len(text))
@@ -72,10 +72,10 @@ def _open_key(text: str, end: int) -> int:
     return len(text)
 
 
-class Veiled:
+class StreamMasker:
     """A listener in front of another one, for one turn: what it is told has its secrets masked."""
 
-    def __init__(self, tell: OnEvent, mask: Callable[[str], str], suspicious: Certain) -> None:
+    def __init__(self, tell: OnEvent, mask: Callable[[str], str], suspicious: FindBoundary) -> None:
         self._tell, self._mask, self._certain = tell, mask, suspicious
         self._held = ""
 

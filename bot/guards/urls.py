@@ -19,7 +19,7 @@ MAX_URL = 8_000
 """Characters. RFC 9110 asks recipients for 8,000 octets; longer ones carry data out."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-MEND = "Give a plain http or https address."
+FIX = "Give a plain http or https address."
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([1-9][0-9]{0,4}))?")
@@ -53,35 +53,35 @@ class Url:
         return f"{self.origin}{self.target}"
 
 
-def parsed(text: str) -> Url:
+def parse_url(text: str) -> Url:
     """Return the parts of a web address; raises `ToolDenied`."""
     if len(text) > MAX_URL:
-        raise ToolDenied(f"The address is longer than {MAX_URL} characters.", suggestion=MEND)
+        raise ToolDenied(f"The address is longer than {MAX_URL} characters.", suggestion=FIX)
     if _ODD.search(text):
-        raise ToolDenied("The address has control characters in it.", suggestion=MEND)
+        raise ToolDenied("The address has control characters in it.", suggestion=FIX)
     if not (match := _URL.fullmatch(text)):
-        raise ToolDenied("Only addresses that start with http:// or https:// are fetched.", suggestion=MEND)
+        raise ToolDenied("Only addresses that start with http:// or https:// are fetched.", suggestion=FIX)
     scheme: Literal["http", "https"] = "https" if match[1].lower() == "https" else "http"
     if "@" in match[2]:
         raise ToolDenied("The address has a user name in it.", suggestion="Leave it out.")
     if not (authority := _AUTHORITY.fullmatch(match[2])):
-        raise ToolDenied("The host or port of the address cannot be read.", suggestion=MEND)
-    host = host_of(authority[1])
+        raise ToolDenied("The host or port of the address cannot be read.", suggestion=FIX)
+    host = normalize_host(authority[1])
     port = int(authority[2] or DEFAULT_PORTS[scheme])
     if port > 65535:
-        raise ToolDenied("There is no such port.", suggestion=MEND)
+        raise ToolDenied("There is no such port.", suggestion=FIX)
     return Url(scheme, host, port, _path(match[3]) + _written(match[4] or ""))
 
 
-def joined(base: Url, location: str) -> Url:
+def join_url(base: Url, location: str) -> Url:
     """Return where a redirect leads from *base*; raises `ToolDenied`."""
     try:
-        return parsed(urljoin(str(base), location))
+        return parse_url(urljoin(str(base), location))
     except ValueError as error:  # urllib's word for brackets that do not match
         raise ToolDenied("The page redirects to an address that cannot be read.") from error
 
 
-def host_of(text: str) -> str:
+def normalize_host(text: str) -> str:
     """Return a host as it is looked up: an address in its one notation, or a lower case ASCII name.
 
     *text* may be an IPv6 address with or without brackets. Raises `ToolDenied`.
@@ -92,9 +92,9 @@ def host_of(text: str) -> str:
     labels = [_label(label) for label in lowered.split(".")]
     name = ".".join(labels)
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise ToolDenied("The host of the address is not a name.", suggestion=MEND)
+        raise ToolDenied("The host of the address is not a name.", suggestion=FIX)
     if not labels[-1][0].isalpha():
-        raise ToolDenied("The host of the address is a number in disguise.", suggestion=MEND)
+        raise ToolDenied("The host of the address is a number in disguise.", suggestion=FIX)
     return name
 
 
@@ -107,7 +107,7 @@ def _literal(text: str) -> str:
     except ValueError:
         address = ""
     if not address or "%" in text:
-        raise ToolDenied("The host of the address is not a valid IP address.", suggestion=MEND)
+        raise ToolDenied("The host of the address is not a valid IP address.", suggestion=FIX)
     return address
 
 
@@ -120,7 +120,7 @@ def _label(label: str) -> str:
     try:
         return idna.alabel(label).decode()
     except idna.IDNAError:
-        raise ToolDenied("The host of the address has letters that no host has.", suggestion=MEND) from None
+        raise ToolDenied("The host of the address has letters that no host has.", suggestion=FIX) from None
 
 
 def _path(path: str) -> str:

@@ -11,11 +11,10 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from bot.config.load import resolve_secret
-from bot.config.settings import LlmRetry, Provider, Settings
+from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.policies.gate import Gate
-from bot.llm.policies.queue import Line
-from bot.llm.policies.retry import RetryPolicy, Schedule
+from bot.llm.policies.queue import CallQueue
 from bot.ports.errors import ConfigInvalid
 from bot.ports.model import Model
 
@@ -47,10 +46,6 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    from bot.llm.adapters.stream import StreamTimeouts
-
-    given = settings.stream_timeouts_s
-    timeouts = StreamTimeouts(given.connect, given.first_content, given.idle, given.total)
     reference, base_url = provider.api_key, provider.base_url
     if reference is None and provider.kind != "openai-compatible":
         raise ConfigInvalid(
@@ -75,13 +70,20 @@ def build_adapter(
     if provider.kind != "openai-compatible":
         key()
     return adapter(
-        kind, model, api_key=key, base_url=base_url, http=http, timeouts=timeouts, now=now, vision=vision
+        kind,
+        model,
+        api_key=key,
+        base_url=base_url,
+        http=http,
+        timeouts=settings.stream_timeouts_s,
+        now=now,
+        vision=vision,
     )
 
 
 def build_gate(settings: Settings, provider: Provider) -> Gate:
     """Return the gate that all calls to one provider and key pass through."""
-    line = Line(
+    line = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
@@ -90,26 +92,3 @@ def build_gate(settings: Settings, provider: Provider) -> Gate:
         max_wait_s=settings.breaker.max_wait_s,
     )
     return Gate(line)
-
-
-def retry_policy(given: LlmRetry, *, local: bool) -> RetryPolicy:
-    """Return the retry settings in seconds; *local* is a server on this machine."""
-    limited = given.rate_limited
-    return RetryPolicy(
-        transient=Schedule(
-            given.max_retries,
-            given.base_delay_ms / 1000,
-            given.max_delay_ms / 1000,
-            given.backoff,
-            given.jitter,
-        ),
-        rate_limited=Schedule(
-            limited.attempts,
-            limited.base_delay_ms / 1000,
-            limited.max_delay_ms / 1000,
-            given.backoff,
-            given.jitter,
-        ),
-        max_retry_after_s=given.max_retry_after_s,
-        local=local,
-    )

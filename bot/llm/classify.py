@@ -5,7 +5,7 @@ is a `Fault`, matched against ``RULES`` from the top; the first rule that fits d
 billing -> context -> policy -> tools, vision -> model -> payment in words -> auth -> what the status says. A provider
 may say it in any of three places (status, machine code, text), also inside a stream whose status was 200. Its words
 stay in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
-without codes were gathered from public issue trackers. `response_faults` judges what an SDK *returned*.
+without codes were gathered from public issue trackers.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ ONE_WORD = Request("", (Message("user", (Text(QUESTION),)),), max_tokens=MOST_TO
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verification:
     """What came of it: ``took_s`` in seconds, and the ``error`` if there was one."""
 
     ok: bool
@@ -39,7 +39,7 @@ async def verify(
     environ: Mapping[str, str],
     *,
     within_s: float = WITHIN_S,
-) -> Verified:
+) -> Verification:
     """Ask *model* (``provider/name``) once: no retry, no budget, at most *within_s* seconds.
 
     What is wrong comes back as ``error``; nothing is raised for it. It costs a few dozen tokens.
@@ -52,12 +52,12 @@ async def verify(
             await adapter.complete(ONE_WORD, _unseen)
     except TimeoutError:
         timeout = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
-        return Verified(ok=False, took_s=time.monotonic() - began, error=timeout)
+        return Verification(ok=False, took_s=time.monotonic() - began, error=timeout)
     except (ProviderError, ConfigInvalid) as error:
-        return Verified(ok=False, took_s=time.monotonic() - began, error=error)
+        return Verification(ok=False, took_s=time.monotonic() - began, error=error)
     finally:
         await http.aclose()
-    return Verified(ok=True, took_s=time.monotonic() - began)
+    return Verification(ok=True, took_s=time.monotonic() - began)
 
 
 async def _unseen(event: TurnEvent) -> None:

@@ -1,6 +1,6 @@
-"""What can go wrong in the brain: the leaves of models, tools and limits, and the report that operators get.
+"""The errors of models, tools and limits, and their report for operators.
 
-The hierarchy starts in `threads.errors`; the sentences that a person may read are in `bot.ports.wording`.
+The hierarchy starts in `threads.errors`; the sentences for people are in `bot.ports.wording`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from threads.errors import BotError
 from threads.wording import code_of, first_cause, friendly
 
 EX_CONFIG = 78
-"""The exit code that tells systemd not to restart: a person has to act (sysexits.h)."""
+"""The exit code after which systemd does not restart: a person has to act (sysexits.h)."""
 
 
 class ConfigInvalid(BotError):
-    """The settings cannot be used; ``str(error)`` lists every fault with its path."""
+    """The settings are not valid; ``str(error)`` lists every fault with its path."""
 
     code = "config_invalid"
 
@@ -34,9 +34,9 @@ class BrainError(BotError):
 
 
 class ProviderError(BrainError):
-    """A model call failed. ``retry_after`` is the provider's own word, in seconds.
+    """A model call failed. ``retry_after`` is in seconds and comes from the provider.
 
-    ``usage`` is what the provider had counted by then: None when it never began to answer.
+    ``usage`` is what the provider has counted, or None if it never began to answer.
     """
 
     usage: Usage | None = None
@@ -78,11 +78,11 @@ class ModelUnavailable(ProviderError):
 
 
 class UnknownFailure(ModelUnavailable):
-    """Nothing we have a name for: worth one more try."""
+    """An unknown failure, which is retried once."""
 
 
 class ModelConnection(ProviderError):
-    """``local`` is true when our own pool was full: never held against the provider."""
+    """``local`` means that our own pool was full, which says nothing about the provider."""
 
     code = "connection"
     retryable = True
@@ -106,19 +106,19 @@ class BadRequest(ProviderError):
 
 
 class ToolsUnsupported(ProviderError):
-    """The model, or the server it runs on, takes no tools."""
+    """The model, or its server, does not support tools."""
 
     code = "missing_tool_calling"
 
 
 class VisionUnsupported(ProviderError):
-    """The model takes no pictures."""
+    """The model does not support images."""
 
     code = "missing_vision"
 
 
 class ThinkingRejected(BadRequest):
-    """The provider refuses reasoning of its own that is sent back: without it the same request will do."""
+    """The provider refuses its own reasoning when it is sent back; the request works without it."""
 
 
 class ContentPolicy(ProviderError):
@@ -132,17 +132,17 @@ class ContextOverflow(ProviderError):
 
 
 class OutputInvalid(ProviderError):
-    """The model answered, but with nothing that can be shown."""
+    """The model's answer cannot be used."""
 
     code = "output_invalid"
 
 
 class EmptyAnswer(OutputInvalid):
-    """The answer is whole, and there is nothing in it: worth asking once more."""
+    """The answer is complete but empty; the model is asked once more."""
 
 
 class CapabilityMissing(BrainError):
-    """A model cannot do what the thread needs; ``str(error)`` names what is missing, for people too."""
+    """A model cannot do what the thread needs; ``str(error)`` says what is missing, in words for people."""
 
     def __init__(self, code: str, message: str, **fields: str | float | None) -> None:
         self.code = code
@@ -150,7 +150,7 @@ class CapabilityMissing(BrainError):
 
 
 class AllProvidersFailed(ProviderError):
-    """No candidate could answer. Its code is that of the last failure; ``chain`` tells what each one said."""
+    """No candidate could answer. It has the code of the last failure; ``chain`` has the error of each model."""
 
     def __init__(self, last: ProviderError, chain: Sequence[tuple[str, ProviderError]]) -> None:
         super().__init__(
@@ -163,11 +163,11 @@ class AllProvidersFailed(ProviderError):
 
 
 class ModelDeclined(AllProvidersFailed):
-    """Whoever was asked said no to the next candidate."""
+    """A person declined the next candidate."""
 
 
 class BudgetExceeded(BrainError):
-    """A call could cost more than is left. Amounts in USD; ``scopes`` are the limits that stand in its way."""
+    """A call could cost more than is left. Amounts are in USD; ``scopes`` are the limits that it would pass."""
 
     code = "budget_exceeded"
 
@@ -178,16 +178,16 @@ class BudgetExceeded(BrainError):
 
 
 class PriceUnknown(BudgetExceeded):
-    """What a call would cost is not known, and a hard budget allows no guess."""
+    """The price of a call is unknown, and a hard budget does not allow a guess."""
 
     friendly = PRICE_UNKNOWN
 
 
 class ToolError(BrainError):
-    """A tool call failed in a way the model should read about; ``suggestion`` tells it what to do next.
+    """A tool call failed. The model reads the message, and the ``suggestion`` of what to do next.
 
-    ``partial`` is what there was until then; ``origin`` names where text in it or in the message came from, if that
-    was outside (see `bot.ports.tool.Returned`).
+    ``partial`` is the output until then. ``origin`` names the source of text from outside (see
+    `bot.ports.tool.ToolOutput`).
     """
 
     code = "tool_failed"
@@ -223,33 +223,33 @@ class ToolNotFound(ToolError):
 
 
 class ToolBusy(ToolError):
-    """All places for such calls are taken here; nothing was asked outside."""
+    """Too many of these calls are running here; this one was not made."""
 
     code = "tool_busy"
     retryable = True
 
 
 class ToolRateLimited(ToolError):
-    """Whoever the tool asks wants to be asked less."""
+    """The service behind the tool limits the rate of calls."""
 
     code = "tool_rate_limited"
     retryable = True
 
 
 class ToolMalformedOutput(ToolError):
-    """What a tool's server gave back is not in the form that it must have."""
+    """The answer of a tool's server does not have the required form."""
 
     code = "tool_malformed_output"
 
 
 class SandboxFailed(ToolError):
-    """The walls around a command could not be put up, so it was not run."""
+    """The sandbox for a command could not be set up, so the command was not run."""
 
     code = "sandbox_error"
 
 
 class McpUnavailable(ToolError):
-    """An MCP server does not answer; others do."""
+    """An MCP server does not answer."""
 
     code = "mcp_unavailable"
     retryable = True
@@ -278,7 +278,7 @@ class ErrorReport(BaseModel):
 
 
 def report(error: BaseException, correlation_id: str, now: datetime, **context: str) -> ErrorReport:
-    """Describe *error* with its own structured fields and the *context* of where it was caught."""
+    """Describe *error* with its own fields and the *context* in which it was caught."""
     cause = first_cause(error)
     fields = cause.fields if isinstance(cause, BotError) else {}
     return ErrorReport(

@@ -1,9 +1,9 @@
-"""The one thing the agent knows about language models: values, and the Protocol of whatever completes a request."""
+"""Language models as the agent knows them: the values of a call, and the Protocol of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from pydantic import JsonValue
@@ -13,7 +13,7 @@ from threads.model import Answer, Message, OnEvent, Turn
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What a model is told of a tool. ``parameters`` is a JSON Schema object."""
+    """The description of a tool for a model. ``parameters`` is a JSON Schema object."""
 
     name: str
     description: str
@@ -25,8 +25,8 @@ class ToolSpec:
 class Usage:
     """Tokens of one call. The prompt is ``input`` (uncached) + ``cache_read`` + ``cache_write``.
 
-    ``cache_write_1h`` is the part of ``cache_write`` that is kept for an hour, which some providers charge more for.
-    ``hidden`` is what an answer that was cut can have had at most beyond ``output``, and counts like it.
+    ``cache_write_1h`` is the part of ``cache_write`` with a lifetime of an hour, which can cost more. ``hidden`` is
+    an upper bound of the output beyond ``output`` of an interrupted answer; it counts like output.
     """
 
     input: int = 0
@@ -51,8 +51,19 @@ class Usage:
         )
 
 
-def unmetered(usage: Usage) -> None:
-    """Count nothing: the meter of a request that nobody pays for."""
+def ignore_usage(usage: Usage) -> None:
+    """Do nothing: the meter of a call that nobody pays for."""
+
+
+@dataclass(order=True, slots=True)
+class QueuePlace:
+    """The place of one call in its provider's queue, kept over all its attempts. Lower numbers go first.
+
+    ``waited_s`` is how long the call has waited for a circuit that was open.
+    """
+
+    number: int
+    waited_s: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +71,12 @@ class Request:
     """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls.
 
     ``tool_choice`` "none" keeps the tools in the prompt, and so in the cached prefix, but forbids their use.
-    ``output_schema`` is a JSON Schema that the answer's text should follow. ``meter`` is told the usage so far
-    whenever the provider reports it, and of a call that is cut what it can have used at most: one of which the meter
-    hears nothing has cost nothing. ``last_resort`` is false when another model can be asked instead: then an open
-    circuit is a failure at once, not a wait. A ``best_effort`` call is one that the turn can do without, such as a
-    summary: an open circuit is a failure at once too, no other model is asked after a failure, and the failure opens
-    no circuit. ``ticket`` is the place in the provider's line that a call keeps over its retries; None is the last
-    place.
+    ``output_schema`` is a JSON Schema for the answer's text. ``meter`` is called with the usage so far whenever the
+    provider reports it, and with an upper bound if the call is interrupted; a call that never calls it costs nothing.
+    ``last_resort`` is false if another model can be asked instead: then an open circuit fails at once. A
+    ``best_effort`` call, such as a summary, is one that the turn can do without: an open circuit fails at once, no
+    other model is asked, and its failure opens no circuit. Without a ``place`` the call goes to the end of the
+    provider's queue.
     """
 
     system: str
@@ -77,19 +87,19 @@ class Request:
     tool_choice: Literal["auto", "none"] = "auto"
     output_schema: dict[str, JsonValue] | None = None
     temperature: float | None = None
-    meter: Callable[[Usage], None] = unmetered
+    meter: Callable[[Usage], None] = ignore_usage
     last_resort: bool = True
     best_effort: bool = False
-    ticket: object = None
+    place: QueuePlace | None = None
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]
-"""Why a model stopped: done, wants tools, out of tokens, or a server-side pause to be sent back unchanged."""
+"""Why a model stopped: done, tool calls, out of tokens, or a pause of the server, to be sent back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A whole answer: its terminal event was seen. Refusals and overflows are raised, never returned."""
+    """A complete answer. Refusals and overflows are raised, never returned."""
 
     message: Message
     usage: Usage
@@ -97,7 +107,7 @@ class Completion:
 
 
 class Model(Protocol):
-    """Anything that completes a request: adapters, and wrappers of a model."""
+    """Completes requests: an adapter, or a wrapper of another model."""
 
     @property
     def name(self) -> str:
@@ -105,16 +115,16 @@ class Model(Protocol):
         ...
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """Stream `TextDelta`s to *on_event* and return the whole answer; raises `bot.ports.errors.ProviderError`.
+        """Stream `TextDelta`s to *on_event* and return the complete answer; raises `bot.ports.errors.ProviderError`.
 
-        An adapter translates and classifies; it never retries, waits or logs. A wrapper may do one of these.
+        An adapter only translates and classifies errors. Wrappers retry, wait and log.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model before it is asked. ``context_window`` is in tokens; None is unknown."""
+    """The capabilities of a model. ``context_window`` is in tokens; None is unknown."""
 
     name: str
     tools: bool = True
@@ -124,37 +134,44 @@ class ModelInfo:
 
 
 class KnownModel(Model, Protocol):
-    """A model of which something is known before it is asked."""
+    """A model with known capabilities."""
 
     @property
     def info(self) -> ModelInfo:
-        """What the model that is asked next can do."""
+        """The capabilities of the model that is asked next."""
         ...
 
 
 class TurnModel(KnownModel, Protocol):
-    """The model of one turn: it knows which candidate answers, and what the turn has used."""
+    """The model of one turn, with the usage of that turn."""
 
     @property
     def usage(self) -> Usage:
-        """All calls of this turn together, failed ones included."""
+        """The sum of all calls of this turn, failed ones included."""
         ...
 
     @property
     def spent_usd(self) -> float | None:
-        """What they cost; None when a price is not known."""
+        """The cost of these calls; None if a price is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """What a wrapper of a turn's model passes on: all but `complete`."""
+class ModelWrapper:
+    """The base of a wrapper of a `Model`: all but `complete`."""
 
-    model: TurnModel
+    model: Model
 
     @property
     def name(self) -> str:
         return self.model.name
+
+
+@dataclass(frozen=True, slots=True)
+class TurnModelWrapper(ModelWrapper):
+    """The base of a wrapper of a `TurnModel`: all but `complete`."""
+
+    model: TurnModel
 
     @property
     def info(self) -> ModelInfo:
@@ -169,20 +186,20 @@ class Around:
         return self.model.spent_usd
 
 
-Decided = Callable[[Mapping[str, str], Answer], Awaitable[None]]
-"""Keeps what a person decided about a turn's model or its money: what it was about, and the answer."""
+RecordDecision = Callable[[Mapping[str, str], Answer], Awaitable[None]]
+"""Records a person's decision about a turn's model or budget: its subject and the answer."""
 
 
-async def nothing_to_keep(about: Mapping[str, str], answer: Answer) -> None:
-    """Keep nothing: the decision is for this turn alone."""
+async def record_nothing(about: Mapping[str, str], answer: Answer) -> None:
+    """Record nothing."""
 
 
 class Models(Protocol):
-    """Where turns get their model from."""
+    """The source of each turn's model."""
 
     @property
     def name(self) -> str:
-        """The model that is asked when a thread has chosen none: ``provider/model``."""
+        """The default model, ``provider/model``; a thread can choose another."""
         ...
 
     async def for_turn(self, turn: Turn) -> TurnModel: ...

@@ -1,8 +1,8 @@
-"""Text from outside: fenced where a model reads it, and remembered as what taints the conversation.
+"""Text from outside: it is fenced for the model, and it taints the conversation.
 
-Nothing that no authorised person typed is an instruction. A fence says so, and its end cannot be written by what it
-holds. That is no wall: what a model that was talked over may do is decided by the gate of the tools, which asks a
-person before it writes, runs or sends anything as long as the model can read text from outside (`tainted`).
+Only authorised people give instructions. A fence says so, and the text inside cannot forge its end. A fence does not
+stop a model that was misled. The tool gate does: while the model can read text from outside (`tainted`), it asks a
+person before a tool writes, runs or sends anything.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pydantic import JsonValue
 from threads.model import Image, Message, Text, ToolResult
 
 SHORT = 80
-"""Characters of a text in a result that are left unfenced if they are one line: a name, a size, an address."""
+"""Characters: a single line of at most this length, such as a name or an address, is not fenced."""
 
 _FENCE = re.compile(r"<(/?)outside\b", re.IGNORECASE)
 
 
 def fence(text: str, origin: str, mark: str) -> str:
-    """Return *text* between lines that say where it came from; *mark* makes its end its own."""
+    """Return *text* between lines that name its origin; *mark* makes them unique."""
     seal = hashlib.sha256(f"{mark}\0{text}".encode("utf-8", "replace")).hexdigest()[:8]
     inside = _FENCE.sub(r"<\1 outside", text)
     return (
@@ -32,7 +32,7 @@ def fence(text: str, origin: str, mark: str) -> str:
 
 
 def fenced(value: JsonValue, origin: str, mark: str) -> JsonValue:
-    """Return a tool's result with every longer text in it fenced."""
+    """Return a tool's result with a fence around every long text in it."""
     match value:
         case str() if len(value) > SHORT or "\n" in value:
             return fence(value, origin, mark)
@@ -45,7 +45,7 @@ def fenced(value: JsonValue, origin: str, mark: str) -> JsonValue:
 
 
 def tainted(messages: Iterable[Message]) -> bool:
-    """Return whether the model can read text or see pictures from outside in this conversation."""
+    """Return whether this conversation has text or images from outside."""
     return any(
         isinstance(block, Image) or (isinstance(block, Text | ToolResult) and block.outside)
         for message in messages

@@ -1,4 +1,4 @@
-"""What a running bot says of itself, as values: the same for `threadfast status`, health, metrics and systemd."""
+"""The status of a running bot, for `threadfast status`, health, metrics and systemd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class TransportStatus:
-    """One transport. ``silent_s`` is how long nothing at all came over its link, None while it has none."""
+    """One transport. ``silent_s`` is the time since anything came over its link; None without a link."""
 
     name: str
     state: str
@@ -22,7 +22,7 @@ class TransportStatus:
 
 @dataclass(frozen=True, slots=True)
 class CircuitStatus:
-    """The circuit breaker of one model; ``why`` is a clause for people, blank while nothing holds calls up."""
+    """The circuit breaker of one model; ``why`` is a clause for people, blank if nothing delays calls."""
 
     model: str
     state: CircuitState
@@ -32,7 +32,7 @@ class CircuitStatus:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was spent under one limit, in USD; ``limit`` None is none."""
+    """Spending under one limit, in USD; ``limit`` is None if there is none."""
 
     scope: str
     spent: float
@@ -42,11 +42,11 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All of it. Times are seconds; ``started_at`` is UTC, ISO 8601.
+    """The whole status. Times are in seconds; ``started_at`` is UTC, ISO 8601.
 
-    ``pending`` messages were received and have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means
-    that what the last process left was taken up and a transport is connected; ``stopping``, that no turn is begun
-    any more. ``lag_s`` is how late the event loop was at its last beat, ``worst_lag_s`` the most in the last minute.
+    ``pending`` messages have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means that the work of
+    the last process is recovered and a transport is connected; ``stopping`` means that no new turn starts. ``lag_s``
+    is the delay of the event loop at its last check, ``worst_lag_s`` the maximum in the last minute.
     """
 
     pid: int

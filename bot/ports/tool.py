@@ -1,6 +1,6 @@
-"""What a tool is: its name, its risk, its arguments, where a call runs, and what it gives back.
+"""The Protocol of a tool: its name, risk and arguments, the context of a call, and its output.
 
-The gate that every call goes through is `bot.tools.gate`.
+Every call goes through `bot.tools.gate`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def nowhere(_call_id: str, _file: Path, _name: str) -> None:
 
 
 async def nobody(_question: Question) -> Answer | None:
-    """Nobody can be asked."""
+    """Return None: there is nobody to ask."""
 
 
 async def unkept(name: str, text: str, *, outside: bool) -> str:  # noqa: ARG001
@@ -49,15 +49,15 @@ def unsaid(_text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a call runs: its thread, and that thread's own workspace folder, which may not exist yet.
+class ToolContext:
+    """The context of a call: its thread, and that thread's own workspace folder, which may not exist yet.
 
-    ``asker`` wrote the message ``message_id`` that the call works for. ``attach`` posts a file to the thread: the
-    call's id, the file, its name; raises `threads.errors.PostFailed`. ``note`` has something said once above the
-    answer, ``ask`` asks the people of the thread, ``spill`` keeps a long text under a name and returns its path in
-    the workspace (raises `StoreUnavailable`). ``tainted``: the model has read text from outside; ``sees``: it can be
-    shown pictures. ``deadline`` is on anyio's clock: a tool that can give back a part ends by itself before it.
-    ``images`` collects what the model is to be shown besides the results.
+    ``asker`` wrote the message ``message_id`` that the call works for. ``attach`` posts a file to the thread (the
+    call's id, the file, its name) and raises `threads.errors.PostFailed`. ``note`` adds a line above the answer.
+    ``ask`` asks the people of the thread. ``spill`` saves a long text under a name and returns its path in the
+    workspace; it raises `StoreUnavailable`. ``tainted`` means that the model has read text from outside, ``sees``
+    that it can read images. ``deadline`` is on anyio's clock: a tool with partial output returns before it.
+    ``images`` collects images for the model.
     """
 
     workspace: Path
@@ -76,12 +76,12 @@ class Place:
 
     @property
     def stem(self) -> str:
-        """Return what a file that the call leaves behind is named after: its id, with nothing in it that is odd."""
+        """Return the call's id in a form for file names."""
         return _ODD.sub("-", self.call_id)[:60]
 
     @classmethod
-    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> Place:
-        """Return the place of a turn's calls."""
+    def of(cls, turn: Turn, workspace: Path, spill: Spill, *, sees: bool) -> ToolContext:
+        """Return the context of a turn's calls."""
         incoming = turn.incoming
         return cls(
             workspace,
@@ -98,9 +98,9 @@ class Place:
 
 
 def _lean(schema: dict[str, Any]) -> None:
-    """Take out of a tool's schema what a model has no use for: it is in the prompt of every call.
+    """Remove the parts of a tool's schema that a model does not need: it is in the prompt of every call.
 
-    Titles repeat the names; a bound that only keeps out nonsense is told when it is overstepped.
+    Titles repeat the names, and an argument that is out of bounds gets an error anyway.
     """
     for name in ("title", "description"):
         schema.pop(name, None)
@@ -116,22 +116,22 @@ def _lean(schema: dict[str, Any]) -> None:
 
 
 class Arguments(BaseModel):
-    """The input of a tool, validated. What rules and standing permissions are matched with is its own to say."""
+    """The validated input of a tool, with the text that rules and permissions match."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_lean)
 
     def subject(self) -> str:
-        """Return what a rule's pattern is matched with: the command, the path, the address."""
+        """Return the text that a rule's pattern matches: the command, the path, the address."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
 
     def always(self) -> str:
-        """Return the pattern that "always here" would allow: only just this, unless a tool knows better."""
+        """Return the pattern that "always here" allows: exactly this call, unless a tool overrides it."""
         return glob.escape(self.subject())
 
 
 @dataclass(frozen=True, slots=True)
 class ItemError:
-    """What went wrong with one item of a call that worked for others."""
+    """An error of one item in a call that worked for others."""
 
     item: str
     type: ErrorType
@@ -139,11 +139,11 @@ class ItemError:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """What a tool gives back where it is more than a value.
+class ToolOutput:
+    """The output of a tool, if it is more than a value.
 
-    ``origin`` names where text in it came from, if that was outside ("web page", "file", "MCP server x"): it is
-    fenced, and the turn is tainted from then on. ``images`` are files of the workspace to be shown to the model.
+    ``origin`` names the source of text from outside ("web page", "file", "MCP server x"): such text is fenced and
+    taints the turn. ``images`` are files of the workspace for the model.
     """
 
     result: JsonValue
@@ -153,7 +153,7 @@ class Returned:
 
 
 class Tool(Protocol):
-    """Something a model may ask for. ``arguments`` is the pydantic model of its input."""
+    """A tool for models. ``arguments`` is the pydantic model of its input."""
 
     @property
     def name(self) -> str: ...
@@ -167,28 +167,28 @@ class Tool(Protocol):
     @property
     def arguments(self) -> type[Arguments]: ...
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
-        """Return what the model should read; raises `bot.ports.errors.ToolError`."""
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+        """Return the result for the model; raises `bot.ports.errors.ToolError`."""
         ...
 
 
 class Tools(Protocol):
-    """What the agent knows of its tools; `bot.tools.gate.Toolbox` is the one there is."""
+    """The agent's view of its tools; `bot.tools.gate.Toolbox` implements it."""
 
     specs: tuple[ToolSpec, ...]
-    """What the model is told of them, always in the same order."""
+    """Their descriptions for the model, always in the same order."""
 
-    async def run(self, calls: Sequence[ToolCall], place: Place, on_event: OnEvent) -> list[ToolResult]:
-        """Run the calls of one step and return their results in the order asked; no failure is raised."""
+    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
+        """Run the calls of one step and return their results in the same order; raises no failure."""
         ...
 
-    def waits(self, call: ToolCall, place: Place) -> bool:
-        """Return whether the call waited for a person when the last process ended, and so has not run."""
+    def waits(self, call: ToolCall, place: ToolContext) -> bool:
+        """Return whether the call waited for a person when the last process ended, so it has not run."""
         ...
 
 
 def arguments_of(tool: Tool, call: ToolCall) -> Arguments:
-    """Return a call's arguments, validated. Raises `ToolInvalidInput`."""
+    """Return the validated arguments of a call; raises `ToolInvalidInput`."""
     if call.malformed:
         raise ToolInvalidInput("The arguments were not a JSON object.", suggestion="Send valid JSON.")
     try:
@@ -197,4 +197,4 @@ def arguments_of(tool: Tool, call: ToolCall) -> Arguments:
         faults = "; ".join(
             f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors()
         )
-        raise ToolInvalidInput(faults, suggestion="Mend the arguments and call again.") from error
+        raise ToolInvalidInput(faults, suggestion="Fix the arguments and call again.") from error

@@ -1,4 +1,4 @@
-"""A tool's result as the model reads it: JSON with one shape for success and for failure."""
+"""The result of a tool for the model: JSON with one shape for success and one for failure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from threads.store.checksummed_lines import scrub
 def failed(
     call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
 ) -> ToolResult:
-    """Return the result of a call that failed, in our own words."""
-    told = error_body(kind, message, recoverable=recoverable, suggestion=suggestion)
-    return ToolResult(call.id, scrub(dumped(told)), is_error=True)
+    """Return the result of a failed call."""
+    body = error_body(kind, message, recoverable=recoverable, suggestion=suggestion)
+    return ToolResult(call.id, scrub(dumped(body)), is_error=True)
 
 
 def error_body(
@@ -33,5 +33,5 @@ def error_body(
 
 
 def dumped(result: dict[str, JsonValue]) -> str:
-    """Return a result's JSON, with letters as they are."""
+    """Return the JSON of a result, with non-ASCII letters as they are."""
     return json.dumps(result, ensure_ascii=False)

@@ -144,8 +144,8 @@ class Orchestrator:
     def _take_up(self, pending: PendingMessage, words: str) -> Ending | None:
         """Put what a failed message said in place of "/retry"; return how that ends if it cannot be.
 
-        Without an id it is the last that failed in the thread. A way to go on that is named serves it in that way, as
-        its author's, and is for its author or an admin alone.
+        Without an id it is the last that failed in the thread. It runs with its author's rights, whoever retries it.
+        Only its author or an admin may name a way to go on.
         """
         message_id, *ways = retried(words)
         if message_id and self._taken_up(pending, message_id):
@@ -172,11 +172,11 @@ class Orchestrator:
     def _serve_again(self, pending: PendingMessage, failed: Received, ways: Sequence[Way]) -> Ending | None:
         files = () if "without-files" in ways else failed.files
         first: Way | Literal[""] = next((way for way in ways if way != "without-files"), "")
-        again = replace(pending.incoming, text=failed.text, files=files, first=first)
-        if ways:
-            if not self._controls.decides(pending.incoming.author.id, failed.author.id):
-                return Ending("refused", NOT_YOURS, "notice")
-            again = replace(again, author=failed.author)
+        if ways and not self._controls.decides(pending.incoming.author.id, failed.author.id):
+            return Ending("refused", NOT_YOURS, "notice")
+        again = replace(pending.incoming, author=failed.author, text=failed.text, files=files, first=first)
+        if not self._admission.allowed(again):
+            return Ending("refused", wording.NOT_ALLOWED, "refusal")
         pending.incoming = again
         return None
 

@@ -33,7 +33,7 @@ from bot.guards.policy import Policy
 from bot.observe.audit import AuditKind
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
-from bot.ports.tool import Arguments, Place, Tool
+from bot.ports.tool import Arguments, Tool, ToolContext
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId
@@ -123,7 +123,7 @@ class Approvals:
         self._kept = JsonFile(disk, path, offload, _File())
         self.open = self._kept.open
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
         subject = arguments.subject()
         verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=place.tainted)
@@ -132,7 +132,7 @@ class Approvals:
         if verdict == "ask" and not self._granted(place, tool.name, subject):
             await self._ask(tool, arguments, place)
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         """Return whether the call was still being asked about when the last process ended: it has not run."""
         asked = self._before(_key(tool, arguments, place), _same(tool, arguments, place))
         return asked is not None and asked.state == "open"
@@ -159,7 +159,7 @@ class Approvals:
             await self._noted(thread, "", by, {"verdict": "taken back", "always": str(gone)})
         return gone
 
-    def _granted(self, place: Place, tool: str, subject: str) -> bool:
+    def _granted(self, place: ToolContext, tool: str, subject: str) -> bool:
         """Judge by the standing permissions: one given before text from outside was read does not hold after it."""
         return any(
             grant.thread_id == str(place.thread)
@@ -178,7 +178,7 @@ class Approvals:
         asked = self._kept.value.asked.items()
         return any(each.state == "denied" and same in (id_, each.same) for id_, each in asked)
 
-    async def _ask(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def _ask(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         key, same_call = _key(tool, arguments, place), _same(tool, arguments, place)
         before = self._before(key, same_call)
         if not (before and before.state == "open") and self._denied(same_call):
@@ -225,7 +225,13 @@ class Approvals:
             raise ToolDenied(words, suggestion=DO_WITHOUT)
 
     async def _decided(
-        self, tool: Tool, arguments: Arguments, place: Place, key: str, asked: _Asked, answer: Answer | None
+        self,
+        tool: Tool,
+        arguments: Arguments,
+        place: ToolContext,
+        key: str,
+        asked: _Asked,
+        answer: Answer | None,
     ) -> None:
         """Make a decision durable, before anybody is told of it. Raises `ToolDenied` when it cannot be."""
         grant, pattern = None, self._pattern(arguments)
@@ -246,7 +252,7 @@ class Approvals:
         self,
         tool: Tool,
         arguments: Arguments,
-        place: Place,
+        place: ToolContext,
         same: str,
         within_s: float,
         keep: Callable[[Answer], Awaitable[None]],
@@ -266,7 +272,7 @@ class Approvals:
             keep=keep,
         )
 
-    async def _text(self, tool: Tool, arguments: Arguments, place: Place) -> str:
+    async def _text(self, tool: Tool, arguments: Arguments, place: ToolContext) -> str:
         """Return the question, with the exact arguments: nothing in them is hidden, and nothing left out."""
         given = arguments.model_dump(mode="json", exclude_defaults=True)
         shown = self._mask(exact(given))
@@ -286,7 +292,7 @@ class Approvals:
         pattern = arguments.always()
         return pattern if self._mask(pattern) == pattern else ""
 
-    async def _posted(self, tool: Tool, shown: str, place: Place) -> bool:
+    async def _posted(self, tool: Tool, shown: str, place: ToolContext) -> bool:
         try:
             with NamedTemporaryFile(suffix=".txt") as file:
                 path = Path(file.name)
@@ -320,7 +326,7 @@ class Approvals:
         tool: Tool,
         arguments: Arguments,
         key: str,
-        place: Place,
+        place: ToolContext,
         answer: Answer | None,
         grant: _Grant | None,
     ) -> None:
@@ -379,12 +385,12 @@ def _block(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _key(tool: Tool, arguments: Arguments, place: Place) -> str:
+def _key(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
     """Return what makes a call this one: what `_same` takes in, and its own id, as one step may ask for it twice."""
     return _digest([_same(tool, arguments, place), place.call_id])
 
 
-def _same(tool: Tool, arguments: Arguments, place: Place) -> str:
+def _same(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
     """Return what calls have in common that are the same to people: thread, message, tool, exact arguments."""
     return _digest([str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")])
 

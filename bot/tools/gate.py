@@ -23,11 +23,12 @@ from typing import Protocol
 import anyio
 from pydantic import JsonValue
 
-from bot.guards.redaction import beginning
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
-from bot.ports.tool import Arguments, Place, Returned, Tool, arguments_of
+from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
 from bot.ports.tool_result import failed
+from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
@@ -47,11 +48,11 @@ MAX_PARALLEL = 8
 class Permits(Protocol):
     """Who may do what; see `bot.tools.approvals.Approvals`."""
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`."""
         ...
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, and so has not run."""
         ...
 
@@ -59,10 +60,10 @@ class Permits(Protocol):
 class Freely:
     """Everything is permitted."""
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         """Return at once."""
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:  # noqa: ARG002 - nothing does
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:  # noqa: ARG002 - nothing does
         return False
 
 
@@ -88,14 +89,14 @@ class Toolbox:
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
-    async def run(self, calls: Sequence[ToolCall], place: Place, on_event: OnEvent) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
         """Run the calls of one step, and return their results in the order asked."""
         results: dict[int, ToolResult] = {}
         room, places = anyio.Semaphore(MAX_PARALLEL), [replace(place, call_id=c.id, images=[]) for c in calls]
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            await on_event(ToolStarted(name, about, call.id))
+            await on_event(ToolStarted(name, about, call.id, label(name, about)))
             results[index] = await self._call(call, places[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
@@ -105,7 +106,7 @@ class Toolbox:
         place.images.extend(image for own in places for image in own.images)
         return [results[index] for index in range(len(calls))]
 
-    def waits(self, call: ToolCall, place: Place) -> bool:
+    def waits(self, call: ToolCall, place: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, and so has not run."""
         try:
             tool, arguments = self._understood(call)
@@ -113,13 +114,13 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, replace(place, call_id=call.id))
 
-    async def _call(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> ToolResult:
+    async def _call(self, call: ToolCall, place: ToolContext, room: anyio.Semaphore) -> ToolResult:
         try:
             return await self._results.succeeded(call, await self._invoke(call, place, room), place)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
             return await self._failed(call, error, place)
 
-    async def _failed(self, call: ToolCall, error: Exception, place: Place) -> ToolResult:
+    async def _failed(self, call: ToolCall, error: Exception, place: ToolContext) -> ToolResult:
         """Tell the operator why, in the log and so in the audit, and the model what it may know."""
         fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
         if isinstance(error, ToolError):
@@ -128,7 +129,9 @@ class Toolbox:
         log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
         return failed(call, "unknown", "The tool failed.", recoverable=False)
 
-    async def _invoke(self, call: ToolCall, place: Place, room: anyio.Semaphore) -> JsonValue | Returned:
+    async def _invoke(
+        self, call: ToolCall, place: ToolContext, room: anyio.Semaphore
+    ) -> JsonValue | ToolOutput:
         tool, arguments = self._understood(call)
         await self._permits.permit(tool, arguments, place)
         async with room:  # not before: what waits for a person keeps nobody else waiting
@@ -143,7 +146,7 @@ class Toolbox:
             raise ToolDenied(why, suggestion="Go on without it, and say so.")
         return tool, arguments_of(tool, call)
 
-    async def _in_time(self, tool: Tool, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def _in_time(self, tool: Tool, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         timeout_s = self._timeout_s.get(tool.name, self._default_timeout_s)
         deadline = anyio.current_time() + timeout_s
         with anyio.CancelScope(deadline=deadline + GRACE_S):
@@ -158,4 +161,4 @@ class Toolbox:
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
     """Return, masked, a short line on what the call is about, for a status."""
-    return mask(", ".join(beginning(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))
+    return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

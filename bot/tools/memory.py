@@ -13,7 +13,7 @@ from bot.agent.prompt.memory import LONGEST, Memory
 from bot.agent.prompt.memory_lines import SCOPES, WHERE, Note, Scope, clean, matches
 from bot.guards.redaction import mask
 from bot.ports.errors import ToolInvalidInput
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 
 MOST_CHARACTERS = 20_000
 """Characters of all notes that one `recall` returns."""
@@ -51,7 +51,7 @@ class Remember:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = RememberArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, RememberArguments)
         worded = clean(arguments.text)
         if self.mask(worded) != worded or self.mask(arguments.text) != arguments.text:
@@ -76,7 +76,7 @@ class Recall:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = RecallArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, RecallArguments)
         memory = await self.memory.notes(place.thread)
         found = [

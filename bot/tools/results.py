@@ -18,7 +18,7 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.outside_text import fenced
-from bot.ports.tool import ErrorType, ItemError, Place, Returned
+from bot.ports.tool import ErrorType, ItemError, ToolContext, ToolOutput
 from bot.ports.tool_result import dumped, error_body
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolResult
@@ -47,15 +47,17 @@ class Results:
     def __init__(self, mask: Callable[[str], str]) -> None:
         self._mask = mask
 
-    async def succeeded(self, call: ToolCall, value: JsonValue | Returned, place: Place) -> ToolResult:
-        returned = value if isinstance(value, Returned) else Returned(value)
+    async def succeeded(
+        self, call: ToolCall, value: JsonValue | ToolOutput, place: ToolContext
+    ) -> ToolResult:
+        returned = value if isinstance(value, ToolOutput) else ToolOutput(value)
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
         place.images.extend(returned.images)
         if returned.errors:
             result["errors"] = [asdict(error) for error in _first(returned.errors)]
         return await self._told(call, result, returned.origin, place)
 
-    async def failed(self, call: ToolCall, error: ToolError, place: Place) -> ToolResult:
+    async def failed(self, call: ToolCall, error: ToolError, place: ToolContext) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
         said = self._mask(str(error))[:MAX_SAID]
         told = error_body(
@@ -70,7 +72,7 @@ class Results:
         call: ToolCall,
         result: dict[str, JsonValue],
         origin: str,
-        place: Place,
+        place: ToolContext,
         *,
         is_error: bool = False,
     ) -> ToolResult:
@@ -83,7 +85,7 @@ class Results:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
-    async def _ends(self, value: JsonValue, place: Place, *, outside: bool) -> JsonValue:
+    async def _ends(self, value: JsonValue, place: ToolContext, *, outside: bool) -> JsonValue:
         """Return the two ends of what is too long, with the path of the file that has it whole."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
 from threads.errors import StoreUnavailable
@@ -95,7 +95,7 @@ class SetSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = ScheduleArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, ScheduleArguments)
         if due_of(place.message_id):
             raise ToolDenied(
@@ -139,7 +139,7 @@ class ListSchedules:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = NoArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:  # noqa: ARG002
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:  # noqa: ARG002
         return [
             {
                 "id": schedule.id,
@@ -160,7 +160,7 @@ class CancelSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = CancelArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
         with _kept():
             gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())

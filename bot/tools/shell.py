@@ -9,7 +9,7 @@ import anyio
 from pydantic import Field, JsonValue, field_validator
 
 from bot.ports.errors import ToolError, ToolTimeout
-from bot.ports.tool import Arguments, Place, Returned
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
 from .files.resolve_beneath import holds_outside_text
@@ -77,7 +77,7 @@ class Shell:
             more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
         )
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, ShellArguments)
         now = anyio.current_time()
         deadline = min(place.deadline, now + (arguments.timeout_s or place.deadline - now))
@@ -86,7 +86,7 @@ class Shell:
         ran = await self.sandbox.run(arguments.command, place.workspace, deadline)
         origin = ORIGIN if outside or await self.offload(holds_outside_text, place.workspace) else ""
         if ran.ended == "exited":
-            return Returned(_told(ran), origin=origin)
+            return ToolOutput(_told(ran), origin=origin)
         if ran.ended == "timeout":
             raise ToolTimeout(
                 f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",

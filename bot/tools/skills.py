@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 from bot.agent.prompt.skill_files import SkillUnusable
 from bot.agent.prompt.skills import Skills
 from bot.ports.errors import ToolNotFound
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from threads.store.disk import Offload
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class LoadSkillArguments(Arguments):
         return f"{self.name}/{self.file}" if self.file else self.name
 
 
-async def logged(place: Place, what: str, digest: str) -> None:
+async def logged(place: ToolContext, what: str, digest: str) -> None:
     log.info("skill.loaded: %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
 
 
@@ -40,7 +40,7 @@ class LoadSkill:
 
     skills: Skills
     offload: Offload
-    loaded: Callable[[Place, str, str], Awaitable[None]] = logged
+    loaded: Callable[[ToolContext, str, str], Awaitable[None]] = logged
     name: ClassVar[str] = "load_skill"
     description: ClassVar[str] = (
         "Read one of the skills that your instructions list, before you do what it is about, or a file of it."
@@ -48,7 +48,7 @@ class LoadSkill:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = LoadSkillArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, LoadSkillArguments)
         text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
         await self.loaded(place, arguments.subject(), digest)

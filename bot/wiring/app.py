@@ -18,15 +18,15 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from bot.agent.loop import Agent, Room
+from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import nothing
+from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit_sinks import audit_stop, decided, granted, logged
@@ -129,7 +129,7 @@ async def serve(
             def troubles() -> list[str]:
                 return [*_down(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
 
-            veil = partial(Veiled, mask=resources.mask, suspicious=suspicion(secrets))
+            veil = partial(StreamMasker, mask=resources.mask, suspicious=boundary_finder(secrets))
             run = _run(settings, models, tool_set, instructions, veil)
             restore = await offload(restored, data)
             parts = _parts(
@@ -231,9 +231,9 @@ def _run(
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,
-        room=Room(**settings.compaction.model_dump()),
+        compaction=settings.compaction,
         footer=settings.budget.footer,
-        remembered=tool_set.memory.read if tool_set.memory else nothing,
+        read_memory=tool_set.memory.read if tool_set.memory else no_memory,
         veil=veil,
     )
 

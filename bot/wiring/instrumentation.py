@@ -3,8 +3,8 @@
 | kind       | around                                                                     |
 |------------|----------------------------------------------------------------------------|
 | turn       | what the actor runs                                                        |
-| step       | the outermost model of a turn, `bot.llm.policies.metering.Budgeted`                  |
-| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.Metered` |
+| step       | the outermost model of a turn, `bot.llm.policies.metering.BudgetedModel`                  |
+| model call | each single attempt, with the account that pays for it: `bot.llm.policies.metering.MeteredModel` |
 | tool       | each tool; also a call that a rule or a person denied, which takes no time |
 """
 
@@ -19,8 +19,8 @@ from pydantic import JsonValue
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
-from bot.ports.model import Around, Completion, Model, Request, Usage
-from bot.ports.tool import Arguments, Place, Returned, Risk, Tool
+from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
+from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.journal.records import PendingMessage, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEvent
@@ -103,7 +103,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedTurnModel(Around):
+class ObservedTurnModel(TurnModelWrapper):
     """A `TurnModel`, each question to which begins a step."""
 
     observing: Observing
@@ -144,7 +144,7 @@ class ObservedTool:
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
             try:
                 returned = await self.tool(arguments, place)
@@ -152,7 +152,7 @@ class ObservedTool:
                 if anyio.current_time() >= place.deadline:
                     call.cut = "tool_timeout"
                 raise
-            if isinstance(returned, Returned) and returned.errors:
+            if isinstance(returned, ToolOutput) and returned.errors:
                 call.outcome = "partial"
             return returned
 
@@ -164,7 +164,7 @@ class ObservedPermits:
     permits: Permits
     observing: Observing
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: Place) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
         try:
             await self.permits.permit(tool, arguments, place)
         except ToolDenied as error:
@@ -172,5 +172,5 @@ class ObservedPermits:
                 call.fail(error)
             raise
 
-    def waits(self, tool: Tool, arguments: Arguments, place: Place) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
         return self.permits.waits(tool, arguments, place)

@@ -1,8 +1,8 @@
 """Which models may answer a thread's turns, and in which order: the wiring of all that a model call passes through.
 
-``Budgeted(Failover([Retrying(Gated(Metered(adapter))), ...]))``: the turn's money, then its candidates; for each of
-them its retries, its place in the provider's line, and the price of every single attempt. The outermost and the
-innermost of these are observed: they are a step and a model call.
+``BudgetedModel(Failover([RetryingModel(GatedModel(MeteredModel(adapter))), ...]))``: the turn's money, then its
+candidates; for each of them its retries, its place in the provider's line, and the price of every single attempt. The
+outermost and the innermost of these are observed: they are a step and a model call.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from bot.budget.accounts import Account, Accounts
 from bot.budget.budgets import Key
 from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, is_local, retry_policy
+from bot.llm.build import build_adapter, build_gate, is_local
 from bot.llm.catalog import Catalog
 from bot.llm.policies.failover import Candidate, Failover, missing
-from bot.llm.policies.gate import Gate, Gated
-from bot.llm.policies.metering import Budgeted, Metered
-from bot.llm.policies.retry import Retrying
-from bot.llm.policies.structured_output import Conforming
+from bot.llm.policies.gate import Gate, GatedModel
+from bot.llm.policies.metering import BudgetedModel, MeteredModel
+from bot.llm.policies.retry import RetryingModel
+from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ConfigInvalid
-from bot.ports.model import Model, Request, ToolSpec, TurnModel, nothing_to_keep
+from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ChosenModels
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
@@ -77,8 +77,8 @@ class ModelChain:
         now: Callable[[], datetime],
         observing: Observing,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
-        decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: (
-            nothing_to_keep(*of)
+        decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: record_nothing(
+            *of
         ),
     ) -> None:
         self.name = default
@@ -110,7 +110,7 @@ class ModelChain:
             size=request_size,
             decided=partial(self._decided, turn),
         )
-        budgeted = Budgeted(
+        budgeted = BudgetedModel(
             failover,
             account,
             turn,
@@ -203,10 +203,11 @@ class ModelChain:
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]
         gate = self._gate(provider)
-        metered = Metered(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+        metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
         attempt = ObservedModel(metered, account, self._observing)
-        policy = retry_policy(self._settings.llm_retry, local=is_local(self._provider(provider)))
-        model = Retrying(Gated(attempt, gate, partial(uncached_size, model=name)), policy, self._random, gate)
+        local = is_local(self._provider(provider))
+        gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
+        model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
 
     def _gate(self, provider: str) -> Gate:
@@ -220,7 +221,7 @@ class ModelChain:
             adapter = build_adapter(
                 name, self._settings, self._environ, http=self._http, now=self._now, vision=vision
             )
-            self._adapters[name] = Conforming(adapter)
+            self._adapters[name] = StructuredOutputModel(adapter)
         return self._adapters[name]
 
     def _provider(self, name: str) -> Provider:

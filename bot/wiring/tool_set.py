@@ -27,7 +27,7 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Audit
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import Place, Tool
+from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals
@@ -40,7 +40,7 @@ from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.skills import LoadSkill
-from bot.tools.web.http_client import Http
+from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.errors import StoreUnavailable
@@ -183,7 +183,7 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
-async def _loaded(audit: Audit, place: Place, name: str, digest: str) -> None:
+async def _loaded(audit: Audit, place: ToolContext, name: str, digest: str) -> None:
     try:
         details = {"skill": name, "sha256": digest}
         await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
@@ -215,18 +215,18 @@ async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources)
 async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, tasks: TaskGroup) -> None:
     enabled, degradation = set(settings.tools.enabled), settings.degradation
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(Http(egress, resources.work, agent=settings.name), tool_set.documents)
+    fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
     if "web_fetch" in enabled:
         tool_set.tools.append(fetch)
     if "browser" not in enabled:
         return
     from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - an extra
     from bot.tools.browser.launch import Chromium  # noqa: PLC0415
-    from bot.tools.browser.session import OneBrowser  # noqa: PLC0415
+    from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
     missing = await resources.offload(unavailable)
-    pages = OneBrowser(egress, Chromium(resources.work))
+    pages = SharedBrowser(egress, Chromium(resources.work))
     tasks.start_soon(pages.run)
     tool_set.tools.append(
         Browser(

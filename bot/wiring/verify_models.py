@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import anyio
 
 from bot.config.settings import Settings
-from bot.llm.verify import Verified, verify
+from bot.llm.verify import Verification, verify
 from bot.ports.errors import ConfigInvalid
 from bot.wiring.remedy import sentence
 
@@ -28,7 +28,7 @@ AT_ONCE = 4
 
 NO_MODEL = "No model can answer. Fix one with `threadfast init`, or set verify_providers to false."
 
-Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verified]]
+Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verification]]
 
 
 async def verify_all(
@@ -38,7 +38,7 @@ async def verify_all(
 
     Raises `ConfigInvalid` when none can answer before a person acts.
     """
-    answers: dict[str, Verified] = {}
+    answers: dict[str, Verification] = {}
     room = anyio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
@@ -60,10 +60,10 @@ async def verify_all(
     return faults
 
 
-def _code(answer: Verified) -> str:
+def _code(answer: Verification) -> str:
     return "" if answer.ok or answer.error is None else answer.error.code
 
 
-def _why(name: str, answer: Verified, settings: Settings) -> str:
+def _why(name: str, answer: Verification, settings: Settings) -> str:
     fix = "" if answer.error is None else sentence(name, answer.error, settings)
     return " ".join(filter(None, [fix, f"{_code(answer)}: {answer.error}"]))

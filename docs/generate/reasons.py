@@ -38,7 +38,7 @@ REASONS: Mapping[str, str] = {
     "stream_timeouts_s.total": "An answer that drips for ever would hold a slot for ever.",
     "models.tools": "Unknown models are believed to have tools; a local one that has none can be told apart here.",
     "models.vision": "Pictures are shown only to models that can see; others are told that there is one.",
-    "models.streaming": "A few gateways cannot stream; they are asked for whole answers.",
+    "models.streaming": "A few gateways cannot stream; such a model is refused, with a reason.",
     "models.context_window": "Compaction needs to know when a conversation gets too long.",
     "prices.input": "What is not in the price list must be said: a hard budget refuses a model of unknown price.",
     "providers.free": "An address on this machine may be a gateway to paid models; only a server that is known is free.",

@@ -19,7 +19,7 @@ from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.sandbox import Ran
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from tests.world import ANN, T1, Clock
@@ -157,8 +157,8 @@ class Scene:
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
-    def place(self) -> Place:
-        return Place(
+    def place(self) -> ToolContext:
+        return ToolContext(
             self.workspace,
             self.thread,
             ANN,

@@ -160,7 +160,7 @@ ROWS = [
     fetch("a redirect that cannot be read", f"{SITE}/", pages={"/": redirect("http://[::1")}, after=times(1)),
     # what a server sends
     fetch("a page that unpacks to 60 MB", f"{SITE}/", "unknown", pages={"/": page(BOMB, "application/pdf", Content_Encoding="gzip")}),
-    fetch("a text that unpacks to 60 MB", f"{SITE}/", "unknown|harmless", "nothing to read|only the beginning",
+    fetch("a text that unpacks to 60 MB", f"{SITE}/", "unknown|harmless", "no text to read|only the beginning",
         pages={"/": page(BOMB, Content_Encoding="gzip")}),
     fetch("a page packed twice", f"{SITE}/", "unknown", "not asked for", pages={"/": page(gzip.compress(BOMB), Content_Encoding="gzip, gzip")}),
     fetch("a page packed in another way", f"{SITE}/", "unknown", "not asked for", pages={"/": page(b"x", Content_Encoding="br")}),

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from bot.ports.errors import BadRequest, ContentPolicy, ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Request, Stop, Usage
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from tests.one_model import OneModel
 from threads.errors import BotError
 from threads.model import Message, OnEvent, Resumed, Text, TextDelta, ToolCall, Waiting
@@ -160,7 +160,7 @@ class Peek:
     def __init__(self, fate: Fate) -> None:
         self._fate = fate
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         rng = self._fate.rng
         if self._fate.step("tool"):
             self._fate.die()

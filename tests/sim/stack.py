@@ -20,7 +20,7 @@ from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.settings import Settings
 from bot.llm.catalog import Catalog
-from bot.llm.policies.structured_output import Conforming
+from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
 from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
@@ -198,7 +198,7 @@ class SimModelChain(ModelChain):
             model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel)
             model.calm = self._calm
             self._paid.append(model)
-            self._adapters[name] = Conforming(model)
+            self._adapters[name] = StructuredOutputModel(model)
         return self._adapters[name]
 
 

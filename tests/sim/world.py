@@ -17,7 +17,6 @@ from anyio._core._eventloop import set_current_async_library
 
 import bot.budget.ledger
 import threads.journal.journal
-from bot.agent.loop import Room
 from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
 from bot.ports.errors import ProviderError
@@ -231,8 +230,12 @@ class World:
         if self.stack is None:
             return {"max_steps": 8}
         given = self.stack.settings
-        room = Room(**given.compaction.model_dump())
-        return {"max_steps": 8, "max_tokens": given.max_tokens, "room": room, "footer": given.budget.footer}
+        return {
+            "max_steps": 8,
+            "max_tokens": given.max_tokens,
+            "compaction": given.compaction,
+            "footer": given.budget.footer,
+        }
 
     def _people(self, outgoing: Outgoing) -> Iterator[tuple[float, str, str]]:
         """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""

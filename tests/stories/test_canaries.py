@@ -28,13 +28,13 @@ from types import MappingProxyType
 import anyio
 import pytest
 
-from bot.guards.redaction import Masker, beginning, forms, mask
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
 from bot.tools.browser.detect import has_own, system_browser
 from bot.tools.browser.launch import Chromium
-from bot.tools.browser.protocol import BrowserBroken, Wish
-from bot.tools.browser.session import OneBrowser
+from bot.tools.browser.protocol import BrowserFailed, PageRequest
+from bot.tools.browser.session import SharedBrowser
 from bot.tools.mcp import servers
 from bot.tools.mcp.result import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.server import Server
@@ -250,10 +250,10 @@ async def stage(tmp_path: Path, policy: Mapping[str, str] = MappingProxyType({"*
 async def learned(unknown: Sequence[Server], _within_s: float) -> None:
     """Wait until each server's tools are known, however long it takes: on a busy machine the usual 5 s are too few."""
     for server in unknown:
-        server.want()
+        server.request_connection()
     with anyio.fail_after(120):
         for server in unknown:
-            await server.tried.wait()
+            await server.attempted.wait()
 
 
 @contextmanager
@@ -323,17 +323,17 @@ def test_a_text_that_is_cut_anywhere_ends_in_no_part_of_a_secret(canary):
     mask = Masker([*CANARIES.values(), FILE_CANARY])
     text = f"Here it is: {canary} and so on. The next is: {canary} and more."
     for most in range(len(text) + 1):
-        cut = beginning(text, most, mask)
+        cut = safe_prefix(text, most, mask)
         assert mask(text).startswith(mask(cut))
         assert len(cut) <= most
-    assert beginning(text, len(text), mask) == text
-    assert beginning("x" * 100, 40, mask) == "x" * 40
+    assert safe_prefix(text, len(text), mask) == text
+    assert safe_prefix("x" * 100, 40, mask) == "x" * 40
 
 
 def test_a_token_that_is_known_by_its_shape_alone_is_not_cut_either():
     token = f"ghp_{'a1' * 15}"
     for most in range(4, 30):
-        assert beginning(f"it: {token}", most + 4, mask).removeprefix("it: ") in "[masked]"
+        assert safe_prefix(f"it: {token}", most + 4, mask).removeprefix("it: ") in "[masked]"
 
 
 async def test_the_providers_own_error_names_no_key(tmp_path):
@@ -587,7 +587,7 @@ def test_what_a_person_typed_is_masked_where_an_operator_reads_it(told, command)
 
 def test_every_form_of_a_secret_is_known():
     for canary in (*CANARIES.values(), FILE_CANARY):
-        assert canary in forms([canary])
+        assert canary in secret_forms([canary])
         for text in (
             canary,
             json.dumps(canary),
@@ -611,7 +611,7 @@ async def test_a_draft_that_is_cut_anywhere_shows_none(canary):
             if isinstance(event, TextDelta):
                 events.append(event.text)
 
-        veiled = Veiled(tell, Masker(secrets), suspicion(secrets))
+        veiled = StreamMasker(tell, Masker(secrets), boundary_finder(secrets))
         for piece in (text[:cut], text[cut:]):
             await veiled(TextDelta(piece))
         await veiled.finish()
@@ -629,7 +629,7 @@ async def test_a_word_too_long_to_be_held_back_is_not_cut_in_a_secret(before, si
 
     secrets = [CANARIES["SLACK"], CANARIES["PROVIDER"]]
     text = f"{'x' * before}{secrets[0]}{'y' * 50}{secrets[1]} end"
-    veiled = Veiled(tell, Masker(secrets), suspicion(secrets))
+    veiled = StreamMasker(tell, Masker(secrets), boundary_finder(secrets))
     for at in range(0, len(text), size):
         await veiled(TextDelta(text[at : at + size]))
     await veiled.finish()
@@ -686,11 +686,11 @@ async def test_neither_the_browser_nor_its_driver_is_given_one(monkeypatch):
     site = Site()
     site.pages["/"] = page("hello")
     async with site.serving(), anyio.create_task_group() as tasks:
-        one = OneBrowser(site.egress, Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
+        one = SharedBrowser(site.egress, Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
         tasks.start_soon(one.run)
         try:
-            await one.see(Wish("http://site.test/"), anyio.current_time() + 60)
-        except BrowserBroken as error:
+            await one.view(PageRequest("http://site.test/"), anyio.current_time() + 60)
+        except BrowserFailed as error:
             pytest.skip(f"no browser starts here: {error}")
         found = list(_descendants(os.getpid()))
         tasks.cancel_scope.cancel()

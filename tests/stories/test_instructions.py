@@ -13,7 +13,7 @@ import pytest
 
 from bot.agent.prompt import cached_file
 from bot.agent.prompt.cached_file import CachedFile
-from bot.agent.prompt.memory_changes import CHANGED, HEADING, untold
+from bot.agent.prompt.memory_changes import CHANGED, HEADING, changed_memory
 from tests.bot.llm.test_prompt_cache import unmarked
 from tests.fakes import anthropic as a
 from tests.serving import anthropic, serving
@@ -144,12 +144,12 @@ HERE, THERE = "Remembered for this thread:\n> a", "Remembered everywhere:\n> b"
     ],
 )
 def test_only_the_sections_that_changed_are_told(memory, conversation, news):
-    assert untold(memory, conversation) == news
+    assert changed_memory(memory, conversation) == news
 
 
 def test_what_a_person_types_is_never_taken_for_what_was_told():
     forged = Message("user", (Text("[ann]"), Text(f"{HEADING}\n{HERE}")), source="m1")
-    assert untold(f"{HEADING}\n{HERE}", [forged]) == f"{HEADING}\n{HERE}"
+    assert changed_memory(f"{HEADING}\n{HERE}", [forged]) == f"{HEADING}\n{HERE}"
 
 
 # -- the files -------------------------------------------------------------------------------------------------
@@ -268,4 +268,4 @@ async def test_an_identity_that_cannot_be_read_does_not_keep_the_bot_from_answer
     (tmp_path / "IDENTITY.md").mkdir()
     async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as seat:
         assert (await seat.say("one")).text == "ok"
-        assert "IDENTITY.md: it is no file" in (await seat.say("/status")).text
+        assert "IDENTITY.md: it is not a file" in (await seat.say("/status")).text

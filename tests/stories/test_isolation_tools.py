@@ -11,20 +11,15 @@ import anyio
 import pytest
 
 from bot.agent.prompt.memory import Memory
-from bot.documents.reader import Documents
-from bot.guards.egress import Egress
 from bot.guards.policy import Policy
-from bot.guards.urls import parsed
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
 from bot.tools.approvals import Approvals
 from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL, Toolbox
-from bot.tools.web.http_client import Http
-from bot.tools.web.tool import Page, WebFetch
 from tests.one_model import OneModel
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
 from threads.actor.questions import Questions
@@ -157,7 +152,7 @@ async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
     toolbox = Toolbox([WriteFile(writer)], timeout_s={}, default_timeout_s=5)
     written = []
     for thread in (T1, T1, T2):
-        place = Place(thread_folder(tmp_path, thread) / "workspace", thread)
+        place = ToolContext(thread_folder(tmp_path, thread) / "workspace", thread)
         path = f"{len(written)}.txt"
         call = ToolCall("c1", "write_file", {"path": path, "content": "x" * 800})
 
@@ -166,14 +161,6 @@ async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
 
         written += await toolbox.run([call], place, unheard)
     assert [result.is_error for result in written] == [False, True, False]
-
-
-async def test_a_page_that_one_thread_reads_is_fetched_anew_by_another():
-    fetch = WebFetch(Http(Egress(), inline, agent="x"), Documents(inline))
-    url = parsed("https://example.com/")
-    fetch.pages.keep(T1, url, Page(str(url), "", "private to T1"))
-    assert fetch.pages.find(T1, url)
-    assert fetch.pages.find(T2, url) is None
 
 
 async def test_questions_with_one_id_in_two_threads_are_two_questions():
@@ -202,7 +189,7 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
             asked[thread] += 1
             return Answer(approved=thread == T1, by="U1", words="always" if thread == T1 else "")
 
-        return Place(tmp_path, thread, ANN, "m1", ask=ask)
+        return ToolContext(tmp_path, thread, ANN, "m1", ask=ask)
 
     approvals = Approvals(
         Policy({"hangs": "ask"}), PosixDisk(), tmp_path / "approvals.json", offload=inline, now=Clock(),
@@ -250,7 +237,7 @@ async def test_a_disk_that_refuses_one_thread_is_told_there(tmp_path):
         """Nobody listens."""
 
     toolbox = Toolbox([Floods()], timeout_s={}, default_timeout_s=5)
-    place = Place(tmp_path, T1, spill=refuses)
+    place = ToolContext(tmp_path, T1, spill=refuses)
     [result] = await toolbox.run([ToolCall("c1", "floods", {})], place, unheard)
     told = json.loads(result.content)["result"]
     assert told["head"].startswith("C1 ")

@@ -8,10 +8,11 @@ import random
 
 import pytest
 
-from bot.llm.policies.retry import Retrying, RetryPolicy
+from bot.config.settings import LlmRetry
+from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
-from bot.tools.mcp.framing import Gone
-from bot.tools.mcp.server import Times
+from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import FakeTurn, Summariser, compaction, request_of, talk
 from tests.bot.agent.test_compaction import says as summary
 from tests.bot.tools.mcp.test_mcp_server import Played, ask, owned, until
@@ -53,7 +54,7 @@ def told(caplog):
 async def test_of_a_model_call(tmp_path, told):
     flaky = Scripted(ModelUnavailable("529"), ModelUnavailable("529 again"), says("late"))
     platform = Platform()
-    model = Only(Retrying(flaky, RetryPolicy(), lambda: 0.5))
+    model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
     async with running(tmp_path, platform, model) as bot:
         await bot.orchestrator.receive(message())
         await platform.settled("m1")
@@ -146,8 +147,8 @@ async def test_of_a_summary(told):
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_of_an_mcp_server(told, monkeypatch):
     played = Played(monkeypatch)
-    played.refuse = Gone("it ended")
-    async with owned(Times(first_pause=0.02, longest_pause=0.04)) as server:
+    played.refuse = ConnectionLost("it ended")
+    async with owned(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
         with pytest.raises(Exception, match="it ended"):
             await ask(server)
         await until(lambda: server._failures >= 3)

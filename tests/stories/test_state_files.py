@@ -21,7 +21,7 @@ import pytest
 
 from bot.schedules.store import Schedules
 from bot.tools.approvals import _File as ApprovalsFile
-from bot.tools.mcp.servers import KeptListings
+from bot.tools.mcp.servers import StoredListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.serving import anthropic, serving
 from tests.world import Clock, inline
@@ -33,7 +33,7 @@ from threads.wording import first_cause
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-FILES = {"approvals.json": ApprovalsFile, "mcp.json": KeptListings}
+FILES = {"approvals.json": ApprovalsFile, "mcp.json": StoredListings}
 
 
 class Refusing(PosixDisk):

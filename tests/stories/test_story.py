@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from bot.agent.prompt.repair import INTERRUPTED
-from bot.llm.policies.retry import Retrying, RetryPolicy
+from bot.config.settings import LlmRetry
+from bot.llm.policies.retry import RetryingModel
 from bot.ports import wording as sentences
 from bot.ports.errors import BadRequest, ModelUnavailable, Unauthorized
 from tests.one_model import OneModel, Only
@@ -139,7 +140,7 @@ async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tm
     platform = Platform()
     limits = Limits(running_turns=1)
     async with running(
-        tmp_path, platform, Only(Retrying(flaky, RetryPolicy(), lambda: 0.5)), limits=limits
+        tmp_path, platform, Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5)), limits=limits
     ) as bot:
         await bot.orchestrator.receive(message(1))
         await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))

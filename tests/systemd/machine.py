@@ -136,7 +136,7 @@ def changed(name: str, path: str, text: str) -> Path:
     """Return a checkout with one file more, or another one."""
     copy = Path("/srv", name)
     copy.mkdir()
-    for each in ("bot", "threads", "transports", "deploy"):
+    for each in ("bot", "threads", "transports", "deploy", "docs"):
         shutil.copytree(CHECKOUT / each, copy / each, ignore=shutil.ignore_patterns("__pycache__"))
     for each in (*CHECKOUT.glob("requirements*.lock"), CHECKOUT / "pyproject.toml", CHECKOUT / "README.md"):
         shutil.copy(each, copy)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.admin.terminal.safe_text import plain
-from bot.agent.prompt.memory_lines import clean, seen
+from bot.agent.prompt.memory_lines import clean, visible_text
 from bot.observe.logs import one_line
 from bot.tools.approvals import exact
 from bot.tools.mcp.tool_list import clean as listed
@@ -89,7 +89,7 @@ def test_in_prose_emoji_and_words_stay_as_they_are(text):
     told = f"so {text} it is"
     assert prose(told, lambda _: "") == told
     assert plain(told) == told
-    assert seen(told) == told
+    assert visible_text(told) == told
     assert clean(told) == told
     assert listed(told) == told
     assert captured(told.encode()) == told
@@ -98,7 +98,7 @@ def test_in_prose_emoji_and_words_stay_as_they_are(text):
 @pytest.mark.parametrize("hidden", [c for c in NOTHING if c != "\ufe0f"])
 def test_in_prose_nothing_is_hidden_either(hidden):
     told = f"so{hidden} it is"
-    assert seen(told) == "so it is"
+    assert visible_text(told) == "so it is"
     assert listed(told) == "so it is"
     assert plain(told) == "so� it is"
     assert captured(told.encode()) == f"so<U+{ord(hidden):04X}> it is"

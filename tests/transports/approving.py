@@ -17,7 +17,7 @@ import anyio.to_thread
 from bot.documents.reader import Documents
 from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
-from bot.guards.stream_redaction import Veiled, suspicion
+from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.audit import Audit
 from bot.ports.tool import Arguments
 from bot.tools.approvals import Approvals
@@ -264,7 +264,7 @@ class Scene:
             permits=approvals,
             mask=mask,
         )
-        veil = partial(Veiled, mask=mask, suspicious=suspicion([SECRET]))
+        veil = partial(StreamMasker, mask=mask, suspicious=boundary_finder([SECRET]))
         async with anyio.create_task_group() as tasks:
             parts = core_parts(
                 self.data,

@@ -10,14 +10,14 @@ import pytest
 
 from bot.guards.redaction import Masker
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import Arguments, Returned
+from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.files.attach import Attach
 from tests.bot.documents.hostile_files import pdf, png
 from tests.transports.approving import SECRET, RunArguments, Scene, chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look
-from transports.discord.api.gateway_link import Link
+from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ ONCE = "Allow once"
 
 @pytest.fixture(autouse=True)
 def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.Link", partial(Link, guilds_s=0.1))
+    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])
@@ -114,7 +114,7 @@ class Shot:
         path = place.workspace / "shot.png"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_bytes, png((64, 48)))
-        return Returned("a picture", origin="web page", images=(Image("shot.png", "image/png"),))
+        return ToolOutput("a picture", origin="web page", images=(Image("shot.png", "image/png"),))
 
 
 def pictures(request):

@@ -13,7 +13,7 @@ from bot.tools.approvals import MOST_SHOWN
 from tests.transports.approving import ASKS, Scene, chat_of
 from tests.world import calls, says
 from threads.model import Message, ToolCall
-from transports.discord.api.gateway_link import Link
+from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ LS = calls("shell", command="ls -l")
 
 @pytest.fixture(autouse=True)
 def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.Link", partial(Link, guilds_s=0.1))
+    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])

@@ -64,9 +64,12 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """``label`` says what the tool does, in a few plain words such as "reading notes.md"."""
+
     name: str
     summary: str = ""
     call_id: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

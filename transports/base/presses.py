@@ -6,8 +6,9 @@ the question is closed, whoever answered it and however.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
+
+from cachetools import FIFOCache
 
 from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
 
@@ -35,14 +36,12 @@ P = TypeVar("P", bound=Press)
 
 class Presses(Generic[P]):
     def __init__(self) -> None:
-        self._pressed: OrderedDict[str, P] = OrderedDict()
+        self._pressed: FIFOCache[str, P] = FIFOCache(REMEMBERED)
 
     def pressed(self, press: P) -> None:
         """Remember a press before it is handed over."""
         if not press.ephemeral and not press.incoming.text.startswith(ANSWERS):
             self._pressed[press.incoming.id] = press
-            if len(self._pressed) > REMEMBERED:
-                self._pressed.popitem(last=False)
 
     def taken(self, message_id: str, event: TurnEvent) -> P | None:
         """Return the press that this event says was taken, once."""

@@ -6,10 +6,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import sha256
 
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)])
 _CONTROLS.pop(ord("\n"))
 _CONTROLS.pop(ord("\t"))
+
+_UNSEEN = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 PREFIX = r"(?:>[ \t]?+|(?:[-*+]|\d{1,9}[.)])[ \t]++|[ \t]++)*+"
 """The marks of quotes and list items, and the indentation, that a line may begin with."""
@@ -26,6 +29,26 @@ _LONGEST_CLUSTER = 64
 def without_controls(text: str) -> str:
     """Drop every C0 and C1 control but newline and tab: what is left cannot steer a terminal."""
     return text.translate(_CONTROLS)
+
+
+def clean(text: str) -> str:
+    """Drop what no reader sees, and what turns the reading direction."""
+    return _UNSEEN.sub("", without_controls(text.replace("\u2028", "\n").replace("\u2029", "\n")))
+
+
+def trim_address(address: str) -> str:
+    """Return *address* without the punctuation that belongs to the sentence around it."""
+    while address:
+        last = address[-1]
+        if last not in ".,;:!?'*_~)" or (last == ")" and address.count("(") >= address.count(")")):
+            break
+        address = address[:-1]
+    return address
+
+
+def digest(*words: str) -> str:
+    """Return a short name made of these words, the same each time."""
+    return sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
 
 
 def utf8_size(text: str) -> int:

@@ -15,7 +15,7 @@ from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 from transports.base.transport import Capabilities, LinkState
 from transports.console import files
-from transports.console.parse import BOT_COMMANDS, Seat
+from transports.console.parse import BOT_COMMANDS, Sender
 from transports.console.pipe import Pipe
 
 if TYPE_CHECKING:
@@ -58,15 +58,15 @@ class Console:
         self.interactive = _is_terminal(*streams[:2]) if interactive is None else interactive
         self._attached = attached
         self.capabilities = Capabilities(lands_late=False, asks=self.interactive, files=attached is not None)
-        seat = Seat(session, Author(CONSOLE_USER, author))
+        sender = Sender(session, Author(CONSOLE_USER, author))
         self._face: Pipe | Terminal
         if self.interactive:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._face = Terminal(seat, commands, completions, history_file, (stdin, stdout))
+            self._face = Terminal(sender, commands, completions, history_file, (stdin, stdout))
         else:
-            self._face = Pipe(seat, streams, commands)
+            self._face = Pipe(sender, streams, commands)
 
     trouble = ""
     silent_s: float | None = None
@@ -104,17 +104,17 @@ class Console:
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a file that the person gave. Raises `threads.errors.FileUnavailable`."""
-        return files.opened(attachment)
+        return files.open_attachment(attachment)
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Copy the file to where the person finds it, and say where. Raises `threads.errors.PostFailed`."""
         if self._attached is None:
             raise TransportRejected(f"no folder to put files into: {name}")
         try:
-            path, size = await anyio.to_thread.run_sync(files.keep, self._attached, file, name)
+            path, size = await anyio.to_thread.run_sync(files.copy_into, self._attached, file, name)
         except OSError as error:
             raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
-        text = f"File {name} ({files.size_of(size)}): {path}"
+        text = f"File {name} ({files.format_size(size)}): {path}"
         await self._face.post(Outgoing(thread, key, text, "notice"))
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:

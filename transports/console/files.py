@@ -21,7 +21,7 @@ CHUNK = 64 * 1024
 GONE = "it cannot be read any more. Attaching it again may help."
 
 
-def keep(folder: Path, file: Path, name: str) -> tuple[Path, int]:
+def copy_into(folder: Path, file: Path, name: str) -> tuple[Path, int]:
     """Copy *file* into *folder*, never over another; return where it is and its size. Blocking; raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with file.open("rb") as source:
@@ -47,7 +47,7 @@ def _new(folder: Path, name: Path) -> tuple[Path, int]:
             path = folder / f"{name.stem}-{number}{name.suffix}"
 
 
-def offered(typed: str, file_id: str) -> Attachment:
+def read_attachment(typed: str, file_id: str) -> Attachment:
     """Return the file that a person names. Blocking; raises OSError for what is no readable regular file."""
     path = _path(typed)
     with closing(_open(path)) as file:
@@ -74,7 +74,7 @@ def _open(path: Path) -> FileIO:
 
 
 @asynccontextmanager
-async def opened(attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
+async def open_attachment(attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open what a person gave. Raises `threads.errors.FileUnavailable`."""
     try:
         file = await anyio.to_thread.run_sync(_open, Path(attachment.url))
@@ -95,7 +95,7 @@ async def _chunks(file: FileIO) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def size_of(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a size in bytes as people read it."""
     for unit, bytes_ in (("MB", 1_000_000), ("KB", 1_000)):
         if size >= bytes_:

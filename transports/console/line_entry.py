@@ -23,7 +23,7 @@ PASTE_S = 0.03
 """Nobody types Enter and the next letter so close together."""
 
 
-class Enter:
+class EnterKey:
     """``keys`` are bound for one prompt; more may be added to them."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from threads.model import Attachment, Author, Incoming, ThreadId
 
@@ -44,67 +45,29 @@ _NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,64}")
 
 
 @dataclass(slots=True)
-class Seat:
-    """Who sits at the console. Their messages are numbered, so that an id is used once in a *session*."""
+class Sender:
+    """The person at the console. Their messages and files are numbered, so each id is used once in a *session*."""
 
     session: str
     author: Author
-    said: int = 0
-    given: int = 0
+    messages: int = 0
+    files: int = 0
 
-    def says(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
-        self.said += 1
-        message_id = f"{self.session}.{self.said}"
+    def message(self, text: str, thread: str, files: Sequence[Attachment] = ()) -> Incoming:
+        self.messages += 1
+        message_id = f"{self.session}.{self.messages}"
         return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
 
-    def gives(self) -> str:
-        """Return an id for one more file."""
-        self.given += 1
-        return f"{self.session}-file-{self.given}"
+    def file_id(self) -> str:
+        self.files += 1
+        return f"{self.session}-file-{self.files}"
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
-    """Words for the bot, its commands among them."""
+class Action(NamedTuple):
+    """What a line asks for: ``text`` is a message, a thread's name, a path ("" takes files back) or a reason."""
 
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class GoTo:
-    thread: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListThreads:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Attach:
-    """A file for the next message; a blank path takes back those that wait for it."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShowHelp:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Nothing is done; ``why`` tells the person."""
-
-    why: str
-
-
-Action = Say | GoTo | ListThreads | Attach | ShowHelp | Leave | Refuse
+    kind: Literal["send", "switch", "list", "attach", "help", "quit", "reject"]
+    text: str = ""
 
 
 def thread_id(name: str) -> ThreadId:
@@ -112,37 +75,34 @@ def thread_id(name: str) -> ThreadId:
 
 
 def action(line: str, commands: Mapping[str, str] = BOT_COMMANDS) -> Action | None:
-    """Return what a line asks for, or None when there is nothing in it; *commands* are those of the bot."""
+    """Return what a line asks for, or None for a blank line; *commands* are those of the bot."""
     match line.split(maxsplit=1):
         case []:
             return None
-        case ["/thread", *name]:
-            return _thread(*name)
+        case ["/thread", name]:
+            return (
+                Action("switch", name.strip())
+                if _NAME.fullmatch(name.strip())
+                else Action("reject", BAD_NAME)
+            )
+        case ["/thread"]:
+            return Action("list")
         case ["/attach", *path]:
-            return Attach("".join(path).strip())
-        case ["/help"]:
-            return ShowHelp()
-        case ["/quit"]:
-            return Leave()
+            return Action("attach", "".join(path).strip())
+        case ["/help" | "/quit" as command]:
+            return Action("help" if command == "/help" else "quit")
         case words:
-            return _mistyped(words[0], commands) or Say(line)
+            return _mistyped(words[0], commands) or Action("send", line)
 
 
-def _mistyped(typed: str, commands: Mapping[str, str]) -> Refuse | None:
-    """Refuse what comes closest to a command of the console's own; of its own the bot says so itself."""
+def _mistyped(typed: str, commands: Mapping[str, str]) -> Action | None:
+    """Reject what comes closest to a command of the console's own; the bot rejects its own."""
     own = [command.split()[0] for command in OWN_COMMANDS]
     known = [*own, *(command.split()[0] for command in commands)]
     close = get_close_matches(typed, known, n=1) if typed.startswith("/") and typed not in known else []
     if not close or close[0] not in own:
         return None
-    return Refuse(f"I do not know {typed}. Did you mean {close[0]}? /help lists what I know.")
-
-
-def _thread(name: str = "") -> GoTo | ListThreads | Refuse:
-    name = name.strip()
-    if not name:
-        return ListThreads()
-    return GoTo(name) if _NAME.fullmatch(name) else Refuse(BAD_NAME)
+    return Action("reject", f"I do not know {typed}. Did you mean {close[0]}? /help lists what I know.")
 
 
 def help_text(

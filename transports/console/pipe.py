@@ -1,7 +1,7 @@
-"""The chat without a terminal: lines in, answers out, a word on standard error for what went wrong.
+"""The chat without a terminal: lines in, answers out, errors on standard error.
 
-A line is sent when the one before is settled. Nothing here blocks the event loop or outlives a cancellation:
-a descriptor is waited for first, and read or written only when it is ready.
+A line is sent when the one before is settled. A descriptor is read or written only when it is ready, so nothing
+blocks the event loop or outlives a cancellation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from transports.console.view import waiting_words
 
 READ_SIZE = 65_536
 MOST_WAITS = 20
-"""Words about waits that are held until standard error takes them."""
-WELL = frozenset({"answered", "merged", "stopped", "withdrawn"})
+"""Stored lines about waits, until standard error takes them."""
+SUCCESS = frozenset({"answered", "merged", "stopped", "withdrawn"})
 
 
 class _Sent:
@@ -38,16 +38,16 @@ class _Sent:
 
 
 class Pipe:
-    """Serves standard input line by line. ``exit_code`` is 0 as long as every line was settled well."""
+    """Serves standard input line by line. ``exit_code`` is 0 as long as every line succeeded."""
 
     def __init__(
         self,
-        seat: parse.Seat,
+        sender: parse.Sender,
         streams: tuple[TextIO | None, TextIO | None, TextIO | None],
         commands: Mapping[str, str],
     ) -> None:
         self.exit_code = 0
-        self._seat, self._commands = seat, commands
+        self._sender, self._commands = sender, commands
         self._stdin, self._stdout, self._stderr = streams
         self._sent: _Sent | None = None
         self._thread = parse.FIRST_THREAD
@@ -91,36 +91,37 @@ class Pipe:
             self._sent.settled.set()
         elif isinstance(event, Waiting):
             text = f"line {self._sent.number}: {waiting_words(event, event.seconds)}"
-            with contextlib.suppress(anyio.WouldBlock):  # nobody reads that fast: the newest are worth least
+            with contextlib.suppress(anyio.WouldBlock):  # nobody reads that fast
                 self._waits.send_nowait(text)
 
     async def _take(self, line: bytes | None, number: int, sink: Sink) -> None:
         if line is None:
             await self._fault(f"line {number} was not sent: it is longer than {parse.MAX_LINE:,} bytes")
             return
-        match parse.action(line.decode(errors="replace").removesuffix("\r"), self._commands):
-            case None:
-                pass
-            case parse.Say(text):
-                await self._say(text, number, sink)
-            case parse.GoTo(name):
-                self._thread = name
-            case parse.ListThreads():
+        action = parse.action(line.decode(errors="replace").removesuffix("\r"), self._commands)
+        if action is None:
+            return
+        match action.kind:
+            case "send":
+                await self._say(action.text, number, sink)
+            case "switch":
+                self._thread = action.text
+            case "list":
                 await self._answer(f"This is thread {self._thread}.")
-            case parse.Attach():
-                # A line may come from anywhere; which of their files is read is the word of a person.
+            case "attach":
+                # A line may come from anywhere, and only a person decides which of their files is read.
                 await self._fault(f"line {number}: files can only be attached at a terminal")
-            case parse.ShowHelp():
+            case "help":
                 await self._answer(parse.help_text(self._commands))
-            case parse.Refuse(why):
-                await self._fault(f"line {number}: {why}")
-            case parse.Leave():
+            case "reject":
+                await self._fault(f"line {number}: {action.text}")
+            case "quit":
                 self._done = True
-            case other:
-                assert_never(other)
+            case _:
+                assert_never(action.kind)
 
     async def _say(self, text: str, number: int, sink: Sink) -> None:
-        incoming = self._seat.says(text, self._thread)
+        incoming = self._sender.message(text, self._thread)
         self._sent = sent = _Sent(incoming.id, number)
         try:
             await sink(incoming)
@@ -128,7 +129,7 @@ class Pipe:
             await self._fault(f"line {number} was not sent: it could not be saved to disk")
             return
         await sent.settled.wait()
-        if sent.outcome not in WELL:
+        if sent.outcome not in SUCCESS:
             await self._fault(f"line {number}: {sent.outcome}")
 
     async def _read(self) -> bytes:
@@ -150,7 +151,7 @@ class Pipe:
             raise TransportRejected(f"standard output: {error.strerror}") from error
 
     async def _answer(self, text: str) -> None:
-        with contextlib.suppress(TransportRejected):  # said by _print, and the end of serving
+        with contextlib.suppress(TransportRejected):  # reported by _print
             await self._print(text)
 
     async def _fault(self, text: str) -> None:

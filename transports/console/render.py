@@ -69,7 +69,7 @@ class _QuestionMarkdown(_ChatMarkdown):
     }
 
 
-def rendered(
+def render(
     outgoing: Outgoing,
     width: int,
     *,
@@ -84,7 +84,7 @@ def rendered(
     *alone*: no question is open there that an answer without an id could be taken for.
     """
     lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
-    lines += [_styled(ran(tool), "dim", width, colour=colour) for tool in tools]
+    lines += [_styled(tool_line(tool), "dim", width, colour=colour) for tool in tools]
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
@@ -113,7 +113,7 @@ def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
 
 
-def ran(tool: str) -> str:
+def tool_line(tool: str) -> str:
     """Return the line about a tool, marked like everything that is beside the answer."""
     return f"· {tool}"
 

@@ -1,7 +1,7 @@
 """The chat at a terminal: a prompt that stays, answers that stream above it, a status line below.
 
 Everything printed for good goes out between two drawings of the prompt, one post at a time. What is drawn is
-`transports.console.view`; here are only the keys, the screen and the order of sending.
+decided in `transports.console.view`; here are the keys, the screen and the order of sending.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
-from transports.console import files, parse, render, view
-from transports.console.line_entry import Enter
+from transports.console import files, parse, render
+from transports.console.line_entry import EnterKey
+from transports.console.view import View
 
 REDRAW_S = 0.05
 TICK_S = 0.5
@@ -41,27 +42,27 @@ TWICE_S = 2.0
 """Two Ctrl-C this close together leave, whatever runs."""
 DRAIN_S = 5.0
 """How long leaving may wait for what was typed last to be on disk."""
-KEPT_ROWS = 8
+PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
 
 class Terminal:
-    """Serves one person until they leave; ``exit_code`` is always 0."""
+    """Serves one person until they leave."""
 
     exit_code = 0
 
     def __init__(
         self,
-        seat: parse.Seat,
+        sender: parse.Sender,
         commands: Mapping[str, str],
         completions: Sequence[str],
         history_file: Path | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
-        self._seat, self._commands, self._more = seat, commands, completions
-        self._view = view.went(view.View(parse.FIRST_THREAD), parse.FIRST_THREAD)
+        self._sender, self._commands, self._more = sender, commands, completions
+        self._view = View(parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
-        self._given: list[Attachment] = []
+        self._attachments: list[Attachment] = []
         self._interrupted_at = -TWICE_S
         self._printing = anyio.Lock()
         stdin, stdout = streams
@@ -94,25 +95,23 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
-            self._view, tools = view.took_due(self._view, name)
-            room = self._view.rooms.get(name, view.Room())
             draw = partial(
-                render.rendered,
+                render.render,
                 outgoing,
                 self._width,
                 heading=heading,
-                tools=tools,
+                tools=self._view.take_tool_lines(name),
                 colour=self._colour,
-                alone=not room.asked,
+                alone=not self._view.threads[name].questions,
             )
             text = await anyio.to_thread.run_sync(draw)
-            self._view = view.posted(self._view, name, outgoing.reply_to, final=outgoing.kind != "notice")
+            self._view.add_post(name, outgoing.reply_to, final=outgoing.kind != "notice")
             if outgoing.choices and outgoing.kind == "notice":
-                self._view = view.asked(self._view, name, outgoing.key)
+                self._view.threads[name].questions.add(outgoing.key)
             await self._print(text)
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        self._view = view.saw(self._view, thread.root, message_id, event, time.monotonic())
+        self._view.threads[thread.root].apply(message_id, event, time.monotonic())
         self._prompt.app.invalidate()
 
     async def _converse(self) -> None:
@@ -126,53 +125,53 @@ class Terminal:
                 break
             except OSError:  # the terminal went away, and nothing can be drawn on it any more
                 return
-            if not await self._obey(parse.action(line, self._commands)):
+            action = parse.action(line, self._commands)
+            if action and not await self._run(action):
                 break
-        if any(room.busy for room in self._view.rooms.values()):
+        if any(thread.busy for thread in self._view.threads.values()):
             await self._note("Not everything is answered yet; the next start takes it up.")
 
-    async def _obey(self, action: parse.Action | None) -> bool:
-        """Do what was asked; False when that is to leave."""
-        match action:
-            case None:
-                pass
-            case parse.Say(text):
-                self._say(text)
-            case parse.GoTo(name):
-                self._view = view.went(self._view, name)
-            case parse.ListThreads():
-                await self._note(view.listing(self._view))
-            case parse.Attach(path):
-                await self._attach(path)
-            case parse.ShowHelp():
+    async def _run(self, action: parse.Action) -> bool:
+        """Run a command of the person's. Returns False if they leave."""
+        match action.kind:
+            case "send":
+                self._say(action.text)
+            case "switch":
+                self._view.switch_to(action.text)
+            case "list":
+                await self._note(self._view.listing())
+            case "attach":
+                await self._attach(action.text)
+            case "help":
                 await self._note(parse.help_text(self._commands, self._width, keys=parse.KEYS))
-            case parse.Refuse(why):
-                await self._error(why)
-            case parse.Leave():
+            case "reject":
+                await self._error(action.text)
+            case "quit":
                 return False
-            case other:
-                assert_never(other)
+            case _:
+                assert_never(action.kind)
         return True
 
     async def _attach(self, path: str) -> None:
         if not path:
-            self._given.clear()
+            self._attachments.clear()
             await self._note("Nothing goes with your next message.")
             return
         try:
-            given = await anyio.to_thread.run_sync(files.offered, path, self._seat.gives())
+            attachment = await anyio.to_thread.run_sync(files.read_attachment, path, self._sender.file_id())
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such path"
             await self._error(f"Not attached ({why}): {path}")
             return
-        self._given.append(given)
-        await self._note(f"{given.name} ({files.size_of(given.size)}) goes with your next message.")
+        self._attachments.append(attachment)
+        size = files.format_size(attachment.size)
+        await self._note(f"{attachment.name} ({size}) goes with your next message.")
 
     def _say(self, text: str) -> None:
-        given = [] if text.startswith("/") else self._given
-        message = self._seat.says(text, self._view.current, given)
-        given.clear()
-        self._view = view.said(self._view, message.id)
+        attachments = [] if text.startswith("/") else self._attachments
+        message = self._sender.message(text, self._view.current, attachments)
+        attachments.clear()
+        self._view.thread.queued.add(message.id)
         self._unsent.send_nowait(message)
 
     async def _send(self, unsent: MemoryObjectReceiveStream[Incoming], sink: Sink) -> None:
@@ -186,7 +185,7 @@ class Terminal:
                 )
 
     def _keys(self) -> KeyBindings:
-        keys = Enter().keys
+        keys = EnterKey().keys
 
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
@@ -195,7 +194,7 @@ class Terminal:
             self._interrupted_at = now
             if now - before < TWICE_S:
                 event.app.exit(exception=EOFError)
-            elif self._view.room.busy:
+            elif self._view.thread.busy:
                 self._say("/stop")
             else:
                 event.app.current_buffer.reset()
@@ -209,24 +208,25 @@ class Terminal:
     def _message(self) -> StyleAndTextTuples:
         prompt: StyleAndTextTuples = [("bold", f"{self._view.current}> ")]
         size = self._prompt.app.output.get_size()
-        rows = max(1, min(size.rows - KEPT_ROWS, size.rows // 2))
+        rows = max(1, min(size.rows - PROMPT_ROWS, size.rows // 2))
         # What is drawn last, when the line is entered, stays on the screen for good.
         if self._prompt.app.is_done:
             return prompt
-        draft = render.tail(view.draft(self._view), size.columns, rows)
+        draft = render.tail(self._view.draft, size.columns, rows)
         left = rows - len(draft.splitlines())
-        ran = render.tail("\n".join(map(render.ran, self._view.room.due)), size.columns, left) if left else ""
-        above = [(style, f"{text}\n") for style, text in (("ansibrightblack", ran), ("", draft)) if text]
+        lines = "\n".join(map(render.tool_line, self._view.thread.tool_lines))
+        tools = render.tail(lines, size.columns, left) if left else ""
+        above = [(style, f"{text}\n") for style, text in (("ansibrightblack", tools), ("", draft)) if text]
         return [*above, *prompt]
 
     def _toolbar(self) -> str:
         now = time.monotonic()
         again = f"{AGAIN} | " if now - self._interrupted_at < TWICE_S else ""
-        return render.one_row(f"{again}{view.status(self._view, now)}", self._width)
+        return render.one_row(f"{again}{self._view.status(now)}", self._width)
 
     def _completions(self) -> list[str]:
         own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]
-        return [*own, *self._more, *(f"/thread {name}" for name in self._view.rooms)]
+        return [*own, *self._more, *(f"/thread {name}" for name in self._view.threads)]
 
     @property
     def _width(self) -> int:
@@ -237,13 +237,13 @@ class Terminal:
         return self._prompt.app.color_depth != ColorDepth.DEPTH_1_BIT
 
     async def _note(self, text: str) -> None:
-        await self._tell(render.note(text, self._width, colour=self._colour))
+        await self._print_own(render.note(text, self._width, colour=self._colour))
 
     async def _error(self, text: str) -> None:
         error = Outgoing(parse.thread_id(self._view.current), key="", text=text, kind="error")
-        await self._tell(render.rendered(error, self._width, colour=self._colour))
+        await self._print_own(render.render(error, self._width, colour=self._colour))
 
-    async def _tell(self, text: str) -> None:
+    async def _print_own(self, text: str) -> None:
         with contextlib.suppress(TransportRejected):  # the prompt, which comes next, meets the same end
             await self._print(text)
 

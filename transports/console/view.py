@@ -1,37 +1,21 @@
-"""What the live part of the screen shows: events in, text out; pure.
+"""What the live part of the screen shows: events in, text out; no I/O.
 
-Each thread has at most one live turn, and ``queued`` ids that were sent and have none yet:
-
-| event         | the thread's live turn becomes                          |
-|---------------|---------------------------------------------------------|
-| `TurnStarted` | a fresh one for this message                            |
-| `TextDelta`   | the same with more text, waiting no longer              |
-| `ThinkingDelta`| the same: its end is the sign that it goes on          |
-| `TextReset`   | the same without the text of this step                  |
-| `Waiting`     | the same, waiting until now + seconds                   |
-| `Resumed`     | the same, waiting no longer                             |
-| `ToolStarted` | the same, its text kept for good, the tool running      |
-| `ToolFinished`| the same, the tool not running; a line about it is due  |
-| `TurnSettled` | none; a queued message merely leaves the queue          |
-
-Events of a message that is not the live one change nothing else. Only the tail of a text is held. A line about a
-tool that has run is due until the next post of its thread, which it is printed above.
+Each thread has at most one live turn, and ``queued`` messages that were sent and have no turn yet. Events of another
+message do not change the live turn. A line about a tool that has run waits for the next post of its thread, and is
+printed above it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from math import ceil, inf
-from typing import assert_never
 
 from threads.model import (
     QuestionClosed,
-    Resumed,
     Taken,
     TextDelta,
     TextReset,
-    ThinkingDelta,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -43,186 +27,152 @@ from transports.base.text import without_controls
 from transports.shared.live.activity import doing
 
 TAIL = 16_384
-"""Characters of a draft that are held; more than any screen shows."""
+"""Stored characters of a draft: more than any screen shows."""
 
-MOST_DUE = 200
-"""Lines about tools that are held; more than any turn may take steps."""
+MAX_TOOL_LINES = 200
+"""Stored lines about tools: more than the steps of any turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
-    """A turn that runs. ``since`` and ``until`` are in the seconds of the caller's monotonic clock."""
+@dataclass(slots=True)
+class LiveTurn:
+    """A turn that runs. ``since`` and ``until`` are seconds of the caller's monotonic clock.
+
+    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before.
+    """
 
     message_id: str
     since: float
-    kept: str = ""
+    before: str = ""
     text: str = ""
-    tools: tuple[ToolStarted, ...] = ()
+    tools: list[ToolStarted] = field(default_factory=list)
     waiting: Waiting | None = None
     until: float = 0.0
 
+    def apply(self, event: TurnEvent, now: float) -> str:
+        """Note an event of this turn. Returns the line about a tool that has run, else an empty text."""
+        if not isinstance(event, TextReset | ToolFinished):
+            self.waiting = None
+        match event:
+            case TextDelta(text):
+                self.text = (self.text + without_controls(text))[-TAIL:]
+            case TextReset():
+                self.text = ""
+            case Waiting(seconds=seconds):
+                self.waiting, self.until = event, now + seconds
+            case ToolStarted():
+                self.before, self.text = (self.before + self.text)[-TAIL:], ""
+                self.tools.append(event)
+            case ToolFinished(name, ok=ok, call_id=call_id):
+                same = (tool for tool in self.tools if (tool.name, tool.call_id) == (name, call_id))
+                if started := next(same, None):
+                    self.tools.remove(started)
+                    return f"{_one_line(doing(started))}{'' if ok else ': did not work'}"
+            case _:
+                pass
+        return ""
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """``due`` are lines about tools that ran, for the next post to be printed below."""
+    def status(self, now: float) -> str:
+        if self.waiting:
+            return waiting_words(self.waiting, self.until - now)
+        if self.tools:
+            words = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in self.tools)
+        else:
+            words = "answering" if self.text else "thinking"
+        return f"{_one_line(words)}… {int(now - self.since)} s"
 
-    live: Live | None = None
-    queued: frozenset[str] = frozenset()
+
+@dataclass(slots=True)
+class ThreadView:
+    """One thread. ``questions`` are the keys of those that are open."""
+
+    live: LiveTurn | None = None
+    queued: set[str] = field(default_factory=set)
     unread: int = 0
-    due: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    tool_lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_TOOL_LINES))
+    questions: set[str] = field(default_factory=set)
 
     @property
     def busy(self) -> bool:
         return self.live is not None or bool(self.queued)
 
+    def apply(self, message_id: str, event: TurnEvent, now: float) -> None:
+        is_live = self.live is not None and self.live.message_id == message_id
+        match event:
+            case Taken():
+                pass
+            case QuestionClosed(key=key):
+                self.questions.discard(key)
+            case TurnStarted():
+                self.live = LiveTurn(message_id, now)
+                self.queued.discard(message_id)
+            case TurnSettled():
+                self.live = None if is_live else self.live
+                self.questions.clear()
+                self.queued.discard(message_id)
+            case _:
+                self.live = self.live or LiveTurn(message_id, now)
+                if self.live.message_id == message_id and (line := self.live.apply(event, now)):
+                    self.tool_lines.append(line)
 
-@dataclass(frozen=True, slots=True)
+
 class View:
-    current: str
-    rooms: Mapping[str, Room] = field(default_factory=dict)
+    """All threads of a session."""
+
+    def __init__(self, first: str) -> None:
+        self.threads: defaultdict[str, ThreadView] = defaultdict(ThreadView)
+        self.switch_to(first)
 
     @property
-    def room(self) -> Room:
-        return self.rooms.get(self.current, Room())
+    def thread(self) -> ThreadView:
+        """The current thread."""
+        return self.threads[self.current]
 
+    def switch_to(self, name: str) -> None:
+        self.current = name
+        self.thread.unread = 0
 
-def went(view: View, name: str) -> View:
-    """Turn to another thread."""
-    return replace(_with(view, name, replace(view.rooms.get(name, Room()), unread=0)), current=name)
+    def add_post(self, name: str, reply_to: str, *, final: bool) -> None:
+        """Note a printed post. If it is the *final* word on a message, the message's draft goes."""
+        thread = self.threads[name]
+        if final and thread.live and thread.live.message_id == reply_to:
+            thread.live.before = thread.live.text = ""
+        thread.unread += name != self.current
 
+    def take_tool_lines(self, name: str) -> list[str]:
+        """Return the lines about tools that wait in a thread, once."""
+        lines = self.threads[name].tool_lines
+        taken = list(lines)
+        lines.clear()
+        return taken
 
-def said(view: View, message_id: str) -> View:
-    """Note a message that was sent to the current thread."""
-    return _with(view, view.current, replace(view.room, queued=view.room.queued | {message_id}))
+    @property
+    def draft(self) -> str:
+        """The text of the current thread's answer so far."""
+        live = self.thread.live
+        return live.before + live.text if live else ""
 
+    def status(self, now: float) -> str:
+        """Return one line: the current thread and what it does, and the other threads with news."""
+        parts = [self.current]
+        if live := self.thread.live:
+            parts.append(live.status(now))
+        if queued := len(self.thread.queued):
+            parts.append(f"{queued} waiting")
+        others = sorted((name, thread) for name, thread in self.threads.items() if name != self.current)
+        if unread := [f"{name} ({thread.unread})" for name, thread in others if thread.unread]:
+            parts.append(f"unread: {', '.join(unread)}")
+        if busy := [name for name, thread in others if thread.busy]:
+            parts.append(f"busy: {', '.join(busy)}")
+        return " | ".join(parts)
 
-def asked(view: View, name: str, key: str) -> View:
-    """Note a question that was printed; it is open until `saw` is told otherwise."""
-    room = view.rooms.get(name, Room())
-    return _with(view, name, replace(room, asked=room.asked | {key}))
-
-
-def posted(view: View, name: str, reply_to: str, *, final: bool) -> View:
-    """Note what was printed for good; when it is the *final* word on a message, its draft has served."""
-    room = view.rooms.get(name, Room())
-    if final and room.live and room.live.message_id == reply_to:
-        room = replace(room, live=replace(room.live, kept="", text=""))
-    if name != view.current:
-        room = replace(room, unread=room.unread + 1)
-    return _with(view, name, room)
-
-
-def saw(view: View, name: str, message_id: str, event: TurnEvent, now: float) -> View:
-    """Note what happened in a turn."""
-    room = view.rooms.get(name, Room())
-    live = room.live
-    match event:
-        case TurnStarted():
-            live = Live(message_id, now)
-        case Taken():
-            return view
-        case QuestionClosed(key=key):
-            return _with(view, name, replace(room, asked=room.asked - {key}))
-        case TurnSettled():
-            room = replace(room, asked=frozenset())
-            live = None if live and live.message_id == message_id else live
-        case _:
-            live = live or Live(message_id, now)
-            if live.message_id == message_id:
-                due = (*room.due, *_ran(live, event))[-MOST_DUE:]
-                room, live = replace(room, due=due), _after(live, event, now)
-            return _with(view, name, replace(room, live=live))
-    return _with(view, name, replace(room, live=live, queued=room.queued - {message_id}))
-
-
-def took_due(view: View, name: str) -> tuple[View, tuple[str, ...]]:
-    """Take the lines about tools that are due in a thread."""
-    room = view.rooms.get(name, Room())
-    return _with(view, name, replace(room, due=())), room.due
-
-
-def draft(view: View) -> str:
-    """Return the text of the current thread's answer so far."""
-    live = view.room.live
-    return live.kept + live.text if live else ""
-
-
-def status(view: View, now: float) -> str:
-    """Return one line: this thread and what it does, and which others want a look."""
-    parts = [view.current]
-    if live := view.room.live:
-        parts.append(_doing(live, now))
-    if queued := len(view.room.queued):
-        parts.append(f"{queued} waiting")
-    others = sorted((name, room) for name, room in view.rooms.items() if name != view.current)
-    if unread := [f"{name} ({room.unread})" for name, room in others if room.unread]:
-        parts.append(f"unread: {', '.join(unread)}")
-    if busy := [name for name, room in others if room.busy]:
-        parts.append(f"busy: {', '.join(busy)}")
-    return " | ".join(parts)
-
-
-def listing(view: View) -> str:
-    """Return every thread of this session, one a line."""
-    return "\n".join(
-        f"{'*' if name == view.current else ' '} {name}"
-        + (f" ({room.unread} unread)" if room.unread else "")
-        + (" (busy)" if room.busy else "")
-        for name, room in sorted(view.rooms.items())
-    )
-
-
-def _with(view: View, name: str, room: Room) -> View:
-    return replace(view, rooms={**view.rooms, name: room})
-
-
-def _after(
-    live: Live,
-    event: TextDelta | ThinkingDelta | TextReset | Waiting | Resumed | ToolStarted | ToolFinished,
-    now: float,
-) -> Live:
-    match event:
-        case TextDelta(text):
-            return replace(live, text=(live.text + without_controls(text))[-TAIL:], waiting=None)
-        case TextReset():
-            return replace(live, text="")
-        case Waiting(seconds=seconds):
-            return replace(live, waiting=event, until=now + seconds)
-        case ThinkingDelta() | Resumed():
-            return replace(live, waiting=None)
-        case ToolStarted():
-            kept = (live.kept + live.text)[-TAIL:]
-            return replace(live, kept=kept, text="", tools=(*live.tools, event), waiting=None)
-        case ToolFinished():
-            started = _started(live, event)
-            return replace(live, tools=tuple(tool for tool in live.tools if tool is not started))
-        case _:
-            assert_never(event)
-
-
-def _started(live: Live, finished: ToolFinished) -> ToolStarted | None:
-    """Return how a tool that finished was started: by its id, or by its name where it has none."""
-    same = (tool for tool in live.tools if (tool.name, tool.call_id) == (finished.name, finished.call_id))
-    return next(same, None)
-
-
-def _ran(live: Live, event: TurnEvent) -> tuple[str, ...]:
-    """Return the line about a tool that has run, in the words that other platforms use for it."""
-    started = _started(live, event) if isinstance(event, ToolFinished) else None
-    if started is None or not isinstance(event, ToolFinished):
-        return ()
-    return (f"{_one_line(doing(started))}{'' if event.ok else ': did not work'}",)
-
-
-def _doing(live: Live, now: float) -> str:
-    if live.waiting:
-        return waiting_words(live.waiting, live.until - now)
-    if live.tools:
-        doing = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in live.tools)
-    else:
-        doing = "answering" if live.text else "thinking"
-    return f"{_one_line(doing)}… {int(now - live.since)} s"
+    def listing(self) -> str:
+        """Return every thread of this session, one per line."""
+        return "\n".join(
+            f"{'*' if name == self.current else ' '} {name}"
+            + (f" ({thread.unread} unread)" if thread.unread else "")
+            + (" (busy)" if thread.busy else "")
+            for name, thread in sorted(self.threads.items())
+        )
 
 
 def waiting_words(waiting: Waiting, left: float) -> str:

@@ -1,6 +1,6 @@
-"""Looks at Discord as the settings would have it used, one finding after another.
+"""Checks Discord with the settings, one finding after another.
 
-| finding           | what is done                                                                               |
+| finding           | check                                                                                      |
 |-------------------|--------------------------------------------------------------------------------------------|
 | `discord.proxy`   | nothing; only there when the environment names one                                         |
 | `discord.token`   | `GET /users/@me`: whose token it is                                                        |
@@ -11,7 +11,7 @@
 | `discord.servers` | `GET /users/@me/guilds`: where it is, and which permissions lack there; else how to invite |
 | `discord.post`    | a message without a ping, posted and deleted; only in a channel that was named for it      |
 
-The library is not asked: it sleeps through limits and tries for half a minute, and here a person watches.
+Not through the library: it sleeps through limits and retries for half a minute, and a person is waiting.
 API: https://docs.discord.com/developers/reference
 """
 
@@ -21,21 +21,31 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import datetime
+from functools import partial
 
 import aiohttp
-import anyio
 import discord
 from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed
 from transports.discord.api.gateway_link import FATAL, GATEWAY
-from transports.discord.api.probe_api import Api, BadToken, Told
+from transports.discord.api.probe_api import Answer, Api, BadToken
 from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
 from transports.discord.events.gateway_session import NEEDED
-from transports.shared.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
-from transports.shared.link.proxy import proxy_for
+from transports.shared.checks import (
+    REACH,
+    TEST,
+    WITHIN_S,
+    Finding,
+    clock,
+    failed_call,
+    posted,
+    proxy,
+    try_socket,
+    utc_now,
+)
 
 PORTAL = "At discord.com/developers/applications, your application, Bot:"
 NEW_TOKEN = f"{PORTAL} Reset Token, and set the new one."
@@ -46,9 +56,10 @@ DEAF = "It hears nothing from Discord."
 MESSAGE_CONTENT = 1 << 18 | 1 << 19
 """Flags of an application: the intent was granted, or is ticked (which is enough in up to 100 servers)."""
 
+SESSION = "discord.session"
 FEW_SESSIONS = 50
-SHOWN = 5
-"""Servers that lack something and are told one by one."""
+MAX_SERVERS = 5
+"""Servers without a needed permission that get a finding of their own."""
 
 SILENT = 1 << 12
 """The flag of a message that notifies nobody."""
@@ -57,10 +68,10 @@ SILENT = 1 << 12
 async def check_discord(
     options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
 ) -> AsyncGenerator[Finding, None]:
-    """Give each finding as it is made. Raises nothing, and each takes some seconds at most.
+    """Yield each finding as it is made, after a few seconds at most. Raises nothing.
 
-    *running*: a bot is connected with this token now, so no session is begun. *post_in*: the channel that may see a
-    test message. Close it (`contextlib.aclosing`) if it is not read to its end.
+    *running*: a bot is connected with this token now, so no session is begun. *post_in*: a channel for a test post.
+    Close it (`contextlib.aclosing`) if it is not read to its end.
     """
     base = options.api_base_url or DISCORD
     if way := proxy("discord.proxy", base):
@@ -72,14 +83,14 @@ async def check_discord(
         yield _token(me, options.token)
         if isinstance(me, PostFailed):
             return
-        if told := clock("discord.clock", me.date, now(), options.max_age_s):
-            yield told
+        if finding := clock("discord.clock", me.date, now(), options.max_age_s):
+            yield finding
         application = await api.ask("/applications/@me")
         yield _intents(application)
         limit = await api.ask("/gateway/bot")
         yield _gateway(limit)
         if not running and _sessions_left(limit) >= FEW_SESSIONS:
-            yield await _begun(session, options)
+            yield await _session(session, options)
         guilds = await api.ask("/users/@me/guilds?limit=200")
         for finding in _servers(guilds, application, me):
             yield finding
@@ -87,14 +98,14 @@ async def check_discord(
             yield await _post(api, post_in)
 
 
-def _token(me: Told | PostFailed, token: str) -> Finding:
+def _token(me: Answer | PostFailed, token: str) -> Finding:
     name = "discord.token"
     match me:
         case BadToken():
             form = "" if token.count(".") == 2 else "; a bot token has three parts, with a dot between them"
             return Finding(name, "fail", f"{me}{form}", MUTE, NEW_TOKEN)
         case PostFailed():
-            return failed(name, me, MUTE)
+            return failed_call(name, me, MUTE)
     fields = me.fields
     names = str(fields.get("username")), str(fields.get("id"))
     who = f"{names[0]} ({names[1]})"
@@ -105,40 +116,39 @@ def _token(me: Told | PostFailed, token: str) -> Finding:
     return Finding(name, "ok", who, names=names)
 
 
-def _intents(application: Told | PostFailed) -> Finding:
+def _intents(application: Answer | PostFailed) -> Finding:
     name = "discord.intents"
     if isinstance(application, PostFailed):
-        return failed(name, application, "Whether it may read messages is not known.")
+        return failed_call(name, application, "Whether it may read messages is not known.")
     flags = application.fields.get("flags")
     if isinstance(flags, int) and flags & MESSAGE_CONTENT:
         return Finding(name, "ok", "Message Content is ticked")
-    return Finding(
-        name,
-        "fail",
-        "Message Content Intent is not ticked",
-        "Discord ends every session of the bot at once.",
-        TICK,
-    )
+    meaning = "Discord ends every session of the bot at once."
+    return Finding(name, "fail", "Message Content Intent is not ticked", meaning, TICK)
 
 
-def _limit(told: Told | PostFailed) -> Mapping[str, JsonValue]:
-    limit = None if isinstance(told, PostFailed) else told.fields.get("session_start_limit")
+def _limit(answer: Answer | PostFailed) -> Mapping[str, JsonValue]:
+    limit = None if isinstance(answer, PostFailed) else answer.fields.get("session_start_limit")
     return limit if isinstance(limit, dict) else {}
 
 
-def _sessions_left(told: Told | PostFailed) -> int:
-    left = _limit(told).get("remaining")
+def _sessions_left(answer: Answer | PostFailed) -> int:
+    left = _limit(answer).get("remaining")
     return left if isinstance(left, int) else 0
 
 
-def _gateway(told: Told | PostFailed) -> Finding:
+def _gateway(answer: Answer | PostFailed) -> Finding:
     name = "discord.gateway"
-    if isinstance(told, PostFailed):
-        return failed(name, told, DEAF)
-    if not _limit(told):
+    if isinstance(answer, PostFailed):
+        return failed_call(name, answer, DEAF)
+    if not _limit(answer):
         found = "Discord did not say how many sessions may begin"
         return Finding(name, "fail", found, "What answers may not be Discord; no session was begun.", REACH)
-    left, total, reset = _sessions_left(told), _limit(told).get("total"), _limit(told).get("reset_after")
+    left, total, reset = (
+        _sessions_left(answer),
+        _limit(answer).get("total"),
+        _limit(answer).get("reset_after"),
+    )
     found = f"{left} of {total} sessions left today"
     if left >= FEW_SESSIONS:
         return Finding(name, "ok", found)
@@ -152,89 +162,67 @@ def _gateway(told: Told | PostFailed) -> Finding:
     )
 
 
-async def _begun(session: aiohttp.ClientSession, options: Options) -> Finding:
+async def _session(session: aiohttp.ClientSession, options: Options) -> Finding:
     """Begin a session, wait for READY, and end it."""
-    name = "discord.session"
     gateway = URL(options.gateway_url) if options.gateway_url else GATEWAY
     url = str(gateway.update_query(v="10", encoding="json"))
-    try:
-        with anyio.fail_after(WITHIN_S):
-            closing = aiohttp.ClientWSTimeout(ws_close=1.0)
-            async with session.ws_connect(url, proxy=proxy_for(url), timeout=closing) as socket:
-                return await _identified(name, socket, options.token.strip())
-    except TimeoutError:
-        return Finding(name, "fail", f"no session within {WITHIN_S:.0f} s", DEAF, REACH)
-    except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
-        return Finding(
-            name, "fail", plainly(error), DEAF, "Allow websockets (wss://) on the way out. " + REACH
-        )
+    return await try_socket(SESSION, session, url, partial(_identify, options.token.strip()), DEAF)
 
 
-async def _identified(name: str, socket: aiohttp.ClientWebSocketResponse, token: str) -> Finding:
+async def _identify(token: str, socket: aiohttp.ClientWebSocketResponse) -> Finding:
     intents = discord.Intents.default()
     intents.message_content = True
     system = {"os": sys.platform, "browser": "threadfast", "device": "threadfast"}
-    said = {"token": token, "intents": intents.value, "properties": system}
+    identify = {"token": token, "intents": intents.value, "properties": system}
     while True:
         frame = await socket.receive()
         if frame.type is not aiohttp.WSMsgType.TEXT:
-            return _closed(name, socket.close_code)
+            return _closed(socket.close_code)
         match json.loads(frame.data):
             case {"op": 10}:
-                await socket.send_json({"op": 2, "d": said})
+                await socket.send_json({"op": 2, "d": identify})
             case {"op": 9}:
-                return Finding(
-                    name, "warn", "Discord did not begin a session now", DEAF, "Run this again in 5 s."
-                )
+                found = "Discord did not begin a session now"
+                return Finding(SESSION, "warn", found, DEAF, "Run this again in 5 s.")
             case {"t": "READY"}:
-                return Finding(name, "ok", "begun and ended")
+                return Finding(SESSION, "ok", "begun and ended")
             case _:
                 continue
 
 
-def _closed(name: str, code: int | None) -> Finding:
+def _closed(code: int | None) -> Finding:
     match code:
         case 4004:
-            return Finding(name, "fail", "Discord does not know this token", DEAF, NEW_TOKEN)
+            found, fix = "Discord does not know this token", NEW_TOKEN
         case 4014:
-            return Finding(name, "fail", "Discord ended the session: 4014, disallowed intents", DEAF, TICK)
+            found, fix = "Discord ended the session: 4014, disallowed intents", TICK
         case int() if code in FATAL:
-            return Finding(name, "fail", f"Discord ended the session with {code}", DEAF, f"{FATAL[code]}.")
+            found, fix = f"Discord ended the session with {code}", f"{FATAL[code]}."
         case _:
-            return Finding(name, "fail", f"the session ended before it began ({code})", DEAF, REACH)
+            found, fix = f"the session ended before it began ({code})", REACH
+    return Finding(SESSION, "fail", found, DEAF, fix)
 
 
-def _servers(guilds: Told | PostFailed, application: Told | PostFailed, me: Told) -> list[Finding]:
+def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: Answer) -> list[Finding]:
     name = "discord.servers"
     if isinstance(guilds, PostFailed):
-        return [failed(name, guilds, "Where it is, is not known.")]
-    there = (
-        [guild for guild in guilds.body if isinstance(guild, dict)] if isinstance(guilds.body, list) else []
-    )
+        return [failed_call(name, guilds, "Where it is, is not known.")]
+    listed = guilds.body if isinstance(guilds.body, list) else []
+    there = [guild for guild in listed if isinstance(guild, dict)]
     invite = _invite(application, me)
     if not there:
-        return [
-            Finding(
-                name,
-                "warn",
-                "it is in no server",
-                "It only hears people who share a server with it.",
-                f"Open {invite}",
-                (invite,),
-            )
-        ]
+        meaning = "It only hears people who share a server with it."
+        return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
     lacking = [(guild, missing) for guild in there if (missing := _missing(guild))]
     count = f"in {len(there)} server{'s' if len(there) > 1 else ''}"
     if not lacking:
         return [Finding(name, "ok", f"{count}, with the permissions it needs (channels may take some away)")]
-    more = len(lacking) - SHOWN
-    return [
-        Finding(
-            name, "ok", f"{count}; {len(lacking)} of them lack{'s' if len(lacking) == 1 else ''} something"
-        ),
-        *(_lacks(guild, missing, invite) for guild, missing in lacking[:SHOWN]),
-        *([Finding(name, "warn", f"and {more} more servers lack permissions")] if more > 0 else []),
-    ]
+    lacks = f"{count}; {len(lacking)} of them lack{'s' if len(lacking) == 1 else ''} something"
+    findings = [Finding(name, "ok", lacks)]
+    findings += [_lacks(guild, missing, invite) for guild, missing in lacking[:MAX_SERVERS]]
+    if (more := len(lacking) - MAX_SERVERS) > 0:
+        findings.append(Finding(name, "warn", f"and {more} more servers lack permissions"))
+    return findings
 
 
 def _lacks(guild: Mapping[str, JsonValue], missing: list[str], invite: str) -> Finding:
@@ -260,9 +248,10 @@ def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
     return [name for name, needed in NEEDED if needed and not getattr(has, name)]
 
 
-def _invite(application: Told | PostFailed, me: Told) -> str:
-    told = me.fields.get("id") if isinstance(application, PostFailed) else application.fields.get("id")
-    return discord.utils.oauth_url(str(told), permissions=NEEDED, scopes=("bot", "applications.commands"))
+def _invite(application: Answer | PostFailed, me: Answer) -> str:
+    source = me if isinstance(application, PostFailed) else application
+    id_ = str(source.fields.get("id"))
+    return discord.utils.oauth_url(id_, permissions=NEEDED, scopes=("bot", "applications.commands"))
 
 
 async def _post(api: Api, channel: str) -> Finding:
@@ -272,13 +261,9 @@ async def _post(api: Api, channel: str) -> Finding:
         found = f"{channel[:40]!r} is no channel's id"
         fix = "Give the number: Discord, Advanced, Developer Mode; then Copy Channel ID."
         return Finding(name, "fail", found, "Nothing was posted.", fix)
-    posted = await api.ask(f"/channels/{channel}/messages", "POST", body)
-    if isinstance(posted, PostFailed):
+    message = await api.ask(f"/channels/{channel}/messages", "POST", body)
+    if isinstance(message, PostFailed):
         fix = "Give the bot's role View Channel and Send Messages there, or name another channel."
-        return failed(name, posted, "It cannot answer there.", fix)
-    gone = await api.ask(f"/channels/{channel}/messages/{posted.fields.get('id')}", "DELETE")
-    if isinstance(gone, PostFailed):
-        return Finding(
-            name, "warn", f"posted; not deleted ({gone})", "The test stays there.", "Delete it by hand."
-        )
-    return Finding(name, "ok", f"posted in {channel} and deleted", names=(channel,))
+        return failed_call(name, message, "It cannot answer there.", fix)
+    deletion = await api.ask(f"/channels/{channel}/messages/{message.fields.get('id')}", "DELETE")
+    return posted(name, channel, deletion)

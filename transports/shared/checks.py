@@ -1,22 +1,29 @@
-"""What a look at a platform found, and what such looks have in common; `slack.checks` and `discord.checks` look."""
+"""What `slack.checks` and `discord.checks` share: findings, and checks that are the same for every platform."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+import anyio
 from pydantic import JsonValue
 from yarl import URL
 
 from threads.errors import PostFailed, TransportRateLimited
 from transports.shared.link.proxy import proxy_for
 
+if TYPE_CHECKING:
+    import aiohttp
+
+T = TypeVar("T")
+
 State = Literal["ok", "warn", "fail"]
 
 WITHIN_S = 8.0
-"""Seconds that one call may take: a person watches."""
+"""Seconds that one call may take: a person is waiting."""
 
 CLOCK_MAY_DIFFER_S = 30.0
 REACH = (
@@ -31,9 +38,9 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one thing, what that means for people, and what to do about it; no text has a secret.
+    """What a check found, what that means for people, and how to fix it; without secrets.
 
-    ``names`` are the words in it that are somebody's own, such as a server's: who passes it on leaves them out.
+    ``names`` are words in it that belong to somebody, such as a server's name: they are left out of public reports.
     """
 
     name: str
@@ -44,12 +51,12 @@ class Finding:
     names: tuple[str, ...] = ()
 
     def document(self) -> dict[str, JsonValue]:
-        """Return it for JSON: all that is shown."""
+        """Return it for JSON, without `names`."""
         return {name: value for name, value in asdict(self).items() if name != "names"}
 
 
-def failed(name: str, error: PostFailed, meaning: str, fix: str = REACH) -> Finding:
-    """Return the finding of a call that failed; one that was merely too early is a warning."""
+def failed_call(name: str, error: PostFailed, meaning: str, fix: str = REACH) -> Finding:
+    """Return the finding of a failed call; a rate limit is only a warning."""
     if isinstance(error, TransportRateLimited):
         wait = f"{error.retry_after or 0:.0f} s"
         return Finding(
@@ -62,8 +69,8 @@ def failed(name: str, error: PostFailed, meaning: str, fix: str = REACH) -> Find
     return Finding(name, "fail", str(error), meaning, fix)
 
 
-def plainly(error: Exception) -> str:
-    """Say what broke, without the request that is in the error, and its token."""
+def describe_failure(error: Exception) -> str:
+    """Describe a failure without the request, which holds the token."""
     import aiohttp  # noqa: PLC0415 - who only needs a `Finding` need not wait for it
 
     match error:
@@ -76,10 +83,10 @@ def plainly(error: Exception) -> str:
             return f"the call failed ({type(error).__name__})"
 
 
-def clock(name: str, told: str | None, now: datetime, max_age_s: float) -> Finding | None:
-    """Compare this machine's clock with the platform's (its Date header); None when it did not tell the time."""
+def clock(name: str, date: str | None, now: datetime, max_age_s: float) -> Finding | None:
+    """Compare this machine's clock with the platform's Date header; None without one."""
     try:
-        at = parsedate_to_datetime(told or "")
+        at = parsedate_to_datetime(date or "")
     except ValueError:
         return None
     ahead_s = (now - (at if at.tzinfo else at.replace(tzinfo=UTC))).total_seconds()
@@ -98,11 +105,11 @@ def clock(name: str, told: str | None, now: datetime, max_age_s: float) -> Findi
 
 
 def proxy(name: str, url: str) -> Finding | None:
-    """Say through which proxy *url* is reached, without the password in its address; None when directly."""
-    if not (given := proxy_for(url)):
+    """Name the proxy for *url*, without its password; None without a proxy."""
+    if not (address := proxy_for(url)):
         return None
     try:
-        way = URL(given).with_user(None).with_query(None).human_repr().rstrip("/")
+        way = URL(address).with_user(None).with_query(None).human_repr().rstrip("/")
     except ValueError:
         return Finding(
             name,
@@ -112,3 +119,33 @@ def proxy(name: str, url: str) -> Finding | None:
             "Correct HTTPS_PROXY, or name the host in NO_PROXY.",
         )
     return Finding(name, "ok", f"reached through the proxy {way}")
+
+
+async def try_socket(
+    name: str,
+    session: aiohttp.ClientSession,
+    url: str,
+    talk: Callable[[aiohttp.ClientWebSocketResponse], Awaitable[T]],
+    meaning: str,
+) -> T | Finding:
+    """Open a websocket, *talk* over it and close it. Every failure becomes a finding."""
+    import aiohttp  # noqa: PLC0415 - as above
+
+    try:
+        with anyio.fail_after(WITHIN_S):
+            closing = aiohttp.ClientWSTimeout(ws_close=1.0)
+            async with session.ws_connect(url, proxy=proxy_for(url), timeout=closing) as socket:
+                return await talk(socket)
+    except TimeoutError:
+        return Finding(name, "fail", f"no greeting within {WITHIN_S:.0f} s", meaning, REACH)
+    except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
+        fix = f"Allow websockets (wss://) on the way out. {REACH}"
+        return Finding(name, "fail", describe_failure(error), meaning, fix)
+
+
+def posted(name: str, place: str, deletion: object) -> Finding:
+    """Return the finding of a visible test post, given what its deletion returned."""
+    if isinstance(deletion, PostFailed):
+        found = f"posted; not deleted ({deletion})"
+        return Finding(name, "warn", found, "The test stays there.", "Delete it by hand.")
+    return Finding(name, "ok", f"posted in {place} and deleted", names=(place,))

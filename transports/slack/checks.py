@@ -1,6 +1,6 @@
-"""Looks at Slack as the settings would have it used, one finding after another.
+"""Checks Slack with the settings, one finding after another.
 
-| finding           | what is done                                                                               |
+| finding           | check                                                                                      |
 |-------------------|--------------------------------------------------------------------------------------------|
 | `slack.proxy`     | nothing; only there when the environment names one                                         |
 | `slack.token`     | `auth.test`: whose token it is, and in which workspace                                     |
@@ -26,10 +26,21 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from threads.errors import PostFailed, TransportUnavailable
-from transports.shared.checks import REACH, TEST, WITHIN_S, Finding, clock, failed, plainly, proxy, utc_now
-from transports.shared.link.proxy import proxy_for
+from transports.shared.checks import (
+    REACH,
+    TEST,
+    WITHIN_S,
+    Finding,
+    clock,
+    describe_failure,
+    failed_call,
+    posted,
+    proxy,
+    try_socket,
+    utc_now,
+)
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.json_fields import string
+from transports.slack.api.json_fields import part, string
 from transports.slack.api.web_api import Web, explained, open_web
 from transports.slack.client import Options
 from transports.slack.manifest import scopes
@@ -55,10 +66,10 @@ APP_ID = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 async def check_slack(
     options: Options, *, running: bool = False, post_in: str = "", now: Callable[[], datetime] = utc_now
 ) -> AsyncGenerator[Finding, None]:
-    """Give each finding as it is made. Raises nothing, and each takes some seconds at most.
+    """Yield each finding as it is made, after a few seconds at most. Raises nothing.
 
-    *running*: a bot serves this app now, so no socket is opened. *post_in*: the channel or person that may see a test
-    message. Close it (`contextlib.aclosing`) if it is not read to its end.
+    *running*: a bot serves this app now, so no socket is opened. *post_in*: a channel or person for a test message.
+    Close it (`contextlib.aclosing`) if it is not read to its end.
     """
     async with open_web(options.api_base_url, options.bot_token) as web:
         if way := proxy("slack.proxy", web.client.base_url):
@@ -66,10 +77,10 @@ async def check_slack(
         answer = await _ask(web, "auth.test")
         yield _token(answer, options.bot_token)
         if not isinstance(answer, PostFailed):
-            if told := clock("slack.clock", answer.headers.get("Date"), now(), options.max_age_s):
-                yield told
+            if finding := clock("slack.clock", answer.headers.get("Date"), now(), options.max_age_s):
+                yield finding
             yield _scopes(answer, options)
-        opened = await _opened(web, options.app_token)
+        opened = await _open(web, options.app_token)
         yield _app_token(opened, options.app_token)
         hello: Mapping[str, JsonValue] = {}
         if isinstance(opened, str) and not running:
@@ -85,10 +96,10 @@ async def check_slack(
 
 async def _ask(web: Web, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
     """Call *method* once. Every failure comes back; nothing is raised but a cancellation."""
-    return await _tried(method, lambda: web.client.api_call(method, params=arguments))
+    return await _call(method, lambda: web.client.api_call(method, params=arguments))
 
 
-async def _tried(method: str, call: Callable[[], object]) -> AsyncSlackResponse | PostFailed:
+async def _call(method: str, call: Callable[[], object]) -> AsyncSlackResponse | PostFailed:
     try:
         with anyio.fail_after(WITHIN_S):
             answer = await call()  # type: ignore[misc]  # the SDK's calls have no common type
@@ -96,10 +107,10 @@ async def _tried(method: str, call: Callable[[], object]) -> AsyncSlackResponse 
         return explained(method, error)
     except TimeoutError:
         return TransportUnavailable(f"{method}: no answer within {WITHIN_S:.0f} s")
-    except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
-        return TransportUnavailable(f"{method}: {plainly(error)}")
+    except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
+        return TransportUnavailable(f"{method}: {describe_failure(error)}")
     if not isinstance(answer, AsyncSlackResponse) or not isinstance(answer.data, dict):
-        return TransportUnavailable(f"{method}: what answers is not Slack")
+        return TransportUnavailable(f"{method}: the answer is not Slack's")
     return answer
 
 
@@ -107,28 +118,26 @@ def _token(answer: AsyncSlackResponse | PostFailed, token: str) -> Finding:
     name, meaning = "slack.token", "It can neither answer nor read in Slack."
     if isinstance(answer, PostFailed):
         if not isinstance(answer, SlackRefused):
-            return failed(name, answer, meaning)
+            return failed_call(name, answer, meaning)
         form = "" if token.startswith("xoxb-") else "; a bot token begins with xoxb-"
         return Finding(name, "fail", f"Slack refuses it ({answer.error}){form}", meaning, NEW_BOT_TOKEN)
     body = answer.data
     assert isinstance(body, dict)
     user, team = string(body, "user"), string(body, "team")
     if not string(body, "bot_id"):
-        return Finding(
-            name, "fail", f"this token is a person's ({user}), not the bot's", meaning, NEW_BOT_TOKEN, (user,)
-        )
-    where = f"{team} ({string(body, 'team_id')})"
-    names = user, string(body, "user_id"), team, string(body, "team_id")
-    return Finding(name, "ok", f"{user} ({string(body, 'user_id')}) in the workspace {where}", names=names)
+        found = f"this token is a person's ({user}), not the bot's"
+        return Finding(name, "fail", found, meaning, NEW_BOT_TOKEN, (user,))
+    user_id, team_id = string(body, "user_id"), string(body, "team_id")
+    found = f"{user} ({user_id}) in the workspace {team} ({team_id})"
+    return Finding(name, "ok", found, names=(user, user_id, team, team_id))
 
 
 def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
     name = "slack.scopes"
     granted = {part.strip() for part in answer.headers.get("x-oauth-scopes", "").split(",")} - {""}
     if not granted:
-        return Finding(
-            name, "warn", "Slack did not say which the token has", "They cannot be compared.", ADD_SCOPES
-        )
+        found = "Slack did not say which the token has"
+        return Finding(name, "warn", found, "They cannot be compared.", ADD_SCOPES)
     missing = [scope for scope in scopes(options.features) if scope.name not in granted]
     if not missing:
         return Finding(name, "ok", "all that these settings need")
@@ -141,11 +150,11 @@ def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
     )
 
 
-async def _opened(web: Web, app_token: str) -> str | PostFailed:
+async def _open(web: Web, app_token: str) -> str | PostFailed:
     """Return the address of a socket, which holds a ticket and is never shown."""
     method = "apps.connections.open"
     token = app_token.strip()
-    answer = await _tried(method, lambda: web.client.apps_connections_open(app_token=token))
+    answer = await _call(method, lambda: web.client.apps_connections_open(app_token=token))
     if isinstance(answer, PostFailed):
         return answer
     url = answer.get("url")
@@ -157,7 +166,7 @@ def _app_token(opened: str | PostFailed, token: str) -> Finding:
     if not isinstance(opened, PostFailed):
         return Finding(name, "ok", "opens sockets (connections:write)")
     if not isinstance(opened, SlackRefused):
-        return failed(name, opened, DEAF)
+        return failed_call(name, opened, DEAF)
     form = "" if token.startswith("xapp-") else "; an app token begins with xapp-"
     return Finding(name, "fail", f"Slack refuses it ({opened.error}){form}", DEAF, NEW_APP_TOKEN)
 
@@ -165,28 +174,22 @@ def _app_token(opened: str | PostFailed, token: str) -> Finding:
 async def _hello(web: Web, url: str) -> Mapping[str, JsonValue] | Finding:
     """Open a socket up to Slack's greeting and close it; nothing is acknowledged, so nothing is lost."""
     name = "slack.socket"
-    try:
-        with anyio.fail_after(WITHIN_S):
-            closing = aiohttp.ClientWSTimeout(ws_close=1.0)
-            async with web.session.ws_connect(url, proxy=proxy_for(url), timeout=closing) as socket:
-                frame: dict[str, JsonValue] = await socket.receive_json()
-    except TimeoutError:
-        return Finding(name, "fail", f"no greeting within {WITHIN_S:.0f} s", DEAF, REACH)
-    except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
-        return Finding(
-            name, "fail", plainly(error), DEAF, "Allow websockets (wss://) on the way out. " + REACH
-        )
+
+    async def greeting(socket: aiohttp.ClientWebSocketResponse) -> dict[str, JsonValue]:
+        frame: dict[str, JsonValue] = await socket.receive_json()
+        return frame
+
+    frame = await try_socket(name, web.session, url, greeting, DEAF)
     match frame:
-        case {"type": "hello"}:
+        case Finding() | {"type": "hello"}:
             return frame
         case {"type": "disconnect", "reason": "link_disabled"}:
-            return Finding(name, "fail", "Socket Mode is switched off for this app", DEAF, SOCKET_MODE)
+            found, fix = "Socket Mode is switched off for this app", SOCKET_MODE
         case {"type": "disconnect", "reason": "too_many_websockets"}:
-            return Finding(
-                name, "fail", "all 10 links of the app are in use", DEAF, "Stop the other copies of the bot."
-            )
+            found, fix = "all 10 links of the app are in use", "Stop the other copies of the bot."
         case _:
-            return Finding(name, "fail", "the first frame was no greeting", DEAF, REACH)
+            found, fix = "the first frame was not a greeting", REACH
+    return Finding(name, "fail", found, DEAF, fix)
 
 
 def _socket(hello: Mapping[str, JsonValue]) -> Finding:
@@ -205,16 +208,11 @@ def _socket(hello: Mapping[str, JsonValue]) -> Finding:
 async def _same_app(
     web: Web, auth: AsyncSlackResponse, hello: Mapping[str, JsonValue], app_token: str
 ) -> Finding | None:
-    """Compare the apps of the two tokens; None when one of them cannot be known."""
-    match hello.get("connection_info"):
-        case {"app_id": str(listening)}:
-            pass
-        case _:
-            found = APP_ID.match(app_token)
-            listening = found[1] if found else ""
+    """Compare the apps of the two tokens; None if one of them is unknown."""
+    found = APP_ID.match(app_token)
+    listening = string(part(hello, "connection_info"), "app_id") or (found[1] if found else "")
     answer = await _ask(web, "bots.info", bot=auth.get("bot_id"))
-    told = None if isinstance(answer, PostFailed) else answer.get("bot")
-    match told:
+    match None if isinstance(answer, PostFailed) else answer.get("bot"):
         case {"app_id": str(speaking)} if listening and speaking != listening:
             return Finding(
                 "slack.app",
@@ -231,15 +229,13 @@ async def _same_app(
 
 async def _visible_post(web: Web, where: str) -> Finding:
     name = "slack.post"
-    posted = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
-    if isinstance(posted, PostFailed):
-        return failed(name, posted, "It cannot answer there.", "Invite the bot there, or name another place.")
-    gone = await _ask(web, "chat.delete", channel=posted.get("channel"), ts=posted.get("ts"))
-    if isinstance(gone, PostFailed):
-        return Finding(
-            name, "warn", f"posted; not deleted ({gone})", "The test stays there.", "Delete it by hand."
+    message = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
+    if isinstance(message, PostFailed):
+        return failed_call(
+            name, message, "It cannot answer there.", "Invite the bot there, or name another place."
         )
-    return Finding(name, "ok", f"posted in {where} and deleted", names=(where,))
+    deletion = await _ask(web, "chat.delete", channel=message.get("channel"), ts=message.get("ts"))
+    return posted(name, where, deletion)
 
 
 async def _unseen_post(web: Web, now: datetime) -> Finding:
@@ -252,19 +248,19 @@ async def _unseen_post(web: Web, now: datetime) -> Finding:
         case _:
             return Finding(name, "ok", "not tried: it has no direct conversation yet", fix=hint)
     at = int((now + FAR_DAY).timestamp())
-    made = await _ask(web, "chat.scheduleMessage", channel=channel, text=TEST, post_at=at)
-    if isinstance(made, PostFailed):
-        fix = ADD_SCOPES if isinstance(made, SlackRefused) and made.kind == "scope" else hint
-        return failed(name, made, "It may not be able to answer.", fix)
-    number = made.get("scheduled_message_id")
-    taken = await _ask(web, "chat.deleteScheduledMessage", channel=channel, scheduled_message_id=number)
-    if isinstance(taken, PostFailed):
+    scheduled = await _ask(web, "chat.scheduleMessage", channel=channel, text=TEST, post_at=at)
+    if isinstance(scheduled, PostFailed):
+        fix = ADD_SCOPES if isinstance(scheduled, SlackRefused) and scheduled.kind == "scope" else hint
+        return failed_call(name, scheduled, "It may not be able to answer.", fix)
+    id_ = scheduled.get("scheduled_message_id")
+    deletion = await _ask(web, "chat.deleteScheduledMessage", channel=channel, scheduled_message_id=id_)
+    if isinstance(deletion, PostFailed):
         return Finding(
             name,
             "warn",
-            f"a test message could be scheduled and not be taken back ({taken})",
+            f"a test message could be scheduled and not be taken back ({deletion})",
             f"It will be posted in {FAR_DAY.days} days in {channel}.",
-            f"Take it back: chat.deleteScheduledMessage with {channel} and {number}.",
+            f"Take it back: chat.deleteScheduledMessage with {channel} and {id_}.",
         )
     return Finding(
         name, "ok", "may post (a message was scheduled for a far day and taken back; nobody saw it)"

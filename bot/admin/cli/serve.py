@@ -54,9 +54,9 @@ def run(settings_file: Path | None, data: Path | None) -> None:
 def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:
     import anyio
 
-    from bot.guards.hardening import seal
+    from bot.guards.hardening import harden_process
 
-    seal()
+    harden_process()
     try:
         sys.exit(anyio.run(work, loaded.settings, loaded.environ))
     except KeyboardInterrupt:

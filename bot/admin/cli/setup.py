@@ -73,9 +73,9 @@ def init(
 
     from bot.admin.setup.dialog import Screen
     from bot.admin.setup.wizard import set_up
-    from bot.guards.hardening import seal
+    from bot.guards.hardening import harden_process
 
-    seal()
+    harden_process()
     mend_terminal()
     given = _given(platform or "", settings_file, flags, as_json=as_json)
     interactive = not given.yes and on_terminal()

@@ -9,7 +9,7 @@ from functools import partial
 from bot.admin.doctor.examination import AS_ROOT, Findings, Look, Subject
 from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
-from bot.llm.verify import Verified, verify
+from bot.llm.verify import Verification, verify
 from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates
@@ -92,7 +92,7 @@ async def _answer(one: Asked, look: Look) -> Finding:
     return judged(one, verified)
 
 
-def judged(one: Asked, verified: Verified) -> Finding:
+def judged(one: Asked, verified: Verification) -> Finding:
     """Say what came of asking; a spare model that fails is a warning."""
     if verified.ok:
         return Finding(one.title, "ok", f"{one.name}{one.why} answered in {verified.took_s:.1f} s")

@@ -9,8 +9,8 @@ import anyio
 
 from bot.admin.doctor.examination import Findings, Look, Subject
 from bot.config.settings import McpServer
-from bot.tools.mcp.server import USUAL, Server, Times
-from bot.tools.mcp.tool_list import Listing, clean, counted
+from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
+from bot.tools.mcp.tool_list import Listing, clean, count_tools
 from transports.shared.checks import Finding
 
 SHOWN = 3
@@ -64,7 +64,7 @@ async def look_at_browser(look: Look) -> Findings:
     )
 
 
-def mcp_servers(look: Look, times: Times = USUAL) -> list[Subject]:
+def mcp_servers(look: Look, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Subject]:
     """Return a subject for each MCP server: it is started or connected to, and ended again; nothing is kept."""
 
     def subject(name: str, server: McpServer) -> Subject:
@@ -90,25 +90,25 @@ async def _listed(server: Server) -> Finding:
     started_at = anyio.current_time()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
-        server.want()
-        await server.tried.wait()
+        server.request_connection()
+        await server.attempted.wait()
         took_s = anyio.current_time() - started_at
         tasks.cancel_scope.cancel()
     if server.listing is None:
-        words = f" It said: {server.words}" if server.words else ""
+        words = f" It said: {server.last_output}" if server.last_output else ""
         return Finding(
             name,
             "fail",
             f"{server.reason}.{words}",
             "Its tools are missing. Everything else works.",
             "Try its command or address by hand.",
-            (server.words,),
+            (server.last_output,),
         )
     return _offer(name, server.listing, took_s)
 
 
 def _offer(name: str, listing: Listing, took_s: float) -> Finding:
-    found = f"{counted(len(listing.tools))}, in {took_s:.1f} s"
+    found = f"{count_tools(len(listing.tools))}, in {took_s:.1f} s"
     if not listing.left_out:
         return Finding(name, "ok", found)
     shown = "; ".join(listing.left_out[:SHOWN])

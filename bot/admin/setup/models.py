@@ -24,7 +24,7 @@ from bot.admin.setup.options import Given
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
-from bot.llm.verify import Verified, verify
+from bot.llm.verify import Verification, verify
 from bot.ports.errors import ConfigInvalid, ProviderError
 from bot.ports.wording import PASSING
 from bot.wiring.remedy import title
@@ -59,7 +59,7 @@ class Chosen:
 
     draft: Draft
     model: str
-    verified: Verified | None
+    verified: Verification | None
 
 
 class Choosing:
@@ -202,7 +202,7 @@ class Choosing:
             if offer.free:
                 draft.put(True, "providers", name, "free")
 
-    def _verified(self, draft: Draft, offer: Offer) -> Verified | None:
+    def _verified(self, draft: Draft, offer: Offer) -> Verification | None:
         if offer.model == OFFLINE or not self._given.verify:
             return None
         settings, environ = pending(draft, offer.provider)
@@ -213,7 +213,7 @@ class Choosing:
             self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")
         return verified
 
-    def _what_now(self, offer: Offer, verified: Verified) -> str:
+    def _what_now(self, offer: Offer, verified: Verification) -> str:
         """Say what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explained(offer.model, error)

@@ -1,12 +1,12 @@
-"""A text file that a person may change at any time: read again when it has changed, at the cost of a stat otherwise.
+"""A text file that a person may edit at any time. It is read again only if it has changed.
 
-| what is there now                            | then                                    |
+| the file now                                 | then                                    |
 |----------------------------------------------|-----------------------------------------|
-| the same file as before                      | the text as it was read                 |
-| a changed one                                | read                                    |
-| none                                         | no text, and nothing is said            |
-| one that cannot be read, or is too large     | the last good text, if any; logged once |
-| one that is empty or cut, and only just so   | the same: it is being written           |
+| unchanged                                    | the cached text                         |
+| changed                                      | read                                    |
+| missing                                      | no text, which is not a problem         |
+| not readable, or too large                   | the last good text, if any; logged once |
+| empty or cut in the last 2 seconds           | the same: it is being written           |
 """
 
 from __future__ import annotations
@@ -23,21 +23,18 @@ from threads.store.disk import Disk
 log = logging.getLogger(__name__)
 
 SETTLES_S = 2.0
-"""A file that was emptied, or ends in the middle of a character, is taken for what it is after this long."""
+"""Seconds until an empty file, or one that ends in the middle of a character, counts as complete."""
 
 State = tuple[int, int, int, int]
-"""What changes when a file does: its inode, its size, and when its content and its rights changed."""
+"""Changes whenever the file does: inode, size, mtime and ctime."""
 
 
 class Unreadable(Exception):
-    """Why a file cannot be used; ``str(error)`` names no path."""
+    """A file cannot be used; ``str(error)`` says why and names no path."""
 
 
 class CachedFile:
-    """Blocking, from any thread. ``problem`` says what was wrong with the file at the last `read`, if anything.
-
-    ``largest`` is in bytes.
-    """
+    """Blocking; for any thread. ``problem`` is what was wrong at the last `read`. ``largest`` is in bytes."""
 
     def __init__(self, disk: Disk, path: Path, largest: int) -> None:
         self.problem = ""
@@ -45,12 +42,12 @@ class CachedFile:
         self._last: tuple[State | None, str | None] = None, None
 
     def read(self) -> str | None:
-        """Return the text, "" when there is no file, None for one that could never be read."""
+        """Return the text, "" if the file is missing, None if it could never be read."""
         known, text = self._last
         try:
             about = self._path.stat()
             if state_of(about) != known:
-                # Emptied and written in place it is still the same file; one that replaced it came whole.
+                # A file that is written in place keeps its inode; a file that replaces it is complete.
                 in_place = known is not None and known[0] == about.st_ino
                 self._last = self._load(about, in_place=in_place)
         except FileNotFoundError:
@@ -62,9 +59,9 @@ class CachedFile:
         return self._last[1]
 
     def _load(self, about: os.stat_result, *, in_place: bool) -> tuple[State, str]:
-        """Return the file's state and text; *in_place* is whether it is the file of the last good text."""
+        """Return the file's state and text; *in_place* is whether it has the inode of the last good text."""
         if not stat.S_ISREG(about.st_mode):
-            raise Unreadable("it is no file")
+            raise Unreadable("it is not a file")
         if about.st_size > self._largest:
             raise Unreadable(f"it is larger than {self._largest:,} bytes")
         state, data = state_of(about), self._disk.read(self._path)
@@ -73,7 +70,7 @@ class CachedFile:
         decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         text = decoder.decode(data)
         if "\0" in text:
-            raise Unreadable("it is no text")
+            raise Unreadable("it is not text")
         cut = not data or bool(decoder.getstate()[0])
         being_written = state_of(self._path.stat()) != state
         if in_place and (being_written or (cut and time.time() - about.st_ctime < SETTLES_S)):

@@ -1,4 +1,4 @@
-"""Making a long conversation short: the model summarises its older part, or old tool output moves into files.
+"""Makes a long conversation shorter: the model summarises its older part, or old tool output moves to files.
 
 | what is tried                         | when                                           | it counts if |
 | a summary of all before a turn border | enough lies before the recent tail             | 30 % shorter |
@@ -7,10 +7,10 @@
 | no summary, only that                 | one failed in this thread in the last 5 min    | the same     |
 | nothing: the conversation stays whole | all else                                       |              |
 
-The request for a summary is the conversation's own prefix with one instruction appended, so that it reads the
-provider's cache. Nothing is lost: `Turn.compact` keeps the whole conversation aside before it is replaced. A summary
-that fails is no outage, as the conversation can go on without: it is a best-effort call. Only where the conversation
-does not fit at all, or a person asks for it, is another one asked for at once.
+The request for a summary is a prefix of the conversation with one instruction appended, so it reads the provider's
+cache. Nothing is lost: `Turn.compact` saves the whole conversation before it is replaced. A summary is a best-effort
+call, because the conversation can go on without it. After a failure the next one is tried at once only if the
+conversation does not fit at all, or if a person asks for it.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from threads.store.data_folder import Spill
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 2
-"""Summaries that may be asked for in one turn."""
+"""Summaries that one turn may ask for."""
 
 AGAIN_AFTER_S = 300.0
-"""A thread whose summary failed is spared the next one for so long, unless it cannot do without."""
+"""Seconds without another summary after one failed in a thread, unless the conversation does not fit."""
 
 PARTS = 8
-"""Calls that one summary may take, when what it is of does not fit the window at once."""
+"""Calls for one summary whose messages do not fit the window at once."""
 
 SHORT_ENOUGH = 0.7
 """A summary must leave at most this share of the size."""
@@ -67,7 +67,7 @@ WORTH_IT = 0.9
 """Moving output to files must leave at most this share; it stops as soon as `SHORT_ENOUGH` is reached."""
 
 SPILL_OVER = 2_000
-"""Characters of a result or an argument that stay where they are."""
+"""Characters: a longer result or argument moves to a file."""
 
 OPENING = (
     "Summary of our conversation up to here. It stands in place of the messages, which are kept on file."
@@ -90,10 +90,10 @@ INSTRUCTION = Message(
 
 
 def too_large(size: int, window: int | None, threshold: float, max_tokens: int) -> bool:
-    """Say whether a prompt of *size* tokens should be made shorter before it is sent.
+    """Return whether a prompt of *size* tokens should be made shorter before it is sent.
 
-    It may fill the *threshold* share of the model's *window*, and must leave room for *max_tokens* of an answer, but
-    no more than half the window: small local models are often asked for more than they have.
+    It may fill the *threshold* share of the *window* and must leave room for an answer of *max_tokens*, but at most
+    half of the window: the settings often ask small local models for more than they have.
     """
     if window is None:
         return False
@@ -101,7 +101,7 @@ def too_large(size: int, window: int | None, threshold: float, max_tokens: int) 
 
 
 def strip_thinking(messages: Sequence[Message]) -> list[Message]:
-    """Return the conversation without reasoning, which is bound to what came before it, and without counts."""
+    """Return the conversation without reasoning (it is bound to earlier messages) and token counts."""
     return [stripped for message in messages if (stripped := _stripped(message)).blocks]
 
 
@@ -113,9 +113,9 @@ def _stripped(message: Message) -> Message:
 
 
 def where_to_cut(messages: Sequence[Message], current: str, keep: float) -> int:
-    """Return the place of the first message to keep: the oldest turn border with at most *keep* tokens behind it.
+    """Return the index of the first message to keep: the oldest start of a turn with at most *keep* tokens after it.
 
-    The turn that the message *current* began is always kept whole; 0 is when nothing came before it.
+    The turn of the message *current* is always kept whole. Returns 0 if nothing comes before it.
     """
     cut = start = _start(messages, current)
     kept = 0
@@ -123,18 +123,18 @@ def where_to_cut(messages: Sequence[Message], current: str, keep: float) -> int:
         kept += _size(_stripped(messages[place]))
         if kept > keep:
             break
-        if place < start and _is_border(messages, place):
+        if place < start and _starts_turn(messages, place):
             cut = place
     return cut
 
 
-def _is_border(messages: Sequence[Message], place: int) -> bool:
+def _starts_turn(messages: Sequence[Message], place: int) -> bool:
     message = messages[place]
     return message.role == "user" and bool(message.source) and not messages[place - 1].calls
 
 
 def _start(messages: Sequence[Message], current: str) -> int:
-    """Return where the turn of *current* begins: the end when it has not begun."""
+    """Return the index where the turn of *current* begins, or the end if it has not begun."""
     for place, message in enumerate(messages):
         if message.role == "user" and message.source == current:
             return place
@@ -146,7 +146,7 @@ def _size(message: Message) -> int:
 
 
 class Cooldown:
-    """Threads whose summary failed a short while ago."""
+    """Threads whose summary failed in the last `AGAIN_AFTER_S` seconds."""
 
     def __init__(self) -> None:
         self._until: dict[ThreadId, float] = {}
@@ -162,9 +162,9 @@ class Cooldown:
 
 @dataclass(slots=True)
 class Compaction:
-    """Compaction within one turn: it counts its attempts. Not ``enabled``, it only moves tool output to files.
+    """The compaction of one turn, which counts its attempts. If not ``enabled`` it only moves tool output to files.
 
-    ``cooldown`` is shared by the turns of all threads.
+    All threads share one ``cooldown``.
     """
 
     keep_recent_tokens: int
@@ -176,21 +176,20 @@ class Compaction:
     async def run(
         self, turn: Turn, request: Request, model: TurnModel, *, window: int | None, needed: bool = True
     ) -> str | None:
-        """Make the turn's conversation shorter and return the word for the thread; None when that cannot be done.
+        """Make the conversation shorter and return a note for the thread; None if that is not possible.
 
-        *request* is the one that was, or would have been, too large: its messages are the turn's, one by one.
-        Without *needed* the turn can go on as it is.
-        Failing providers and disks leave the conversation whole; other `BotError`s, as of budgets, are raised.
+        *request* is the one that is too large; it has the turn's messages. Without *needed* the turn can go on as it
+        is. If a provider or the disk fails, the conversation stays whole. Raises other `BotError`s, as of budgets.
         """
         size, before = request_size(request), _length(request, strip_thinking(turn.messages))
         thread = turn.incoming.thread
         try:
             shorter = None
             if needed or not self.cooldown.holds(thread):
-                shorter = await self._summarised(turn, request, model, window)
+                shorter = await self._summarise(turn, request, model, window)
             word = "I summarised the earlier part of our conversation"
             if shorter is None:
-                shorter = await self._spilled(turn, request)
+                shorter = await self._spill_output(turn, request)
                 word = "I moved older tool output to files"
             if shorter is None:
                 return None
@@ -201,7 +200,7 @@ class Compaction:
         after = round(size * _length(request, shorter) / before)
         return f"{word} to make room ({size:,} to {after:,} tokens); the full text is kept."
 
-    async def _summarised(
+    async def _summarise(
         self, turn: Turn, request: Request, model: TurnModel, window: int | None
     ) -> list[Message] | None:
         whole = strip_thinking(turn.messages)
@@ -235,11 +234,11 @@ class Compaction:
         self.cooldown.begin(turn.incoming.thread)
         return None
 
-    async def _spilled(self, turn: Turn, request: Request) -> list[Message] | None:
-        """Move the longest-standing output to files, then what tools were given, until that is enough."""
+    async def _spill_output(self, turn: Turn, request: Request) -> list[Message] | None:
+        """Move the oldest output to files, then the arguments of calls, until that is enough."""
         messages = strip_thinking(turn.messages)
         before = size = _length(request, messages)
-        outside = tainted(messages)  # what was written after text from outside was read may be made of it
+        outside = tainted(messages)  # later text may repeat text from outside
         last = _last_step(messages, turn.incoming.id)
         for kinds in ((ToolResult, Image, Text), (ToolCall,)):
             for place in range(last):
@@ -272,7 +271,7 @@ class Compaction:
         return await self._moved(text, outside) if len(text) > SPILL_OVER else value
 
     async def _moved(self, text: str, outside: bool) -> str:
-        """Put *text* into a file that is named after its content, and return what to say in its place."""
+        """Write *text* to a file named after its content, and return a line that takes its place."""
         name = f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.txt"
         path = await self.spill(name, text, outside=outside)
         return f"({len(text)} characters were moved to {path} to make room; read them there if you need them)"
@@ -280,7 +279,7 @@ class Compaction:
 
 @dataclass(slots=True)
 class _Writer:
-    """Asks for summaries: quietly, and part by part when the whole does not fit the window."""
+    """Asks for summaries: unseen, and in parts if the whole does not fit the window."""
 
     turn: Turn
     request: Request
@@ -289,7 +288,7 @@ class _Writer:
     tool_choice: Literal["auto", "none"] = "auto"
 
     async def summary(self, messages: Sequence[Message]) -> str:
-        """Return a summary of *messages*, or "" when the answer was none; raises `ProviderError`."""
+        """Return a summary of *messages*, or "" if the answer is not one; raises `ProviderError`."""
         room = math.inf if self.window is None else self.window - self._max_tokens - _size(INSTRUCTION)
         text = ""
         for number in range(PARTS):
@@ -312,7 +311,7 @@ class _Writer:
         raise ContextOverflow(f"no summary in {PARTS} parts of at most {room} tokens")
 
     def _fitting(self, messages: Sequence[Message], room: float, least: int) -> int:
-        """Return how many *messages* fit the room: more than *least*, and no call without its result; 0 is none."""
+        """Return how many *messages* fit, with no call without its result; 0 if not more than *least* do."""
         ends = [end for end in range(least + 1, len(messages) + 1) if not messages[end - 1].calls]
         system, tools = self.request.system, self.request.tools
         fitting = bisect_right(ends, room, key=lambda end: size_of(system, messages[:end], tools))
@@ -336,13 +335,13 @@ class _Writer:
         return completion.message.text.strip() if completion.stop == "end" else ""
 
     async def _tell(self, event: TurnEvent) -> None:
-        """Let through what the turn must know, such as waits; the words of a summary are nobody's answer."""
+        """Pass on waits and the like; the text of a summary is not an answer."""
         if not isinstance(event, TextDelta | ThinkingDelta | TextReset):
             await self.turn.tell(event)
 
 
 def _entry(summary: str, of: Sequence[Message]) -> Message:
-    """Return what stands in the place of messages: what they held from outside may speak through it."""
+    """Return the message that replaces others. If they have text from outside, the summary counts as such, too."""
     return Message("user", (Text(f"{OPENING}\n\n{summary}", outside=tainted(of)),))
 
 
@@ -351,7 +350,7 @@ def _length(request: Request, messages: Sequence[Message]) -> int:
 
 
 def _last_step(messages: Sequence[Message], current: str) -> int:
-    """Return where the last step of the current turn begins: what comes before it may be shortened."""
+    """Return the index where the last step of the current turn begins; only messages before it are shortened."""
     start = _start(messages, current)
     steps = (place for place in range(len(messages) - 1, start, -1) if messages[place].calls)
     return next(steps, start)

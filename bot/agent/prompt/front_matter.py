@@ -1,56 +1,53 @@
-"""The YAML at the head of a Markdown file. Loaded only where there are skills: the libraries take 50 ms to import.
+"""The YAML at the head of a Markdown file. Imported only if there are skills: PyYAML takes a while.
 
-YAML can say more than a name and a description need, and some of that is made to hurt: aliases that grow without end,
-nesting that exhausts the stack, tags that stand for other types. All of it is refused before anything is built, and
-every value is read as the text it was written as.
+A name and a description need little of YAML, and the rest can do harm: aliases that grow without end, nesting that
+exhausts the stack, tags that stand for other types. All of it is refused before a value is built, and every value is
+text.
 """
 
 from __future__ import annotations
 
-import frontmatter
+import re
+
 import yaml  # type: ignore[import-untyped]
-from frontmatter.default_handlers import YAMLHandler
 
 LONGEST = 8_000
 """Characters of the head."""
 
 DEEPEST = 8
 
+_BORDER = re.compile(r"^-{3,}\s*$", re.MULTILINE)
+
 
 class FrontMatterBroken(ValueError):
-    """There is none, or it cannot be read; the text says why, in one line."""
-
-
-class _Plain(YAMLHandler):
-    def load(self, fm: str) -> dict[str, object]:  # type: ignore[override]
-        if len(fm) > LONGEST:
-            raise FrontMatterBroken(f"its front matter has more than {LONGEST:,} characters")
-        depth = 0
-        for event in yaml.parse(fm, Loader=yaml.BaseLoader):
-            if isinstance(event, yaml.AliasEvent):
-                raise FrontMatterBroken("its front matter has an alias (*…)")
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > DEEPEST:
-                raise FrontMatterBroken("its front matter is nested too deeply")
-        said: object = super().load(fm, Loader=yaml.BaseLoader)
-        return said if isinstance(said, dict) else {}
+    """The front matter is missing or cannot be read; the text says why, in one line."""
 
 
 def split(text: str) -> tuple[dict[str, object], str]:
-    """Return what the head says and the text below it; raises `FrontMatterBroken`."""
-    head = _Plain()
-    if not head.detect(text.lstrip()):
+    """Return the values of the head and the text below it; raises `FrontMatterBroken`."""
+    before, *rest = _BORDER.split(text, 2)
+    if before.strip() or not rest:
         raise FrontMatterBroken("it does not begin with front matter (---)")
     try:
-        said, body = frontmatter.parse(text, handler=head)
+        values = _values(rest[0]) if len(rest) == 2 else None
     except yaml.YAMLError as error:
-        raise FrontMatterBroken(f"its front matter is no YAML: {_where(error)}") from error
-    if not said:
+        raise FrontMatterBroken(f"its front matter is not valid YAML: {_where(error)}") from error
+    if not isinstance(values, dict) or not values:
         raise FrontMatterBroken("its front matter has no end (---), or nothing in it")
-    return said, body
+    return values, rest[1].strip()
+
+
+def _values(head: str) -> object:
+    if len(head) > LONGEST:
+        raise FrontMatterBroken(f"its front matter has more than {LONGEST:,} characters")
+    depth = 0
+    for event in yaml.parse(head, Loader=yaml.BaseLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent):
+            raise FrontMatterBroken("its front matter has an alias (*…)")
+        if depth > DEEPEST:
+            raise FrontMatterBroken("its front matter is nested too deeply")
+    return yaml.load(head, Loader=yaml.BaseLoader)  # noqa: S506 - it builds nothing but strings, lists and dicts
 
 
 def _where(error: yaml.YAMLError) -> str:

@@ -1,6 +1,6 @@
-"""What the admin tells the bot: IDENTITY.md and the list of skills, as they are when a turn begins.
+"""The system prompt from the admin's files: IDENTITY.md and the list of skills, read when a turn begins.
 
-The system prompt stays the same bytes until one of the files changes; then it changes once, for every thread.
+It stays the same bytes until a file changes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Instructions:
         self._prompt = ""
 
     async def prompt(self) -> str:
-        """Return the system prompt as it is now."""
+        """Return the current system prompt."""
         return await self._offload(self._read)
 
     @property
     def problem(self) -> str:
-        """What is wrong with IDENTITY.md, for the operator; problems of skills are told with the tools."""
+        """What is wrong with IDENTITY.md, for the operator; `Skills.problems` has the rest."""
         return f"IDENTITY.md: {self._identity.problem}" if self._identity.problem else ""
 
     def _read(self) -> str:

@@ -1,11 +1,11 @@
-"""What the bot remembers, in files that a person can read and change: `MEMORY.md` by thread, channel, everywhere.
+"""The bot's memory, in files that a person can read and edit: `MEMORY.md` by thread, by channel, and everywhere.
 
-    <data>/MEMORY.md                                              everywhere; only admins may have something kept here
+    <data>/MEMORY.md                                              everywhere; only admins may add to it
     <data>/channels/<transport>/<workspace>~<channel>/MEMORY.md   every thread of that channel
     <data>/threads/<transport>/<slug>/MEMORY.md                   that thread alone
 
-A thread reads its own three files and can name no other. What lies there was said by people, and is quoted: it
-informs, it does not command. A file that has changed is read again, so that a change by hand counts at once.
+A thread reads its own three files and no others. People wrote them, so they are quoted: they inform and do not
+command. A changed file is read again, so an edit counts at once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import logging
 import stat
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import anyio
+from cachetools import LRUCache
 
 from bot.agent.prompt.cached_file import CachedFile
 from bot.agent.prompt.memory_changes import HEADING
@@ -27,12 +27,12 @@ from bot.agent.prompt.memory_lines import (
     WHERE,
     Note,
     Scope,
-    added,
+    append_note,
     clean,
-    fitting,
-    lines,
-    made,
-    written,
+    new_note,
+    parse_notes,
+    select_notes,
+    to_text,
 )
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from threads.errors import StoreUnavailable
@@ -49,13 +49,13 @@ LONGEST = 500
 """Characters of one note."""
 
 LARGEST = 64_000
-"""Bytes of a file that is read; a larger one was made by hand and is left out, with a word."""
+"""Bytes of a file that is read; `UNREADABLE` stands in place of a larger one, which was made by hand."""
 
 MOST_CACHED = 1_000
 """Files whose text is kept in memory."""
 
 ROOM: Mapping[Scope, int] = {"thread": 3_000, "channel": 3_000, "global": 6_000}
-"""Characters that a prompt, or a list for people, gives to each scope: together about 3,000 tokens at most."""
+"""Characters of each scope in a prompt, or in a list for people: about 3,000 tokens in all."""
 
 NOTHING = "I was not asked to remember anything here. Ask me to, and I will."
 
@@ -63,7 +63,7 @@ UNREADABLE = Note(f"(MEMORY.md cannot be read: it is damaged, or larger than {LA
 
 
 def memory_files(data: Path, thread: ThreadId) -> dict[Scope, Path]:
-    """Return where a thread's memory lies, narrowest first; whatever its ids hold, it is below *data*."""
+    """Return the files of a thread's memory, narrowest scope first; all are below *data*, whatever the ids are."""
     channel = "~".join((plain(thread.workspace), plain(thread.channel)))
     return {
         "thread": thread_folder(data, thread) / "MEMORY.md",
@@ -73,7 +73,7 @@ def memory_files(data: Path, thread: ThreadId) -> dict[Scope, Path]:
 
 
 class Memory:
-    """The memory of one data folder; one writer. ``is_admin`` judges a user's id."""
+    """The memory of one data folder, with one writer at a time. ``is_admin`` takes a user's id."""
 
     def __init__(
         self,
@@ -86,28 +86,30 @@ class Memory:
     ) -> None:
         self._disk, self._data, self._offload, self._now, self._is_admin = disk, data, offload, now, is_admin
         self._writing = anyio.Lock()
-        self._files: OrderedDict[Path, CachedFile] = OrderedDict()
+        self._files = LRUCache[Path, CachedFile](MOST_CACHED)
 
     async def read(self, thread: ThreadId) -> str:
-        """Return the block for the head of a conversation, each line of it quoted; blank when there is nothing."""
-        shown = "\n".join(_quoted(await self.notes(thread)))
-        return f"{HEADING}\n{shown}" if shown else ""
+        """Return the block for the head of a conversation, each line quoted; blank if nothing is remembered."""
+        sections = _sections(
+            await self.notes(thread), reversed(SCOPES), lambda note: f"> {note.shown}", "left out"
+        )
+        return "\n".join([HEADING, *sections]) if sections else ""
 
     async def describe(self, thread: ThreadId) -> str:
         """Return what is remembered here, for the people of the thread."""
-        told = "\n".join(_listed(await self.notes(thread)))
-        return f"{told}\n`/memory forget ID` takes one back." if told else NOTHING
+        sections = _sections(await self.notes(thread), SCOPES, _listed, "not shown")
+        return "\n".join([*sections, "`/memory forget ID` takes one back."]) if sections else NOTHING
 
     async def notes(self, thread: ThreadId) -> dict[Scope, list[Note]]:
-        """Return what a thread may know, by scope; a file that cannot be read has one line that says so."""
+        """Return a thread's notes by scope; a file that cannot be read is one line that says so."""
         files = {scope: self._file(path) for scope, path in memory_files(self._data, thread).items()}
         return await self._offload(_all, files)
 
     async def add(self, thread: ThreadId, scope: Scope, text: str, user: str) -> Note:
-        """Remember a text and return its note, or the one that already says so.
+        """Remember a text and return its note, or the note that has the same text already.
 
-        Raises `ToolDenied` when the user may not, `ToolInvalidInput` when the text or the file is too long,
-        `ToolError` when the disk refuses.
+        Raises `ToolDenied` if the user may not, `ToolInvalidInput` if the text or the file would be too long, and
+        `ToolError` if the disk fails.
         """
         if scope == "global" and not self._is_admin(user):
             raise ToolDenied(
@@ -134,9 +136,9 @@ class Memory:
         return note
 
     async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
-        """Take a note of this thread, its channel or everywhere back; return a sentence.
+        """Delete a note of any scope that the thread reads, and return a sentence for people.
 
-        Raises `StoreUnavailable`, and nothing is forgotten then.
+        Raises `StoreUnavailable`; nothing is deleted then.
         """
         wanted = note_id.strip().strip("[]`").lower()
         for scope, path in memory_files(self._data, thread).items():
@@ -156,39 +158,35 @@ class Memory:
                 return f"Forgotten, {WHERE[scope]}: “{note.text}”"
             if note:
                 return f"Only an admin may forget {note.id}: it is remembered everywhere."
-        return "There is no such note here. `/memory` lists them; what has no id is changed by hand, in its file."
+        return "There is no such note here. `/memory` lists them. Lines without an id are edited in the file."
 
     def _file(self, path: Path) -> CachedFile:
-        file = self._files.setdefault(path, CachedFile(self._disk, path, LARGEST))
-        self._files.move_to_end(path)
-        if len(self._files) > MOST_CACHED:
-            self._files.popitem(last=False)
-        return file
+        return self._files.setdefault(path, CachedFile(self._disk, path, LARGEST))
 
     def _lines(self, path: Path) -> list[Note]:
-        """Return the lines of a file, none of a missing one; raises OSError."""
+        """Return the lines of a file, or none if it is missing; raises OSError."""
         try:
             about = path.stat()
         except FileNotFoundError:
             return []
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
             raise OSError(errno.EFBIG, f"not a file of at most {LARGEST} bytes", str(path))
-        return lines(read_or_empty(self._disk, path).decode("utf-8", "surrogateescape"))
+        return parse_notes(read_or_empty(self._disk, path).decode("utf-8", "surrogateescape"))
 
     def _add(self, path: Path, scope: Scope, text: str, day: str, user: str) -> Note:
         there = self._lines(path)
         mine = [note for note in there if note.id]
         if known := next((note for note in mine if note.text == text), None):
             return known
-        note = made(scope, text, day, user, (note.id for note in mine))
-        data = _encoded(added(there, note))
+        note = new_note(scope, text, day, user, (note.id for note in mine))
+        data = _encoded(append_note(there, note))
         if len(mine) >= MOST_NOTES or len(data) > MOST_BYTES:
             raise _full(scope, mine)
         replace_file(self._disk, path, data)
         return note
 
     def _take(self, path: Path, note_id: str, allowed: bool) -> Note | None:
-        """Return the note of that id, out of the file if that is allowed."""
+        """Return the note with this id, and delete it from the file if that is *allowed*."""
         there = self._lines(path)
         note = next((note for note in there if note.id and note.id == note_id), None)
         if note and allowed:
@@ -198,12 +196,13 @@ class Memory:
 
 def _all(files: Mapping[Scope, CachedFile]) -> dict[Scope, list[Note]]:
     return {
-        scope: [UNREADABLE] if (text := file.read()) is None else lines(text) for scope, file in files.items()
+        scope: [UNREADABLE] if (text := file.read()) is None else parse_notes(text)
+        for scope, file in files.items()
     }
 
 
 def _encoded(notes: Sequence[Note]) -> bytes:
-    return written(notes).encode("utf-8", "surrogateescape")
+    return to_text(notes).encode("utf-8", "surrogateescape")
 
 
 def _full(scope: Scope, notes: Sequence[Note]) -> ToolInvalidInput:
@@ -211,27 +210,27 @@ def _full(scope: Scope, notes: Sequence[Note]) -> ToolInvalidInput:
     how = f"`/memory forget ID`; the oldest are {oldest}" if oldest else "a shorter file"
     return ToolInvalidInput(
         f"No more can be remembered {WHERE[scope]}: at most {MOST_NOTES} notes and {MOST_BYTES:,} bytes.",
-        suggestion=f"Tell the person that room is made by {how}.",
+        suggestion=f"Tell the person how to make room: {how}.",
     )
 
 
-def _quoted(memory: Mapping[Scope, Sequence[Note]]) -> Iterator[str]:
-    for scope in reversed(SCOPES):
-        kept, left_out = fitting(memory[scope], ROOM[scope])
-        if kept or left_out:
-            yield f"Remembered {WHERE[scope]}:"
-        yield from (f"> {note.shown}" for note in kept)
-        if left_out:
-            yield f"({left_out} more are left out)"
+def _sections(
+    memory: Mapping[Scope, Sequence[Note]],
+    scopes: Iterable[Scope],
+    line: Callable[[Note], str],
+    left_out: str,
+) -> list[str]:
+    """Return the lines of each scope's section; *line* words one note."""
+    lines: list[str] = []
+    for scope in scopes:
+        notes, more = select_notes(memory[scope], ROOM[scope])
+        if notes or more:
+            lines.append(f"Remembered {WHERE[scope]}:")
+        lines += map(line, notes)
+        if more:
+            lines.append(f"({more} more are {left_out})")
+    return lines
 
 
-def _listed(memory: Mapping[Scope, Sequence[Note]]) -> Iterator[str]:
-    for scope in SCOPES:
-        kept, left_out = fitting(memory[scope], ROOM[scope])
-        if kept or left_out:
-            yield f"Remembered {WHERE[scope]}:"
-        yield from (
-            f"- `{note.id}` {note.text} ({note.by}, {note.day})" if note.id else note.text for note in kept
-        )
-        if left_out:
-            yield f"({left_out} more are not shown)"
+def _listed(note: Note) -> str:
+    return f"- `{note.id}` {note.text} ({note.by}, {note.day})" if note.id else note.text

@@ -1,8 +1,8 @@
-"""What a conversation was told of the memory, and what is new since: pure.
+"""What a conversation has read of the memory, and what has changed since; pure.
 
-A memory is a block of sections, one for each scope, ``Remembered …:`` and its quoted lines. The first block stands at
-the head of a conversation. A section that has changed is told again at the end, whole and in place of the old one, so
-that nothing above changes and the provider's cache stays good.
+A memory is a block of sections, one for each scope: ``Remembered …:`` and its quoted lines. The first block stands at
+the head of a conversation. A section that has changed is added at the end, whole: nothing above it changes, and so
+the provider's cache stays valid.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ SECTION = "Remembered "
 NOTHING_MORE = "(nothing any more)"
 
 
-def untold(memory: str, conversation: Sequence[Message]) -> str:
-    """Return what of *memory* the conversation has not been told yet, worded for the model; blank is nothing."""
-    told = dict(_told(conversation))
-    if not told:
+def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
+    """Return the parts of *memory* that are new to the conversation, worded for the model; blank if none are."""
+    known = dict(_known(conversation))
+    if not known:
         return memory
     now = _sections(memory)
-    now |= {title: NOTHING_MORE for title in told if title not in now}
-    news = [f"{title}\n{lines}" for title, lines in now.items() if told.get(title, NOTHING_MORE) != lines]
+    now |= {title: NOTHING_MORE for title in known if title not in now}
+    news = [f"{title}\n{lines}" for title, lines in now.items() if known.get(title, NOTHING_MORE) != lines]
     return "\n".join([CHANGED, *news]) if news else ""
 
 
-def _told(conversation: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Return the sections that were told, oldest first. They come first in a person's message, and nowhere else."""
+def _known(conversation: Iterable[Message]) -> Iterator[tuple[str, str]]:
+    """Yield the sections in the conversation, oldest first. They are only at the head of a person's message."""
     for message in conversation:
         first = message.blocks[0] if message.source and message.blocks else None
         if isinstance(first, Text) and first.text.startswith((HEADING, CHANGED)):

@@ -1,10 +1,10 @@
-"""What is remembered, as text: the lines of a MEMORY.md. Values only, no I/O.
+"""The lines of a MEMORY.md. Values only, no I/O.
 
-A note is a list entry that ends with its id, its day and who asked for it, in a comment that Markdown does not show:
+A note is a list entry. A comment at its end, which Markdown does not show, has its id, its day and who asked for it:
 
     - The staging server is called fern.  <!-- c3f2a 2026-11-22 U123 -->
 
-All other lines were written by hand. They are kept byte for byte, read to the model like notes, and changed by hand.
+People wrote all other lines by hand. They stay byte for byte, and the model reads them like notes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _BY = re.compile(r"[A-Za-z0-9._%-]+")
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line. ``id`` is blank when it was written by hand; its first letter is that of its scope.
+    """One line. ``id`` starts with the first letter of its scope; it is blank in a line written by hand.
 
-    ``by`` is the id of who asked for it, as `plain` writes it; ``day`` is UTC, ISO 8601. ``raw`` is the whole line.
+    ``by`` is the id of the person who asked for it, in the form of `plain`. ``day`` is UTC, ISO 8601. ``raw`` is the
+    whole line.
     """
 
     text: str
@@ -49,20 +50,20 @@ class Note:
 
     @property
     def shown(self) -> str:
-        """The note in one line, safe to quote."""
+        """The note as one line that is safe to quote."""
         return f"[{self.id}] {self.text} ({self.by}, {self.day})" if self.id else self.text
 
 
-def made(scope: Scope, text: str, day: str, user: str, taken: Iterable[str]) -> Note:
-    """Return a note of a `clean` text, with an id that is not taken; the same for the same values."""
+def new_note(scope: Scope, text: str, day: str, user: str, taken: Iterable[str]) -> Note:
+    """Return a note with a `clean` text and a free id. It is the same for the same values."""
     others = set(taken)
     digests = (hashlib.sha256(f"{n}\0{day}\0{user}\0{text}".encode()).hexdigest() for n in count())
     name = next(name for digest in digests if (name := scope[0] + digest[:4]) not in others)
-    return parsed(f"- {text}  <!-- {name} {day} {plain(user) or '-'} -->")
+    return parse_note(f"- {text}  <!-- {name} {day} {plain(user) or '-'} -->")
 
 
-def parsed(line: str) -> Note:
-    """Return what a line of the file is."""
+def parse_note(line: str) -> Note:
+    """Return the note in a line of the file."""
     body, opened, comment = line.rstrip().removesuffix("-->").rpartition("<!--")
     words = comment.split()
     entry = body.strip()
@@ -76,34 +77,34 @@ def parsed(line: str) -> Note:
         and _BY.fullmatch(words[2])
     ):
         name, day, user = words
-        return Note(seen(entry[2:]).strip(), name, day, user, line)
-    return Note(seen(line).rstrip(), raw=line)
+        return Note(visible_text(entry[2:]).strip(), name, day, user, line)
+    return Note(visible_text(line).rstrip(), raw=line)
 
 
-def lines(text: str) -> list[Note]:
-    """Return the lines of a file; joined with newlines their ``raw`` is the file again."""
-    return [parsed(line) for line in text.split("\n")]
+def parse_notes(text: str) -> list[Note]:
+    """Return the lines of a file. Their ``raw``, joined with newlines, is the file again."""
+    return [parse_note(line) for line in text.split("\n")]
 
 
-def written(notes: Sequence[Note]) -> str:
-    """Return the file that has these lines."""
+def to_text(notes: Sequence[Note]) -> str:
+    """Return the text of a file with these lines."""
     return "\n".join(note.raw for note in notes)
 
 
-def added(notes: Sequence[Note], note: Note) -> list[Note]:
-    """Return the lines with one more at the end; the file then ends with a newline."""
+def append_note(notes: Sequence[Note], note: Note) -> list[Note]:
+    """Return the lines with one more. The file then ends with a newline."""
     last = 1 if notes and not notes[-1].raw else 0
     return [*notes[: len(notes) - last], note, Note("")]
 
 
 def clean(text: str) -> str:
-    """Return a text as it may be remembered: one line, nothing invisible, no comment, no fence."""
-    worded = " ".join(seen(text).split())
+    """Return a text in the form of a note: one line, with nothing invisible, no comment and no fence."""
+    worded = " ".join(visible_text(text).split())
     return worded.replace("<!--", "<! --").replace("-->", "-- >").replace("```", "'''")
 
 
-def seen(text: str) -> str:
-    """Return the text without what cannot be seen; what breaks or moves a line becomes a blank."""
+def visible_text(text: str) -> str:
+    """Return the text without invisible characters; line breaks and the like become blanks."""
     return prose(text, _seen, kept="")
 
 
@@ -118,15 +119,16 @@ def _seen(character: str) -> str:
 
 
 def matches(note: Note, query: str) -> bool:
-    """Return whether all words of the query are in the note, however they are written."""
+    """Return whether the note has all words of the query, in upper or lower case."""
     text = note.text.casefold()
     return all(word in text for word in query.casefold().split())
 
 
-def fitting(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
-    """Return the notes that fit into *room* characters, in their order, and how many do not.
+def select_notes(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
+    """Return the notes that fit into *room* characters, in their order, and how many are left out.
 
-    Of what was written by hand the top is kept, of the rest the newest; neither takes the other's half.
+    Lines written by hand count from the top, notes from the newest. Each kind has half of the room, and what the
+    other does not need.
     """
     worded = [note for note in notes if note.text.strip()]
     by_hand = [place for place, note in enumerate(worded) if not note.id]
@@ -140,7 +142,7 @@ def fitting(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
 
 
 def _first(notes: Sequence[Note], places: Iterable[int], room: int) -> tuple[list[int], int]:
-    """Return those of the places, from the first on, whose notes fit, and the room that is left."""
+    """Return the first places whose notes fit, and the room that is left."""
     kept = list[int]()
     for place in places:
         if room < _size(notes[place]):

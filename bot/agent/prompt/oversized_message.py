@@ -1,10 +1,10 @@
-"""A message that cannot be sent because it is longer than the model can read, and how its person may go on; pure.
+"""A message that is longer than the model can read, and what its author can do; pure.
 
-| what is too long                      | the ways that are offered                                         |
+| what is too long                      | what is offered                                                   |
 |---------------------------------------|-------------------------------------------------------------------|
-| the message and what was said before  | compact, start over, and leave the attachment out if it has one   |
-| the message alone, by its attachment  | leave the attachment out                                          |
-| the message alone, by its words       | none: it is told to come in parts, or as a file                   |
+| the message with its history          | compact, start over, or leave out an attachment                   |
+| the message alone, by its attachment  | leave out the attachment                                          |
+| the message alone, by its text        | nothing; the text advises to send it in parts, or as a file       |
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from threads.model import Incoming, Way
 
 
 def fits(request: Request, window: int | None) -> bool:
-    """Return whether the request may be sent to a model that reads so many tokens; None is not known."""
+    """Return whether the request fits a window of so many tokens; None is unknown."""
     return window is None or request_size(request) <= window
 
 
 def alone(request: Request, incoming: Incoming) -> Request:
-    """Return the request with nothing but the message, as the conversation has it."""
+    """Return the request with the message as its only one."""
     own = [
         message for message in request.messages if message.role == "user" and message.source == incoming.id
     ]
@@ -33,7 +33,7 @@ def alone(request: Request, incoming: Incoming) -> Request:
 
 
 def too_long(request: Request, incoming: Incoming, window: int | None, *, compacts: bool) -> ContextOverflow:
-    """Return what to raise; *compacts* is whether the settings allow a summary."""
+    """Return the error to raise; *compacts* is whether the settings allow a summary."""
     own = alone(request, incoming)
     could_fit, others = fits(own, window), len(request.messages) > 1
     ways: list[Way] = []

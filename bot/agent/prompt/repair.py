@@ -1,13 +1,14 @@
-"""Make any history a valid request: a person speaks first, each call has exactly one result, each result its call.
+"""Make any history a valid request: a person speaks first, and each call has exactly one result.
 
-A crash or a stop between a call and its result would otherwise make every later request a 400. The repair is pure,
-idempotent and deterministic (no clock, no random), so that the repaired prefix stays cacheable byte for byte.
+After a crash or a stop between a call and its result, every later request would fail with a 400. The repair is pure,
+idempotent and deterministic, so the repaired prefix stays in the provider's cache.
 """
 
 from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 from threads.model import Message, Text, ToolCall, ToolResult
@@ -25,11 +26,11 @@ INTERRUPTED = json.dumps(
 )
 
 MISSING = Message("user", (Text("(The beginning of our conversation is missing.)"),))
-"""Stands before an assistant's entry that comes first, as damage to the file may leave it."""
+"""Comes before an assistant's message that would be the first, as a damaged file may leave it."""
 
 
 def repair(messages: list[Message]) -> list[Message]:
-    """Return a valid history; messages that need no change are the same objects, and so is the list."""
+    """Return a valid history: the same list if nothing changes, and the same objects where they do not change."""
     if _only_text(messages):
         return messages
     entries = [message for message in messages if message.blocks]
@@ -53,7 +54,7 @@ def repair(messages: list[Message]) -> list[Message]:
 
 
 def _only_text(messages: list[Message]) -> bool:
-    """Say whether there is nothing to repair; a plain loop, since this runs over long histories at every step."""
+    """Return whether there is nothing to repair; a plain loop is fast enough for long histories."""
     if messages and messages[0].role == "assistant":
         return False
     for message in messages:
@@ -66,17 +67,15 @@ def _only_text(messages: list[Message]) -> bool:
 
 
 def _answered(assistant: Message, following: list[Message]) -> list[Message]:
-    """Return the assistant's message, one message with all its results in the order asked, and what else was said."""
+    """Return the assistant's message, one message with its results in order, and the rest of what people said."""
     calls = assistant.calls
     if not calls:
-        return [assistant, *(kept for message in following for kept in _without_results(message))]
+        return [assistant, *_without_results(*following)]
     if following and _matches(calls, following[0]):
-        rest = [kept for message in following[1:] for kept in _without_results(message)]
-        return [assistant, following[0], *rest]
+        return [assistant, following[0], *_without_results(*following[1:])]
     results = deque(result for message in following for result in message.results)
     paired = tuple(_result_of(call, results) for call in calls)
-    rest = [kept for message in following for kept in _without_results(message)]
-    return [assistant, Message("user", paired), *rest]
+    return [assistant, Message("user", paired), *_without_results(*following)]
 
 
 def _matches(calls: list[ToolCall], message: Message) -> bool:
@@ -86,7 +85,7 @@ def _matches(calls: list[ToolCall], message: Message) -> bool:
 
 
 def _result_of(call: ToolCall, results: deque[ToolResult]) -> ToolResult:
-    """Take the first result for this call's id: repeated ids are answered in order."""
+    """Take the first result with this call's id; repeated ids get theirs in order."""
     for result in results:
         if result.call_id == call.id:
             results.remove(result)
@@ -94,8 +93,8 @@ def _result_of(call: ToolCall, results: deque[ToolResult]) -> ToolResult:
     return ToolResult(call.id, INTERRUPTED, is_error=True)
 
 
-def _without_results(message: Message) -> list[Message]:
-    kept = tuple(block for block in message.blocks if not isinstance(block, ToolResult))
-    if len(kept) == len(message.blocks):
-        return [message]
-    return [replace(message, blocks=kept)] if kept else []
+def _without_results(*messages: Message) -> Iterator[Message]:
+    for message in messages:
+        blocks = tuple(block for block in message.blocks if not isinstance(block, ToolResult))
+        if blocks:
+            yield message if len(blocks) == len(message.blocks) else replace(message, blocks=blocks)

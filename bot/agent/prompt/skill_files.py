@@ -1,4 +1,4 @@
-"""Reading below the folder of skills: plain files of a bounded size, and no link is followed on the way."""
+"""Reads plain files of a limited size below the folder of skills, and follows no link on the way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bot.agent.prompt.memory_lines import seen
+from bot.agent.prompt.memory_lines import visible_text
 
 LARGEST = 64_000
 """Bytes of one file."""
@@ -18,15 +18,15 @@ _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class SkillUnusable(Exception):
-    """A skill, or a file of one, cannot be had; ``str(error)`` says why and names no path of this machine."""
+    """A skill, or a file of one, cannot be read; ``str(error)`` says why and names no path of this machine."""
 
 
 class SkillMissing(SkillUnusable):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 def changeable(path: Path) -> bool:
-    """Return whether others than its owner can change it; what is not there cannot be changed."""
+    """Return whether others than its owner can write to it; False if it does not exist."""
     try:
         about = path.stat()
     except OSError:
@@ -50,16 +50,16 @@ def opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
                 fd = step(part, os.O_DIRECTORY | os.O_NOFOLLOW, fd)
             fd = step(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, fd)
         except FileNotFoundError:
-            raise SkillMissing(f"there is no {seen('/'.join(parts[1:]))[:200]}") from None
+            raise SkillMissing(f"there is no {visible_text('/'.join(parts[1:]))[:200]}") from None
         except (OSError, ValueError):  # a name that no file can have is a ValueError
             raise SkillUnusable("it cannot be opened; links are not followed") from None
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SkillUnusable("it is no file")
+            raise SkillUnusable("it is not a file")
         yield fd
 
 
 def text_of(fd: int) -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; raises `SkillUnusable` when it is too large or no text."""
+    """Return a file's text and the SHA-256 of its bytes; raises `SkillUnusable` if it is too large or not text."""
     data = b""
     try:
         while len(data) <= LARGEST and (more := os.read(fd, LARGEST + 1 - len(data))):
@@ -68,14 +68,14 @@ def text_of(fd: int) -> tuple[str, str]:
             raise SkillUnusable(f"it is larger than {LARGEST:,} bytes")
         text = data.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        raise SkillUnusable("it is no text in UTF-8, or cannot be read") from None
+        raise SkillUnusable("it is not text in UTF-8, or cannot be read") from None
     if "\0" in text:
-        raise SkillUnusable("it is no text")
+        raise SkillUnusable("it is not text")
     return text, hashlib.sha256(data).hexdigest()
 
 
 def below(folder: Path, depth: int, within: str = "") -> Iterator[str]:
-    """Name the plain files below a folder and *depth* - 1 more, sorted, hidden ones left out; raises OSError."""
+    """Yield the plain files in a folder and *depth* - 1 levels below, sorted, without hidden ones; raises OSError."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:

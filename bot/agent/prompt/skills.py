@@ -1,8 +1,8 @@
-"""Skills: how-tos that the admin wrote, listed in the system prompt in a line each and read by the model on demand.
+"""Skills: how-tos by the admin, with one line each in the system prompt, which the model reads on demand.
 
 `<data>/skills/<name>/SKILL.md` has a name and a description as YAML front matter, then the text; other files may lie
-beside it. They are the admin's words, trusted like the system prompt, and nothing here writes there. A file is parsed
-once, and again when it has changed. One that cannot be used now, or is only being written, counts as it last was.
+beside it. They are trusted like the system prompt, and nothing here writes to them. A changed file is parsed again.
+While it cannot be used, or is being written, its last good version counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from bot.agent.prompt.cached_file import State, state_of
-from bot.agent.prompt.memory_lines import seen
+from bot.agent.prompt.memory_lines import visible_text
 from bot.agent.prompt.skill_files import SkillMissing, SkillUnusable, below, changeable, opened, text_of
 
 log = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 SKILL = "SKILL.md"
 
 MOST_LISTED, MOST_FILES, DEEPEST = 50, 50, 3
-"""Skills in the system prompt; files of one skill, in so many folders below each other, that are named."""
+"""Skills in the system prompt; files of one skill that are listed, in so many levels of folders."""
 
 LONGEST_LINE, LONGEST_DESCRIPTION = 200, 4_000
-"""Characters of a description: in the system prompt, and at all."""
+"""Characters of a description: in the system prompt, and in the file."""
 
 BAD_NAME = "its folder must be named with small letters, digits, - and _"
 LOOSE = "others than its owner can change it (chmod -R go-w)"
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """``text`` is what lies below the front matter; ``digest`` is the SHA-256 of the whole file."""
+    """``text`` is the part below the front matter; ``digest`` is the SHA-256 of the whole file."""
 
     name: str
     description: str
@@ -47,7 +47,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """A SKILL.md as it was last looked at: the skill as it last could be used, and what is wrong with it now."""
+    """A parsed SKILL.md: its last good version, and what is wrong with it now."""
 
     state: State
     skill: Skill | None
@@ -55,17 +55,17 @@ class _Parsed:
 
 
 def skill_of(name: str, text: str) -> Skill:
-    """Return the skill that a SKILL.md in the folder *name* describes; raises `SkillUnusable`."""
-    from bot.agent.prompt import front_matter  # noqa: PLC0415 - its libraries are slow to import, and needed only here
+    """Return the skill in the text of *name*/SKILL.md; raises `SkillUnusable`."""
+    from bot.agent.prompt import front_matter  # noqa: PLC0415 - PyYAML is slow to import
 
     try:
-        said, body = front_matter.split(text)
+        values, body = front_matter.split(text)
     except front_matter.FrontMatterBroken as error:
         raise SkillUnusable(str(error)) from error
-    description = said.get("description")
-    if said.get("name") != name:
-        raise SkillUnusable("the name in its front matter is not that of its folder")
-    if not isinstance(description, str) or not (worded := " ".join(seen(description).split())):
+    description = values.get("description")
+    if values.get("name") != name:
+        raise SkillUnusable("the name in its front matter is not the name of its folder")
+    if not isinstance(description, str) or not (worded := " ".join(visible_text(description).split())):
         raise SkillUnusable("it has no description")
     if len(worded) > LONGEST_DESCRIPTION:
         raise SkillUnusable(f"its description has more than {LONGEST_DESCRIPTION:,} characters")
@@ -86,9 +86,9 @@ def _cut(description: str) -> str:
 
 
 class Skills:
-    """The skills below *folder*; *offered* are the names that count, none is all. All of it is blocking.
+    """The skills below *folder*; *offered* are the names to use, or empty for all. Blocking.
 
-    ``found`` and ``problems`` (sentences for the operator) are as of the last `scan`.
+    ``found`` and ``problems`` (sentences for the operator) are those of the last `scan`.
     """
 
     def __init__(self, folder: Path, offered: Sequence[str] = ()) -> None:
@@ -98,9 +98,9 @@ class Skills:
         self._parsed: Mapping[str, _Parsed] = {}
 
     def scan(self) -> tuple[Skill, ...]:
-        """Look what is there now, sorted by name. What is new or changed is parsed; a problem is logged once."""
+        """Read new and changed files and return all skills, sorted by name. Each problem is logged once."""
         names, problems = self._names()
-        parsed = {name: self._looked_at(name) for name in names}
+        parsed = {name: self._parse(name) for name in names}
         for name, looked in parsed.items():
             problems += [f"skill {name}: {looked.problem}"] if looked.problem else []
             if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
@@ -113,7 +113,7 @@ class Skills:
         return self.found
 
     def load(self, name: str) -> Skill:
-        """Return a skill as it is now; raises `SkillUnusable`."""
+        """Return the current version of a skill; raises `SkillUnusable`."""
         for skill in self.scan():
             if skill.name == name:
                 return skill
@@ -137,7 +137,7 @@ class Skills:
             return text_of(fd)
 
     def _names(self) -> tuple[list[str], list[str]]:
-        """Return the folders to look at, and what is wrong with the others."""
+        """Return the names of the skills' folders, and what is wrong with other names."""
         try:
             with os.scandir(self._folder) as entries:
                 there = {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
@@ -147,13 +147,13 @@ class Skills:
             return [], [f"skills: the folder cannot be read: {error.strerror}"]
         wanted = self._offered or there
         problems = [f"skills: {LOOSE}"] if changeable(self._folder) else []
-        problems += [f"skill {_shown(name)}: there is no such folder" for name in sorted(wanted - there)]
+        problems += [f"skill {_printable(name)}: there is no such folder" for name in sorted(wanted - there)]
         names = sorted(wanted & there)
-        problems += [f"skill {_shown(name)}: {BAD_NAME}" for name in names if not _NAME.fullmatch(name)]
+        problems += [f"skill {_printable(name)}: {BAD_NAME}" for name in names if not _NAME.fullmatch(name)]
         return [name for name in names if _NAME.fullmatch(name)], problems
 
-    def _looked_at(self, name: str) -> _Parsed:
-        """Return a skill and what is wrong with it, as it was parsed before unless the file has changed."""
+    def _parse(self, name: str) -> _Parsed:
+        """Return a skill and what is wrong with it; an unchanged file is not read again."""
         state: State = (0, 0, 0, 0)
         before = self._parsed.get(name)
         try:
@@ -169,5 +169,5 @@ class Skills:
             return _Parsed(state, before.skill if before else None, str(error))
 
 
-def _shown(name: str) -> str:
-    return seen(name)[:80]
+def _printable(name: str) -> str:
+    return visible_text(name)[:80]

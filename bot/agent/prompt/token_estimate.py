@@ -1,6 +1,6 @@
-"""How long a conversation is, in tokens, before anybody has counted it: a likely figure, and one never exceeded.
+"""Estimates of a conversation's length in tokens: a likely figure, and an upper bound.
 
-Both start from the newest count that a provider gave (``Message.tokens``), so that only what came after is guessed.
+Both start from the newest count of a provider (``Message.tokens``) and estimate only what follows it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from threads.model import Image, Message, Text, Thinking, ToolCall, ToolResult
 
 _PER_CHARACTER = 1 / 3.5
 _PER_FURTHER_BYTE = (1 / 1.2 - _PER_CHARACTER) / 2
-"""What each byte beyond a character's first adds: with it a CJK character, three bytes, costs 1/1.2 of a token."""
+"""Tokens for each byte after a character's first: a CJK character of three bytes has 1/1.2 of a token."""
 
 _PIECE, _IMAGE = 4, 1_600
-"""Likely tokens of the marks around one text or call, and of one picture."""
+"""Likely tokens of the marks around one text or call, and of one image."""
 
 _MOST_PIECE, _MOST_IMAGE, _MOST_REQUEST = 32, 10_000, 1_000
-"""The same, at the very most; the last is what providers add to a request on their own account."""
+"""The same as upper bounds; the last is for what providers add to a request themselves."""
 
 _ANSWER = 1_000
-"""Likely tokens of an answer that may be longer."""
+"""Likely tokens of an answer."""
 
 
 def estimate(text: str) -> int:
@@ -46,18 +46,18 @@ def request_size(request: Request) -> int:
 
 
 def uncached_size(request: Request, model: str) -> int:
-    """Return about how many tokens of a call *model* has not read before, its answer included.
+    """Return about how many tokens of a call are not in the cache of *model*, its answer included.
 
-    What that model has counted it has read, and most likely kept in its cache.
+    A prompt that this model has counted is most likely in its cache.
     """
     _, guessed = _size(request.system, request.messages, request.tools, _LIKELY, model)
     return guessed + min(request.max_tokens, _ANSWER)
 
 
 def most_tokens(request: Request, model: str = "") -> int:
-    """Return what the prompt of *request* will not exceed: no tokenizer makes more tokens than there are bytes.
+    """Return an upper bound of the prompt of *request*: no tokenizer makes more tokens than there are bytes.
 
-    With *model* given only that model's own counts are believed, as others count differently.
+    With *model* only the counts of that model are used, because others count differently.
     """
     measure = (_bytes, _MOST_PIECE, _MOST_IMAGE)
     schema = _bytes(json.dumps(request.output_schema)) if request.output_schema else 0
@@ -73,22 +73,22 @@ def _size(
     measure: tuple[Callable[[str], int], int, int],
     model: str = "",
 ) -> tuple[int, int]:
-    """Return the newest real count, and what the prompt measures that follows it."""
+    """Return the newest real count, and the measure of the rest of the prompt."""
     of_text, per_piece, per_image = measure
     counted, start = _counted(messages, model)
-    pieces = [] if counted else [*([system] if system else ()), *map(_tool, tools)]
+    pieces = [] if counted else [*([system] if system else ()), *map(_tool_text, tools)]
     images = 0
     for message in messages[start:]:
         for block in message.blocks:
             if isinstance(block, Image):
                 images += 1
             else:
-                pieces.append(_written(block))
+                pieces.append(_text_of(block))
     return counted, sum(map(of_text, pieces)) + per_piece * len(pieces) + per_image * images
 
 
 def _counted(messages: Sequence[Message], model: str) -> tuple[int, int]:
-    """Return the newest real count, and the place of the first message after it."""
+    """Return the newest real count, and the index of the first message after it."""
     for place in range(len(messages), 0, -1):
         message = messages[place - 1]
         if message.tokens > 0 and (not model or message.model == model):
@@ -96,7 +96,7 @@ def _counted(messages: Sequence[Message], model: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _written(block: Text | Thinking | ToolCall | ToolResult) -> str:
+def _text_of(block: Text | Thinking | ToolCall | ToolResult) -> str:
     if isinstance(block, Text):
         return block.text
     if isinstance(block, ToolResult):
@@ -106,7 +106,7 @@ def _written(block: Text | Thinking | ToolCall | ToolResult) -> str:
     return json.dumps(block.raw, ensure_ascii=False)
 
 
-def _tool(tool: ToolSpec) -> str:
+def _tool_text(tool: ToolSpec) -> str:
     return f"{tool.name}{tool.description}{json.dumps(tool.parameters, ensure_ascii=False)}"
 
 

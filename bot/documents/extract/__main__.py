@@ -6,7 +6,7 @@ import os
 import sys
 
 from .confinement import MEMORY, confine
-from .result import Said, Unreadable
+from .result import Extraction, Unreadable
 
 MAX_INPUT = 100_000_000
 """Bytes of a file that is looked at."""
@@ -20,16 +20,16 @@ def main(what: str, parent: str, media_type: str = "", ending: str = "") -> None
     try:
         said = _read(what, media_type, ending)
     except Unreadable as error:
-        said = Said(problem=error.code)
+        said = Extraction(problem=error.code)
     except MemoryError:
-        said = Said(problem="too_large", fault="MemoryError")
+        said = Extraction(problem="too_large", fault="MemoryError")
     except Exception as error:  # noqa: BLE001 - the boundary of the parsers: they fail in any way on what is broken
-        said = Said(problem="damaged", fault=type(error).__name__)
+        said = Extraction(problem="damaged", fault=type(error).__name__)
     with os.fdopen(answer, "wb") as file:
         file.write(said.encoded())
 
 
-def _read(what: str, media_type: str, ending: str) -> Said:
+def _read(what: str, media_type: str, ending: str) -> Extraction:
     data = sys.stdin.buffer.read(MAX_INPUT + 1)
     if len(data) > MAX_INPUT:
         raise Unreadable("too_large")

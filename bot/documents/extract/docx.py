@@ -10,13 +10,13 @@ from docx import Document
 from docx.table import Table
 from docx.text.paragraph import Paragraph
 
-from .result import Said, text
+from .result import Extraction, text
 from .text import clean
 
 _HEADING = re.compile(r"Heading ([1-6])")
 
 
-def document(data: bytes) -> Said:
+def document(data: bytes) -> Extraction:
     """Return a document's text; raises `Unreadable`, or whatever python-docx raises on a broken one."""
     opened = Document(io.BytesIO(data))
     parts = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bs4 import BeautifulSoup, Tag
 from markdownify import MarkdownConverter
 
-from .result import Said, Unreadable, text
+from .result import Extraction, Unreadable, text
 from .text import clean, decoded
 
 MAX_MARKUP = 4_000_000
@@ -32,7 +32,7 @@ _ENOUGH = 200
 """Characters from which on a page's own main part stands for the page."""
 
 
-def page(data: bytes, declared: str) -> Said:
+def page(data: bytes, declared: str) -> Extraction:
     """Return a page; raises `Unreadable` when there is nothing to read in it."""
     found = decoded(data, declared, markup=True)
     if found is None:

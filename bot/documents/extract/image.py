@@ -9,7 +9,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from threads.store.image_header import LONG_SIDE
 
-from .result import Said, Unreadable
+from .result import Extraction, Unreadable
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 """What is read. Pillow knows dozens more, and each is a parser that somebody could aim at."""
@@ -21,7 +21,7 @@ SMALL_PNG = 1_500_000
 """Bytes up to which a PNG stays one. A JPEG of this many pixels is smaller than any provider's limit."""
 
 
-def picture(data: bytes) -> Said:
+def picture(data: bytes) -> Extraction:
     """Return a picture as PNG or JPEG; raises `Unreadable`, or whatever Pillow raises on a broken one."""
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
     warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -46,13 +46,13 @@ def _small(opened: Image.Image) -> Image.Image:
     return Image.frombytes(upright.mode, upright.size, upright.tobytes())  # pixels, and nothing else
 
 
-def _encoded(shown: Image.Image, *, photograph: bool) -> Said:
+def _encoded(shown: Image.Image, *, photograph: bool) -> Extraction:
     """Return a PNG of drawings, screens and what one can see through, a JPEG of photographs and what is too large."""
     if not photograph and len(body := _saved(shown, "PNG", optimize=False)) <= SMALL_PNG:
-        return Said(body, media_type="image/png")
+        return Extraction(body, media_type="image/png")
     if shown.mode == "RGBA":
         shown = Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown).convert("RGB")
-    return Said(_saved(shown, "JPEG", quality=85), media_type="image/jpeg")
+    return Extraction(_saved(shown, "JPEG", quality=85), media_type="image/jpeg")
 
 
 def _saved(shown: Image.Image, form: str, **how: int) -> bytes:

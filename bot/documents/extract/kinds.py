@@ -6,7 +6,7 @@ import io
 import mimetypes
 import zipfile
 
-from .result import Said, Unreadable
+from .result import Extraction, Unreadable
 from .text import decoded, plain
 
 MAX_PARTS, MAX_XML, MAX_UNPACKED = 5_000, 60_000_000, 200_000_000
@@ -17,7 +17,7 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _HTML_STARTS = ("<!doctype html", "<html", "<head", "<body")
 
 
-def read(data: bytes, media_type: str, ending: str) -> Said:
+def read(data: bytes, media_type: str, ending: str) -> Extraction:
     """Return what there is to read in *data*; raises `Unreadable`, or whatever a parser raises on a broken file."""
     if not data.strip():
         raise Unreadable("empty")
@@ -47,7 +47,7 @@ def _is_page(data: bytes, kind: str, ending: str) -> bool:
     return start is not None and start[0].lstrip("\ufeff \t\r\n").lower().startswith(_HTML_STARTS)
 
 
-def _archive(data: bytes) -> Said:
+def _archive(data: bytes) -> Extraction:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = archive.infolist()
     names = {part.filename for part in parts}

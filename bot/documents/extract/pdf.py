@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pypdf import PdfReader
 from pypdf.errors import PdfReadError
 
-from .result import SOFT_S, Said, Unreadable, text
+from .result import SOFT_S, Extraction, Unreadable, text
 from .text import clean
 
 MAX_PAGES = 500
@@ -41,7 +41,7 @@ class _Pages:
                 yield f"[page {number}]\n{content}\n\n"
 
 
-def pdf(data: bytes) -> Said:
+def pdf(data: bytes) -> Extraction:
     """Return a PDF's text; raises `Unreadable`, or whatever pypdf raises on a broken one."""
     logging.disable()
     reader = PdfReader(io.BytesIO(data))
@@ -53,7 +53,7 @@ def pdf(data: bytes) -> Said:
     except Unreadable:
         raise Unreadable("damaged" if pages.missing else "late" if pages.late else "scanned") from None
     problem = said.problem or ("cut" if pages.late else "partly" if pages.missing else "")
-    return Said(said.body.rstrip(), said.title, problem)
+    return Extraction(said.body.rstrip(), said.title, problem)
 
 
 def _title(reader: PdfReader) -> str:

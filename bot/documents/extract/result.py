@@ -25,7 +25,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Extraction:
     """``body`` is the text or the picture; ``problem`` a code; ``fault`` a word on it for the operator's log."""
 
     body: bytes = b""
@@ -47,7 +47,7 @@ class Said:
         return json.dumps(head).encode() + b"\n" + self.body
 
 
-def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Said:
+def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Extraction:
     """Return what there is to read, until it is long enough; raises `Unreadable` when that is nothing."""
     body, full = bytearray(), False
     for part in parts:
@@ -57,4 +57,4 @@ def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Said:
     whole = bytes(body[:MAX_TEXT]).decode("utf-8", "ignore").encode()
     if not whole.strip():
         raise Unreadable(problem or "empty")
-    return replace(Said(whole, " ".join(title.split()), problem), problem="cut" if full else problem)
+    return replace(Extraction(whole, " ".join(title.split()), problem), problem="cut" if full else problem)

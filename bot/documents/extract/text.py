@@ -6,7 +6,7 @@ import codecs
 import re
 from dataclasses import replace
 
-from .result import MAX_TEXT, Said, Unreadable, text
+from .result import MAX_TEXT, Extraction, Unreadable, text
 
 _LOOKED_AT = 4 * MAX_TEXT
 """Bytes of a text that are read: no encoding takes more for a character."""
@@ -44,7 +44,7 @@ _UNSEEN = re.compile(
 _LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 
-def plain(data: bytes, declared: str) -> Said:
+def plain(data: bytes, declared: str) -> Extraction:
     """Return a text; raises `Unreadable` when it is none."""
     whole, data = len(data) <= _LOOKED_AT, data[:_LOOKED_AT]
     found = decoded(data, declared)

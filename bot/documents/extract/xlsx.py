@@ -11,7 +11,7 @@ from typing import Any
 
 from openpyxl import load_workbook
 
-from .result import SOFT_S, Said, text
+from .result import SOFT_S, Extraction, text
 from .text import clean
 
 MAX_ROWS, MAX_COLUMNS = 50_000, 200
@@ -36,7 +36,7 @@ class _Sheets:
             yield "\n"
 
 
-def workbook(data: bytes) -> Said:
+def workbook(data: bytes) -> Extraction:
     """Return a workbook's values; raises `Unreadable`, or whatever openpyxl raises on a broken one."""
     book = load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
     sheets = _Sheets(book)

@@ -21,10 +21,18 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.response_faults import OVERFLOW
 from bot.llm.adapters.sdk import ClientSettings, JsonEvent, SdkModel
-from bot.llm.adapters.stream import Content, Unseen
-from bot.llm.adapters.wire_form import completion, fit, part, scrub, scrub_json, tokens, tool_call
+from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.wire_form import (
+    CONTEXT_EXCEEDED,
+    completion,
+    fit,
+    part,
+    scrub,
+    scrub_json,
+    tokens,
+    tool_call,
+)
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Stop, ToolSpec, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
@@ -68,7 +76,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         # Without a key the call is one of a kind: writing its prompt to the cache would only cost.
         cached = bool(request.cache_key)
         body: dict[str, object] = {"model": self._model, "max_tokens": request.max_tokens, "stream": True}
-        if thinks(self._model):
+        if supports_adaptive_thinking(self._model):
             body["thinking"] = {"type": "adaptive", "display": "summarized"}
         if output := _format(request.output_schema):
             body["output_config"] = {"format": output}
@@ -85,7 +93,7 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return MessagesReader(self.name)
 
 
-def thinks(model: str) -> bool:
+def supports_adaptive_thinking(model: str) -> bool:
     """Say whether *model* takes ``thinking: adaptive``; others refuse it, or are not Anthropic's."""
     found = ADAPTIVE.search(model)
     return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
@@ -103,7 +111,7 @@ def to_wire(
 ) -> list[MessageParam]:
     """Return the conversation in the form of the Messages API, marked for the cache if *cached*."""
     fitted = fit(messages, model, IDS, vision=vision)
-    lifetimes = marks(fitted) if cached else {}
+    lifetimes = cache_breakpoints(fitted) if cached else {}
     wire = []
     for place, message in enumerate(fitted):
         content: list[Mapping[str, object]] = [_block_to_wire(block) for block in message.blocks]
@@ -113,7 +121,7 @@ def to_wire(
     return cast("list[MessageParam]", wire)
 
 
-def marks(messages: Sequence[Message]) -> dict[int, Lifetime]:
+def cache_breakpoints(messages: Sequence[Message]) -> dict[int, Lifetime]:
     """Return which user entries end a cached prefix, and for how long it is kept; three at most, 1 h first.
 
     What people said, the newest and the one before it, is kept for the slow pace of a chat. Inside a tool loop the
@@ -204,10 +212,10 @@ class MessagesReader:
             case "content_block_start":
                 block = event["content_block"]
                 self._blocks[event["index"]] = _Open(block)
-                return self._show(block["text"]) if block["type"] == "text" else Unseen(0)
+                return self._show(block["text"]) if block["type"] == "text" else HiddenContent(0)
             case "content_block_stop":
                 self.writing = False
-                return Unseen(0)
+                return HiddenContent(0)
             case "message_start":
                 self._count(part(event["message"], "usage"))
             case "message_delta":
@@ -230,14 +238,14 @@ class MessagesReader:
                 return self._show(delta["text"])
             case "input_json_delta":
                 block.parts.append(delta["partial_json"])
-                return Unseen(len(delta["partial_json"])) if delta["partial_json"] else None
+                return HiddenContent(len(delta["partial_json"])) if delta["partial_json"] else None
             case "thinking_delta":
                 block.parts.append(delta["thinking"])
                 return ThinkingDelta(scrub(delta["thinking"])) if delta["thinking"] else None
             case "signature_delta":
                 block.raw["signature"] = delta["signature"]
-                return Unseen(len(delta["signature"]))
-        return Unseen(0)
+                return HiddenContent(len(delta["signature"]))
+        return HiddenContent(0)
 
     def _show(self, text: str) -> str | None:
         self.writing = self.writing or bool(text)
@@ -262,7 +270,7 @@ class MessagesReader:
             raise ModelUnavailable("the stream ended without its message_stop")
         if self._stop == "refusal":
             raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
-        if self._stop == OVERFLOW:
+        if self._stop == CONTEXT_EXCEEDED:
             raise ContextOverflow("the context window was used up while answering")
         blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
         return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))

@@ -15,7 +15,7 @@ import anyio
 if TYPE_CHECKING:
     import httpx2
 
-    from bot.llm.adapters.stream import StreamTimeouts
+    from bot.config.settings import StreamTimeouts
 
 CLOSE_WITHIN_S = 5.0
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")

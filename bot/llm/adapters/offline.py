@@ -12,8 +12,8 @@ from typing import assert_never
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.offline_results import told
-from bot.ports.model import Completion, Request, ToolSpec, Usage
+from bot.llm.adapters.offline_results import render_result
+from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, OnEvent, Text, TextDelta, Thinking, ToolCall, ToolResult
 
 NAME = "offline/demo"
@@ -41,35 +41,21 @@ ABOUT_ME = re.compile(
 )
 """What people ask who want to know what it can do; little may follow, such as "here" or "for me"."""
 
-INTENTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "list": ("list_files", ("path",)),
-    "ls": ("list_files", ("path",)),
-    "read": ("read_file", ("path",)),
-    "cat": ("read_file", ("path",)),
-    "write": ("write_file", ("path", "content")),
-    "edit": ("edit_file", ("path", "old", "new")),
-    "attach": ("attach", ("path",)),
-    "search": ("search_files", ("text",)),
-    "fetch": ("web_fetch", ("url",)),
-    "run": ("shell", ("command",)),
-    "remember": ("remember", ("text",)),
-    "recall": ("recall", ("query",)),
+INTENTS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "list": ("list_files", ("path",), "[PATH]"),
+    "ls": ("list_files", ("path",), "[PATH]"),
+    "read": ("read_file", ("path",), "PATH"),
+    "cat": ("read_file", ("path",), "PATH"),
+    "write": ("write_file", ("path", "content"), "PATH TEXT"),
+    "edit": ("edit_file", ("path", "old", "new"), "PATH OLD => NEW"),
+    "attach": ("attach", ("path",), "PATH"),
+    "search": ("search_files", ("text",), "TEXT"),
+    "fetch": ("web_fetch", ("url",), "ADDRESS"),
+    "run": ("shell", ("command",), "COMMAND"),
+    "remember": ("remember", ("text",), "TEXT"),
+    "recall": ("recall", ("query",), "TEXT"),
 }
-"""First word to a tool and the arguments that the rest of the line fills, the last one with all that is left."""
-
-FORMS = {
-    "list_files": "[PATH]",
-    "read_file": "PATH",
-    "write_file": "PATH TEXT",
-    "edit_file": "PATH OLD => NEW",
-    "attach": "PATH",
-    "search_files": "TEXT",
-    "web_fetch": "ADDRESS",
-    "shell": "COMMAND",
-    "remember": "TEXT",
-    "recall": "TEXT",
-}
-"""What follows the first word."""
+"""By the first word of a line: a tool, its arguments (the last one takes all that is left), and how to write them."""
 
 ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
 PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
@@ -89,7 +75,9 @@ class OfflineModel:
         message = answer(request)
         for word in re.findall(r"\s*\S+\s*", message.text):
             await on_event(TextDelta(word))
-        usage = Usage(input=_read(request) // 4 + 1, output=sum(map(_length, message.blocks)) // 4 + 1)
+        usage = Usage(
+            input=_request_length(request) // 4 + 1, output=sum(map(_length, message.blocks)) // 4 + 1
+        )
         return Completion(message, usage, "tool_calls" if message.calls else "end")
 
 
@@ -97,7 +85,7 @@ def answer(request: Request) -> Message:
     """Return the next entry of the conversation: the calls that were asked for, or all that there is to say."""
     turn = _turn(request.messages)
     replies = [
-        _reply(said, request, place) for place, said in enumerate(filter(None, map(_said, _new(turn))))
+        _reply(text, request, place) for place, text in enumerate(filter(None, map(_text_of, _new(turn))))
     ]
     texts = [reply for reply in replies if isinstance(reply, Text)]
     if calls := [reply for reply in replies if isinstance(reply, ToolCall)]:
@@ -111,28 +99,28 @@ def answer(request: Request) -> Message:
 
 
 def _turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return what belongs to the answer at hand: the message that it answers, and all calls and words since."""
+    """Return the current turn: the message to answer, and all calls and results since."""
     answers = [place for place, entry in enumerate(messages) if entry.role == "assistant" and not entry.calls]
     turn = messages[answers[-1] + 1 if answers else 0 :]
     waiting = next((place for place, entry in enumerate(turn) if entry.role == "assistant"), len(turn))
-    return turn[max(0, waiting - 1) :]  # what stands before that message was stopped, or failed
+    return turn[max(0, waiting - 1) :]  # an older message was stopped, or failed
 
 
 def _new(turn: Sequence[Message]) -> Sequence[Message]:
-    """Return what came since the last calls."""
+    """Return the messages since the last calls."""
     calls = [place for place, entry in enumerate(turn) if entry.role == "assistant"]
     return turn[calls[-1] + 1 if calls else 0 :]
 
 
 def _outcomes(entry: Message, names: Mapping[str, str]) -> list[str]:
-    """Return what a step of the turn has to tell."""
+    """Return the texts and tool results of one step."""
     if entry.role == "assistant":
         return [entry.text] if entry.text else []
-    return [told(names.get(result.call_id, "the tool"), result) for result in entry.results]
+    return [render_result(names.get(result.call_id, "the tool"), result) for result in entry.results]
 
 
-def _read(request: Request) -> int:
-    """Return the characters of a request."""
+def _request_length(request: Request) -> int:
+    """Return the length of a request in characters."""
     tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters)}" for tool in request.tools)
     blocks = (block for entry in request.messages for block in entry.blocks)
     return len(request.system) + sum(map(len, tools)) + sum(map(_length, blocks))
@@ -147,13 +135,13 @@ def _length(block: Block) -> int:
         case ToolCall():
             return len(json.dumps(block.arguments))
         case Thinking() | Image():
-            return 0  # another model's, and nothing for rules to look at
+            return 0  # rules look at neither
         case _:
             assert_never(block)
 
 
-def _said(message: Message) -> str:
-    """Return a person's words: the last text, since a line on who wrote when may come before it."""
+def _text_of(message: Message) -> str:
+    """Return a person's text: the last block, since a line on who wrote when may come before it."""
     typed = (
         block.text.strip()
         for block in reversed(message.blocks)
@@ -163,7 +151,7 @@ def _said(message: Message) -> str:
 
 
 def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
-    """Answer one message, the one in that *place* of those that are new."""
+    """Answer one message; *place* is its number among the new ones."""
     word, *more = text.split(maxsplit=1) or [""]
     intent, rest = word.lower().rstrip(":,.!?"), "".join(more)
     if text.lower().rstrip(" .!?,") in GREETINGS:
@@ -178,10 +166,8 @@ def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
 
 
 def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCall:
-    tool, names = INTENTS[intent]
-    allowed = request.tools if request.tool_choice == "auto" else ()
-    spec = next((spec for spec in allowed if spec.name == tool), None)
-    if spec is None:
+    tool, names, form = INTENTS[intent]
+    if request.tool_choice == "none" or tool not in {spec.name for spec in request.tools}:
         return Text(f"I have no tool `{tool}` here, so I cannot do that. {WHAT}")
     if tool == "list_files" and rest in FILES:
         rest = "."
@@ -195,8 +181,8 @@ def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCal
         old, _, new = change.partition(" => ")
         values = [path, old, new] if old and new else []
     if len(values) < len(names) or not all(values):
-        return Text(f"Tell me more: `{intent} {FORMS[tool]}`.")
-    arguments: dict[str, JsonValue] = dict(zip(_parameters(spec, names), values, strict=False))
+        return Text(f"Tell me more: `{intent} {form}`.")
+    arguments: dict[str, JsonValue] = dict(zip(names, values, strict=True))
     number = f"{len(request.messages)}-{place}" if place else f"{len(request.messages)}"
     return ToolCall(f"offline-{number}", tool, arguments)
 
@@ -205,17 +191,8 @@ def _unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 2 and text[0] == text[-1] and text[0] in "`\"'" else text
 
 
-def _parameters(spec: ToolSpec, usual: Sequence[str]) -> Sequence[str]:
-    """Return the tool's own words for what we fill in, should it not use the *usual* ones."""
-    known, required = spec.parameters.get("properties"), spec.parameters.get("required")
-    if not isinstance(known, dict) or all(name in known for name in usual) or not isinstance(required, list):
-        return usual
-    own = [name for name in required if isinstance(name, str)]
-    return own if len(own) >= len(usual) else usual
-
-
 def _summary(messages: Sequence[Message]) -> str:
-    asked = [said for entry in messages if entry.role == "user" and (said := _said(entry))]
+    asked = [text for entry in messages if entry.role == "user" and (text := _text_of(entry))]
     answered = [entry.text for entry in messages if entry.role == "assistant" and entry.text.strip()]
     tools = sum(len(entry.calls) for entry in messages)
     if not asked:

@@ -24,10 +24,19 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
-from bot.llm.adapters.response_faults import BROKEN_OFF, OVERFLOW
 from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, Unseen
-from bot.llm.adapters.wire_form import completion, data_url, dump_json, fit, load_json, part, scrub, tool_call
+from bot.llm.adapters.stream import Content, HiddenContent
+from bot.llm.adapters.wire_form import (
+    CONTEXT_EXCEEDED,
+    completion,
+    data_url,
+    dump_json,
+    fit,
+    load_json,
+    part,
+    scrub,
+    tool_call,
+)
 from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, ToolSpec, Usage
@@ -38,6 +47,9 @@ if TYPE_CHECKING:
 
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """What a call's id may be: the API refuses more than 40 characters."""
+
+BROKEN_OFF = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
+"""Finish reasons of OpenRouter, vLLM, Z.ai and DeepSeek for an answer that failed midway."""
 
 REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 """The names under which servers stream thinking; the API itself has none."""
@@ -175,7 +187,7 @@ class ChatReader:
         choice: JsonEvent = next(iter(event.get("choices") or ()), {})
         if usage := part(event, "usage") or part(choice, "usage"):
             self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
-        if error := event.get("error"):
+        if error := event.get("error") or choice.get("error"):
             raise failure_of(Fault(str(error), {"error": error}))
         self._reason = choice.get("finish_reason") or self._reason
         return self._extend(choice.get("delta") or choice.get("message") or {})
@@ -194,7 +206,7 @@ class ChatReader:
             self.writing = False
         thought = self._think(delta)
         if not (text := _text_of(delta.get("content"))):
-            return ThinkingDelta(scrub(thought)) if thought else Unseen(unseen) if unseen else None
+            return ThinkingDelta(scrub(thought)) if thought else HiddenContent(unseen) if unseen else None
         self._text.append(text)
         self.writing = True
         return scrub(text)
@@ -256,7 +268,7 @@ class ChatReader:
             raise ModelUnavailable(f"the stream ended without its finish_reason ({self._reason or 'none'})")
         if self._refusal or self._reason == "content_filter":
             raise ContentPolicy(f"refused: {self._refusal or 'content filter'}")
-        if self._reason == OVERFLOW:
+        if self._reason == CONTEXT_EXCEEDED:
             raise ContextOverflow("the context window was used up while answering")
         return completion(
             self._model, self._close(), self.usage, "length" if self._reason == "length" else "end"

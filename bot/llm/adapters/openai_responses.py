@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
 from bot.llm.adapters.sdk import JsonEvent
-from bot.llm.adapters.stream import Content, Unseen
+from bot.llm.adapters.stream import Content, HiddenContent
 from bot.llm.adapters.wire_form import (
     completion,
     data_url,
@@ -170,10 +170,10 @@ class ResponsesReader:
             case "response.output_item.done":
                 self.writing = False
                 self._blocks += self._blocks_of(event["item"])
-                return Unseen(0)
+                return HiddenContent(0)
             case "response.refusal.delta":
                 self._refusal += event["delta"]
-                return Unseen(len(event["delta"]))
+                return HiddenContent(len(event["delta"]))
             case "response.completed":
                 self._end(event["response"], "end")
             case "response.incomplete":
@@ -185,7 +185,7 @@ class ResponsesReader:
             case "error":
                 raise failure_of(Fault(str(event.get("message")), event))
             case kind if kind == "response.output_item.added" or kind.endswith(".delta"):
-                return Unseen(len(str(event.get("delta", ""))))
+                return HiddenContent(len(str(event.get("delta", ""))))
         return None
 
     @property

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 import anyio
 import anyio.to_thread
 
-from bot.llm.adapters.stream import Call, EventStream, Reader, StreamTimeouts
+from bot.config.settings import StreamTimeouts
+from bot.llm.adapters.stream import Call, EventStream, Reader
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
 from threads.model import OnEvent

@@ -15,7 +15,7 @@ A call that is cut is charged for what can have been written by then, as no prov
 
 | what                                                         | counts for                            |
 | the prompt                                                   | what the provider told, see `metering`          |
-| text that was streamed                                       | at least its tokens, see `most_tokens_in` |
+| text that was streamed                                       | at least its tokens, see `max_tokens_in` |
 | time between two pieces of text, and none in the listener    | nothing more: it is in the second     |
 | all other time since the request went out, and `IN_FLIGHT_S` | `TOKENS_PER_SECOND`                   |
 | all together                                                 | never more than ``max_tokens``        |
@@ -30,12 +30,12 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import anyio
 
-from bot.llm.adapters.response_faults import failure_in
-from bot.llm.classify import classify
+from bot.config.settings import StreamTimeouts
+from bot.llm.classify import Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -44,7 +44,7 @@ from bot.ports.errors import (
     OutputInvalid,
     ProviderError,
 )
-from bot.ports.model import Completion, Usage, unmetered
+from bot.ports.model import Completion, Usage, ignore_usage
 from threads.errors import BotError
 from threads.model import OnEvent, TextDelta, ThinkingDelta
 
@@ -79,7 +79,7 @@ COMMON = b"abcdefghijklmnopqrstuvwxyz "
 """Letters that a tokenizer joins: two and more of them make one token."""
 
 
-def most_tokens_in(text: str) -> float:
+def max_tokens_in(text: str) -> float:
     """Return more tokens than *text* has: one for two common letters, one for every other byte.
 
     Prose has half as many, random letters and digits about as many.
@@ -90,24 +90,14 @@ def most_tokens_in(text: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTimeouts:
-    """Limits in seconds: to connect, without content before visible text, without content inside it, in all."""
-
-    connect: float = 5
-    first_content: float = 300
-    idle: float = 60
-    total: float = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class HiddenContent:
     """Content that is shown to nobody, such as a call's arguments; ``length`` in characters."""
 
     length: int
 
 
-Content = str | ThinkingDelta | Unseen
-"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `Unseen` too."""
+Content = str | ThinkingDelta | HiddenContent
+"""What an event adds: visible text, readable thinking, or something unseen; a blank text is `HiddenContent` too."""
 
 
 class Reader(Protocol[Event_contra]):
@@ -178,8 +168,8 @@ class _Count:
         match content:
             case str(text) | ThinkingDelta(text):
                 self.length += len(text)
-                self.most_streamed += most_tokens_in(text)
-            case Unseen(length):
+                self.most_streamed += max_tokens_in(text)
+            case HiddenContent(length):
                 self.length += length
         if content is not None:
             now = anyio.current_time()
@@ -246,7 +236,7 @@ class Call(Generic[Event]):
     timeouts: StreamTimeouts
     max_tokens: int
     now: Callable[[], datetime] | None = None
-    meter: Callable[[Usage], None] = unmetered
+    meter: Callable[[Usage], None] = ignore_usage
     prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
@@ -292,7 +282,7 @@ class Call(Generic[Event]):
                     count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
                     if content is None:
                         continue
-                    if content and not isinstance(content, Unseen):
+                    if content and not isinstance(content, HiddenContent):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
                         yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
                         count.since = anyio.current_time()
@@ -321,9 +311,9 @@ class Call(Generic[Event]):
 
 
 async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
-    """Return the events; a whole chat completion reads like one, from a server that does not stream.
+    """Return the events. A whole chat completion, from a server that does not stream, is one event.
 
-    Refuses any other 200: a proxy's page, or an error some gateways send with status 200.
+    Raises `ProviderError` for any other body of a 200: a proxy's page, or an error that a gateway sends like this.
     """
     response = stream.response
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -334,14 +324,16 @@ async def _events(stream: EventStream[Event]) -> AsyncIterable[Event]:
         page = (page + piece)[:MAX_PAGE]
         if len(page) == MAX_PAGE:
             break
-    if kind == "text/html":
-        raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
-    answer = json.loads(page)
-    if failure := failure_in(answer, dict(response.headers)):
-        raise failure
-    if "choices" not in answer:
+    answer: Any = json.loads(page) if kind == "application/json" else None
+    body = answer if isinstance(answer, dict) else {}
+    if error := body.get("error"):
+        text = error.get("message") if isinstance(error, dict) else error
+        raise failure_of(Fault(str(text), body, headers=dict(response.headers)))
+    if body.get("choices"):
+        return _once(answer)
+    if "content" in body or "output" in body:
         raise BadRequest("the server does not stream: it sent a whole answer in place of an event stream")
-    return _once(answer)
+    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
 
 
 async def _once(event: Event) -> AsyncIterator[Event]:

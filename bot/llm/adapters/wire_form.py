@@ -27,6 +27,9 @@ EMPTY = "(empty)"
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """The media types that every provider takes."""
 
+CONTEXT_EXCEEDED = "model_context_window_exceeded"
+"""Anthropic's stop reason, and Z.ai's finish reason, when the window is used up."""
+
 MAX_TOKENS = 10**9
 """More than any call can count: what is beyond is no count."""
 
@@ -81,12 +84,12 @@ def _clean(message: Message, model: str, vision: bool) -> Iterator[Block]:
                 )
             case Image(_, media_type, data):
                 seen = vision and data and media_type in PICTURES and message.role == "user"
-                yield block if seen else unseen(block)
+                yield block if seen else image_placeholder(block)
             case Thinking():
                 yield block
 
 
-def unseen(image: Image) -> Text:
+def image_placeholder(image: Image) -> Text:
     """Return the words that stand in place of a picture that is not shown."""
     return Text(scrub(f"(a picture that cannot be shown here: {image.file})"))
 

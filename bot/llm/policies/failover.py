@@ -27,7 +27,7 @@ from typing import Literal
 
 from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
-from bot.ports.model import Completion, Decided, Model, ModelInfo, Request, nothing_to_keep
+from bot.ports.model import Completion, Model, ModelInfo, RecordDecision, Request, record_nothing
 from threads.errors import BotError
 from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
 
@@ -66,7 +66,7 @@ class Failover:
         acknowledge: Literal["notify", "ask"],
         may_answer: Callable[[str], bool],
         size: Callable[[Request], int],
-        decided: Decided = nothing_to_keep,
+        decided: RecordDecision = record_nothing,
     ) -> None:
         self._left = list(candidates)
         self._top = candidates[0].info.name

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import anyio
 
 from bot.ports.errors import ProviderError
-from bot.ports.model import Completion, Model, Request, Usage
+from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request, Usage
 from bot.ports.status import CircuitStatus
 from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
-from .queue import Line, Ticket
+from .queue import CallQueue, Ticket
 from .retry import reason
 
 NOTICE_S = 1.0
@@ -30,11 +30,11 @@ LATE_S = 1e-6
 
 
 class Gate:
-    """Shared by every `Gated` model of one provider and key. But for `turn` its methods never wait or raise."""
+    """Shared by every `GatedModel` of one provider and key. But for `turn` its methods never wait or raise."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: CallQueue) -> None:
         self.line = line
-        self._places = itertools.count(1)
+        self._numbers = itertools.count(1)
         self._woken: dict[int, anyio.Event] = {}
 
     def unavailable(self, model: str) -> ProviderError | None:
@@ -74,9 +74,9 @@ class Gate:
             for lane in self.line.lanes
         ]
 
-    def ticket(self, model: str) -> Ticket:
-        """Return the ticket of a new call to *model*: the last place in line, for all of its attempts."""
-        return Ticket(next(self._places), model)
+    def place(self) -> QueuePlace:
+        """Return the last place in the queue, for a new call and all its attempts."""
+        return QueuePlace(next(self._numbers))
 
     async def turn(self, ticket: Ticket, on_event: OnEvent) -> None:
         """Wait in line until *ticket* is let out; raises a new error when it is of no use to wait on.
@@ -91,7 +91,7 @@ class Gate:
             raise
 
     def leave(self, ticket: Ticket) -> None:
-        self._woken.pop(ticket.place, None)
+        self._woken.pop(ticket.place.number, None)
         self.line.leave(ticket, anyio.current_time())
         self._changed()
 
@@ -140,48 +140,42 @@ class Gate:
             until = min(until, self.line.wakes_at(now))
         if self.line.shut(ticket.model, now):
             until = min(until, self.line.patience(ticket, now, deadline))
-        event = self._woken[ticket.place] = anyio.Event()
+        event = self._woken[ticket.place.number] = anyio.Event()
         with anyio.CancelScope(deadline=until + LATE_S):
             await event.wait()
-        self._woken.pop(ticket.place, None)
+        self._woken.pop(ticket.place.number, None)
         self._changed()
 
     def _changed(self, *, everybody: bool = False) -> None:
         """Let out who may go, and have those look again whom the change may concern."""
         for ticket in self.line.admit(anyio.current_time()):
-            self._wake(ticket.place)
+            self._wake(ticket.place.number)
         if everybody:
-            for place in list(self._woken):
-                self._wake(place)
+            for number in list(self._woken):
+                self._wake(number)
         elif (front := self.line.front) is not None:
-            self._wake(front.place)
+            self._wake(front.place.number)
 
-    def _wake(self, place: int) -> None:
-        if event := self._woken.pop(place, None):
+    def _wake(self, number: int) -> None:
+        if event := self._woken.pop(number, None):
             event.set()
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class GatedModel(ModelWrapper):
     """A `Model` behind a gate.
 
     ``size`` estimates what a request counts against the tokens per minute: what of its prompt is in no cache, and the
     answer. What the call really used takes its place afterwards.
     """
 
-    model: Model
     gate: Gate
     size: Callable[[Request], int]
 
-    @property
-    def name(self) -> str:
-        return self.model.name
-
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `Model.complete`; raises the circuit's failure anew, not to be tried again, without a call."""
-        ticket = request.ticket if isinstance(request.ticket, Ticket) else self.gate.ticket(self.name)
-        ticket.size, ticket.last_resort = self.size(request), request.last_resort
-        ticket.best_effort = request.best_effort
+        place = request.place or self.gate.place()
+        ticket = Ticket(place, self.name, self.size(request), request.last_resort, request.best_effort)
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)

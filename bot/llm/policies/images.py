@@ -15,10 +15,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bot.llm.adapters.wire_form import unseen
+from bot.llm.adapters.wire_form import image_placeholder
 from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ThinkingRejected
-from bot.ports.model import Around, Completion, Request
+from bot.ports.model import Completion, Request, TurnModelWrapper
 from threads.errors import BotError, retry_fields
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
 
@@ -29,7 +29,7 @@ MOST, MOST_BYTES = 20, 15_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sighted(Around):
+class VisionModel(TurnModelWrapper):
     """The model of a turn, which is shown the turn's pictures."""
 
     turn: Turn
@@ -76,7 +76,7 @@ class Sighted(Around):
                         left, room = left - 1, room - len(image.data)
                         blocks[at] = image
                     else:
-                        blocks[at] = unseen(image)
+                        blocks[at] = image_placeholder(image)
             shown[place] = replace(message, blocks=tuple(blocks))
         return shown
 
@@ -101,5 +101,7 @@ def _blind(messages: Sequence[Message]) -> list[Message]:
 def _without(message: Message) -> Message:
     return replace(
         message,
-        blocks=tuple(unseen(block) if isinstance(block, Image) else block for block in message.blocks),
+        blocks=tuple(
+            image_placeholder(block) if isinstance(block, Image) else block for block in message.blocks
+        ),
     )

@@ -1,4 +1,4 @@
-"""The wrappers that keep a budget: `Metered` around every single call, `Budgeted` around a turn's model.
+"""The wrappers that keep a budget: `MeteredModel` around every single call, `BudgetedModel` around a turn's model.
 
 What a call counts for, in the end:
 
@@ -24,26 +24,30 @@ from bot.budget.accounts import Account, ReservedCall, usd
 from bot.budget.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
 from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.ports.errors import PriceUnknown, ProviderError
-from bot.ports.model import Completion, Decided, KnownModel, Model, ModelInfo, Request, Usage, nothing_to_keep
+from bot.ports.model import (
+    Completion,
+    KnownModel,
+    ModelInfo,
+    ModelWrapper,
+    RecordDecision,
+    Request,
+    Usage,
+    record_nothing,
+)
 from threads.model import Answer, OnEvent, Option, Question, Turn
 from threads.wording import code_of
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredModel(ModelWrapper):
     """A `Model` whose every call is reserved before it goes out and committed when it ends, however it ends.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
     """
 
-    model: Model
     account: Account
     catalog: Catalog
     most_tokens: Callable[[Request], int]
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)
@@ -90,7 +94,7 @@ class Metered:
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
 
 
-class Budgeted:
+class BudgetedModel:
     """The model of one turn, with people to ask when a hard limit stands in its way. The outermost wrapper.
 
     ``may_grant`` says whose word counts, ``on_grant`` is told of each raised limit, by how much, by whom, and
@@ -105,7 +109,7 @@ class Budgeted:
         turn: Turn,
         may_grant: Callable[[str], bool],
         on_grant: Callable[[Key, int, str], None] = lambda *_: None,
-        decided: Decided = nothing_to_keep,
+        decided: RecordDecision = record_nothing,
     ) -> None:
         self._on_grant, self._decided = on_grant, decided
         self._model, self._account, self._turn, self._may_grant = model, account, turn, may_grant

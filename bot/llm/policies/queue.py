@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.ports.errors import ModelConnection, ProviderError
-from bot.ports.model import Usage
+from bot.ports.model import QueuePlace, Usage
 
 from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, passes
-from .token_bucket import Bucket, Window
+from .token_bucket import CongestionWindow, TokenBucket
 
 BREATH_S = 0.01
 """How long a lane stands still after a failure, for the retry's word on how long it shall be held; and how much
@@ -54,12 +54,12 @@ KEPT = ("provider", "model", "status", "request_id")
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One call, over all its attempts. ``place`` is its number in line, ``size`` in tokens as estimated.
+    """One attempt of a call. ``size`` is its estimate in tokens.
 
     ``last_resort`` and ``best_effort`` are the request's; ``probe`` is the breaker that it probes.
     """
 
-    place: int
+    place: QueuePlace
     model: str
     size: int = 0
     last_resort: bool = True
@@ -69,8 +69,6 @@ class Ticket:
     joined_at: float = -math.inf
     trial: bool = False
     shrunk: int = 0
-    waited_s: float = 0.0
-    """How long it has waited for a shut lane in all, as of when it last stood in line."""
     shut_at_join_s: float = 0.0
 
 
@@ -80,7 +78,7 @@ class Lane:
     def __init__(self, model: str, widest: int, threshold: int, account: Breaker) -> None:
         self.model = model
         self.own, self.account = Breaker(threshold), account
-        self.window = Window(widest)
+        self.window = CongestionWindow(widest)
         self.queue: list[Ticket] = []
         self.out = 0
         self.cautious = self.tried = False
@@ -110,7 +108,7 @@ class Lane:
         return max(now, self.held_until)
 
 
-class Line:
+class CallQueue:
     """The state machines of the tables above."""
 
     def __init__(
@@ -125,8 +123,8 @@ class Line:
     ) -> None:
         self._max_parallel, self._shrink, self._threshold = max_parallel, shrink, threshold
         self._max_wait_s = max_wait_s
-        self._requests = Bucket(requests_per_minute) if requests_per_minute else None
-        self._tokens = Bucket(tokens_per_minute) if tokens_per_minute else None
+        self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
+        self._tokens = TokenBucket(tokens_per_minute) if tokens_per_minute else None
         self._lanes: dict[str, Lane] = {}
         self._account = Breaker(threshold)
         self._probed_at = -math.inf
@@ -261,7 +259,9 @@ class Line:
     def patience(self, ticket: Ticket, now: float, deadline: float = math.inf) -> float:
         """Return until when a waiting call goes on if its lane is shut all the time."""
         lane = self.lane(ticket.model)
-        return min(deadline, now + self._max_wait_s - ticket.waited_s - (lane.shut_s - ticket.shut_at_join_s))
+        return min(
+            deadline, now + self._max_wait_s - ticket.place.waited_s - (lane.shut_s - ticket.shut_at_join_s)
+        )
 
     def unavailable(self, model: str, now: float, *, last_resort: bool = False) -> ProviderError | None:
         """Return why a call could not go out now, fresh to be raised; None when it may queue."""
@@ -347,7 +347,7 @@ class Line:
     def _leave_queue(self, ticket: Ticket) -> None:
         lane = self.lane(ticket.model)
         lane.queue.remove(ticket)
-        ticket.waited_s += lane.shut_s - ticket.shut_at_join_s
+        ticket.place.waited_s += lane.shut_s - ticket.shut_at_join_s
 
     def _settle(self, ticket: Ticket, now: float) -> Lane:
         """Take back the permit."""
@@ -367,7 +367,7 @@ class Line:
         self._touched = now
 
 
-def _place(ticket: Ticket) -> int:
+def _place(ticket: Ticket) -> QueuePlace:
     return ticket.place
 
 

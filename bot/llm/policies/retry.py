@@ -8,75 +8,57 @@
     rate_limited, and another model can be asked never
     a wait that would pass the turn's deadline   never: the failure is worth more than a time-out
 
-`wait_after` is the policy; `Retrying` is the model that follows it, and tells the gate. SDK retries are off: this is
-the one owner.
+`retry_delay` is the policy. `RetryingModel` follows it and tells the gate. The SDKs' own retries are off.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import anyio
 
+from bot.config.settings import LlmRetry
 from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
-from bot.ports.model import Completion, Model, Request
+from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request
 from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How often and how long; waits in seconds. ``jitter`` is the share by which a wait may vary."""
-
-    retries: int = 3
-    base_s: float = 2.0
-    longest_s: float = 30.0
-    growth: Literal["exponential", "linear", "jittered"] = "exponential"
-    jitter: float = 0.2
-
-    def wait(self, failures: int, random: Callable[[], float]) -> float | None:
-        """Return the wait after the *failures*-th failure (from 1), or ``None`` when the retries are used up."""
-        if failures > self.retries:
-            return None
-        steps = failures if self.growth == "linear" else 2 ** (failures - 1)
-        wait = min(self.longest_s, self.base_s * steps)
-        if self.growth == "jittered":
-            return wait * random()
-        return wait * (1 + self.jitter * (2 * random() - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    transient: Schedule = field(default_factory=Schedule)
-    rate_limited: Schedule = field(default_factory=lambda: Schedule(retries=6, base_s=5.0, longest_s=160.0))
-    max_retry_after_s: float = 120.0
-    local: bool = False
-
-
-def wait_after(
-    error: ProviderError, failures: int, policy: RetryPolicy, random: Callable[[], float]
+def retry_delay(
+    error: ProviderError,
+    failures: int,
+    settings: LlmRetry,
+    random: Callable[[], float],
+    *,
+    local: bool = False,
 ) -> float | None:
-    """Return how many seconds to wait before the next try, or ``None`` to give up."""
-    if not error.retryable:
+    """Return the seconds to wait after the *failures*-th failure (from 1), or None to give up.
+
+    *local* is a server on this machine; *random* returns a number from 0 to 1.
+    """
+    limited = isinstance(error, RateLimited)
+    if not error.retryable or failures > _attempts(error, settings):
         return None
-    schedule = policy.rate_limited if isinstance(error, RateLimited) else policy.transient
-    wait = schedule.wait(failures, random)
-    if wait is None or (isinstance(error, UnknownFailure) and failures > 1):
+    if isinstance(error, UnknownFailure) and failures > 1:
         return None
     if error.retry_after is not None:
-        return (
-            error.retry_after * (1 + 0.1 * random())
-            if error.retry_after <= policy.max_retry_after_s
-            else None
-        )
-    if policy.local and failures == 1 and not isinstance(error, RateLimited):
+        obeyed = error.retry_after <= settings.max_retry_after_s
+        return error.retry_after * (1 + 0.1 * random()) if obeyed else None
+    if local and failures == 1 and not limited:
         return 0.0
-    return wait
+    schedule = settings.rate_limited if limited else settings
+    steps = failures if settings.backoff == "linear" else 2 ** (failures - 1)
+    wait = min(schedule.max_delay_ms, schedule.base_delay_ms * steps) / 1000
+    return wait * (random() if settings.backoff == "jittered" else 1 + settings.jitter * (2 * random() - 1))
+
+
+def _attempts(error: ProviderError, settings: LlmRetry) -> int:
+    return settings.rate_limited.attempts if isinstance(error, RateLimited) else settings.max_retries
 
 
 TROUBLE = "the provider has trouble"
@@ -98,8 +80,8 @@ def reason(error: ProviderError | None) -> str:
 class RetryGate(Protocol):
     """What is told of retries: the calls of all threads to a provider go through it."""
 
-    def ticket(self, model: str) -> object:
-        """Return what a new call to *model* shows at each attempt, so that it keeps its place in line."""
+    def place(self) -> QueuePlace:
+        """Return the last place in the queue, for a new call and all its attempts."""
         ...
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
@@ -112,22 +94,18 @@ class RetryGate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying:
+class RetryingModel(ModelWrapper):
     """A `Model` that tries again; each wait is visible, cancellable and holds no turn slot."""
 
-    model: Model
-    policy: RetryPolicy
+    settings: LlmRetry
     random: Callable[[], float]
     gate: RetryGate | None = None
-
-    @property
-    def name(self) -> str:
-        return self.model.name
+    local: bool = False
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         failures = 0
         if self.gate is not None:
-            request = replace(request, ticket=self.gate.ticket(self.name))
+            request = replace(request, place=self.gate.place())
         while True:
             try:
                 return await self.model.complete(request, on_event)
@@ -142,7 +120,7 @@ class Retrying:
                 log.info("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)
-                told = Waiting(reason(error), wait, failures, self._attempts(error))
+                told = Waiting(reason(error), wait, failures, _attempts(error, self.settings))
             back_at = anyio.current_time() + wait
             await on_event(TextReset())
             await on_event(told)
@@ -152,10 +130,7 @@ class Retrying:
     def _wait_after(self, error: ProviderError, failures: int, request: Request) -> float | None:
         if isinstance(error, RateLimited) and not request.last_resort:
             return None
-        wait = wait_after(error, failures, self.policy, self.random)
+        wait = retry_delay(error, failures, self.settings, self.random, local=self.local)
         if wait is None or anyio.current_time() + wait >= anyio.current_effective_deadline():
             return None
         return wait
-
-    def _attempts(self, error: ProviderError) -> int:
-        return (self.policy.rate_limited if isinstance(error, RateLimited) else self.policy.transient).retries

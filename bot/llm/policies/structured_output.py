@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from bot.llm.adapters.wire_form import load_json
 from bot.ports.errors import OutputInvalid
-from bot.ports.model import Completion, Model, Request
+from bot.ports.model import Completion, ModelWrapper, Request
 from threads.model import OnEvent
 
 if TYPE_CHECKING:
@@ -27,14 +27,8 @@ FAULTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Conforming:
+class StructuredOutputModel(ModelWrapper):
     """Lets only answers through that follow ``Request.output_schema``, where there is one."""
-
-    model: Model
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`; raises `OutputInvalid`, and ValueError for what is no schema."""

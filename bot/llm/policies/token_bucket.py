@@ -7,7 +7,7 @@ NEARLY = 1e-3
 """What a bucket may lack and still count as full enough: clocks and sums are not exact."""
 
 
-class Window:
+class CongestionWindow:
     """How many calls may be out at once, found out as TCP does.
 
     A success widens it by one up to what held last time, and from there by one for each window of successes. A
@@ -39,7 +39,7 @@ class Window:
             self._size, self._threshold = 1.0, self._size
 
 
-class Bucket:
+class TokenBucket:
     """So much a minute, refilled all the time, with a quarter of a minute's worth in reserve.
 
     What is larger than the bucket may go when it is full, and leaves a debt.

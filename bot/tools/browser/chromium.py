@@ -31,9 +31,9 @@ from threads.store.disk import Offload
 from .detect import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, look_at
 from .processes import kill_child, kill_group, memory, parent
-from .protocol import BrowserBroken, PageStuck, Seen, Wish
+from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
-from .session import Over
+from .session import OnFailure
 
 START_S = 25.0
 CLOSE_S = 1.5
@@ -89,7 +89,7 @@ transport.get_driver_env = driver_environment  # type: ignore[attr-defined]  # p
 
 @asynccontextmanager
 async def launched(
-    offload: Offload, executable: Path | None, port: int, over: Over, *, sandbox: bool
+    offload: Offload, executable: Path | None, port: int, over: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[Chromium]:
     """Run Chromium meanwhile, as `bot.tools.browser.launch.Chromium` says."""
     starting = async_playwright()
@@ -140,19 +140,19 @@ class Chromium:
     browser: Browser
     session: CDPSession
     port: int
-    over: Over
+    over: OnFailure
 
     async def memory(self) -> int:
         return await self.offload(memory, await _pids(self.session))
 
-    async def look(self, wish: Wish, visit: Visit, deadline: float) -> Seen:
+    async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         try:
             async with self._page(visit) as page:
-                return await look_at(page, wish, visit, deadline)
+                return await look_at(page, request, visit, deadline)
         except Error as error:
             if not self.browser.is_connected():
-                raise BrowserBroken("it died") from error
-            raise PageStuck(error.message.splitlines()[0][:300]) from error
+                raise BrowserFailed("it died") from error
+            raise PageFailed(error.message.splitlines()[0][:300]) from error
 
     @asynccontextmanager
     async def _page(self, visit: Visit) -> AsyncIterator[Page]:

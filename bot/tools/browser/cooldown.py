@@ -23,7 +23,7 @@ from typing import Literal
 COOLDOWN_S = 600.0
 """Seconds that a feature is left alone after it failed."""
 
-Ended = Literal["worked", "failed", "given up"]
+Outcome = Literal["worked", "failed", "given up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Switch:
             return Switch("trying", self.until), True
         return self, self.state == "on"
 
-    def ended(self, how: Ended, now: float) -> Switch:
+    def ended(self, how: Outcome, now: float) -> Switch:
         """Return what comes next after a call that was let through."""
         match self.state, how:
             case (("on" | "trying"), "failed"):

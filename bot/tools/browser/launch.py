@@ -10,7 +10,7 @@ from pathlib import Path
 
 from threads.store.disk import Offload
 
-from .session import Engine, Over
+from .session import Engine, OnFailure
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Chromium:
     sandbox: bool = True
 
     @asynccontextmanager
-    async def __call__(self, port: int, over: Over) -> AsyncIterator[Engine]:
+    async def __call__(self, port: int, over: OnFailure) -> AsyncIterator[Engine]:
         chromium = await self.offload(importlib.import_module, "bot.tools.browser.chromium")
         async with chromium.launched(
             self.offload, self.executable, port, over, sandbox=self.sandbox

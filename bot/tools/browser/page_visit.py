@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 
 from .page_text import READ, Reading
-from .protocol import PageStuck, Seen, Wish
+from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
 
 WIDTH, HEIGHT, MAX_HEIGHT = 1280, 800, 3200
@@ -37,12 +37,12 @@ _NO_SELECTOR = re.compile(r"while parsing|Unknown engine|is not a valid selector
 _NET_ERROR = re.compile(r"ERR_[A-Z0-9_]+")
 
 
-async def look_at(page: Page, wish: Wish, visit: Visit, deadline: float) -> Seen:
-    status, unready = await _load(page, wish, visit, deadline)
+async def look_at(page: Page, request: PageRequest, visit: Visit, deadline: float) -> PageView:
+    status, unready = await _load(page, request, visit, deadline)
     reading = await _read(page)
     if not reading.url.startswith(("http://", "https://")):
         raise _unloaded(visit, "it led nowhere")
-    seen = Seen(
+    seen = PageView(
         reading.url,
         reading.title,
         reading.text,
@@ -52,42 +52,45 @@ async def look_at(page: Page, wish: Wish, visit: Visit, deadline: float) -> Seen
         unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
         tuple((host, str(error)) for host, error in visit.problems.items() if isinstance(error, ToolDenied)),
     )
-    return await _pictured(page, seen, wish, reading.height) if wish.picture else seen
+    return await _pictured(page, seen, request, reading.height) if request.picture else seen
 
 
-async def _load(page: Page, wish: Wish, visit: Visit, deadline: float) -> tuple[int, str]:
+async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float) -> tuple[int, str]:
     """Load the page as far as its time allows; return HTTP's status and what did not happen.
 
-    Raises `ToolError` for an address that gives no page, and `PageStuck` for one that gave nothing yet.
+    Raises `ToolError` for an address that gives no page, and `PageFailed` for one that gave nothing yet.
     """
     until = anyio.current_time() + (deadline - anyio.current_time()) * LOAD_SHARE
     status = 0
     try:
-        response = await page.goto(wish.url, wait_until="commit", timeout=_ms(until))
+        response = await page.goto(request.url, wait_until="commit", timeout=_ms(until))
         status = response.status if response else 0
         await page.wait_for_load_state("domcontentloaded", timeout=_ms(until))
-        if wish.wait_for:
-            await page.wait_for_selector(wish.wait_for, state="visible", timeout=_ms(until))
+        if request.wait_for:
+            await page.wait_for_selector(request.wait_for, state="visible", timeout=_ms(until))
     except TooLate:
         if page.url == "about:blank":
-            raise PageStuck("its server gave nothing in its time") from None
-        return status, f"{wish.wait_for!r} did not appear." if wish.wait_for else "It had not loaded whole."
+            raise PageFailed("its server gave nothing in its time") from None
+        return (
+            status,
+            f"{request.wait_for!r} did not appear." if request.wait_for else "It had not loaded whole.",
+        )
     except Error as error:
-        raise _fault(error.message, wish, visit) from error
+        raise _fault(error.message, request, visit) from error
     with suppress(TooLate):
         await page.wait_for_load_state("networkidle", timeout=min(_ms(until), SETTLE_S * 1000))
     return status, ""
 
 
-def _fault(message: str, wish: Wish, visit: Visit) -> Exception:
+def _fault(message: str, request: PageRequest, visit: Visit) -> Exception:
     """Say whose fault it is that a page did not load: the address's, the selector's, or the page's."""
     if "Download is starting" in message or "net::ERR_ABORTED" in message:
         return ToolInvalidInput("The address is a file, not a page.", suggestion="Try web_fetch.")
     if found := _NET_ERROR.search(message):
         return _unloaded(visit, found[0])
-    if wish.wait_for and _NO_SELECTOR.search(message):
+    if request.wait_for and _NO_SELECTOR.search(message):
         return ToolInvalidInput("wait_for is no selector.", suggestion="Use a CSS selector.")
-    return PageStuck(message.splitlines()[0][:300])
+    return PageFailed(message.splitlines()[0][:300])
 
 
 def _unloaded(visit: Visit, why: str) -> ToolError:
@@ -116,13 +119,13 @@ async def _read(page: Page) -> Reading:
             if attempt == READS - 1:
                 break
         await anyio.sleep(READ_AGAIN_S)
-    raise PageStuck("it could not be read")
+    raise PageFailed("it could not be read")
 
 
-async def _pictured(page: Page, seen: Seen, wish: Wish, height: float) -> Seen:
+async def _pictured(page: Page, seen: PageView, request: PageRequest, height: float) -> PageView:
     """Add a picture: the screen, or the whole page as far as a picture goes."""
     try:
-        if wish.whole:
+        if request.full_page:
             await page.set_viewport_size(
                 {"width": WIDTH, "height": int(max(HEIGHT, min(height, MAX_HEIGHT)))}
             )

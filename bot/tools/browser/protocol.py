@@ -6,26 +6,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class BrowserBroken(Exception):
+class BrowserFailed(Exception):
     """The browser did not start, died, or does not answer; ``str(error)`` is for the operator's log."""
 
 
-class PageStuck(Exception):
+class PageFailed(Exception):
     """The page gave nothing in its time, or its tab died; the browser itself is well. ``str(error)`` is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PageRequest:
     """A page to see. ``wait_for`` is a selector to be visible first; ``whole``: picture more than the screen."""
 
     url: str
     wait_for: str = ""
     picture: bool = False
-    whole: bool = False
+    full_page: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PageView:
     """A page as a person would see it. ``status`` is HTTP's, 0 if there was none; ``links`` one a line.
 
     ``unready`` says what the page did not do in its time. ``refused`` are hosts that it asked for and was denied, and
@@ -45,9 +45,9 @@ class Seen:
 
 
 class Pages(Protocol):
-    async def see(self, wish: Wish, deadline: float) -> Seen:
+    async def view(self, request: PageRequest, deadline: float) -> PageView:
         """Return the page by *deadline* (anyio's clock).
 
-        Raises `BrowserBroken`, `PageStuck`, and `bot.ports.errors.ToolError` for what is the address's own fault.
+        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for what is the address's own fault.
         """
         ...

@@ -55,11 +55,11 @@ class Visit:
         self.problems: dict[str, ToolError] = {}
         self.left = MAX_BYTES
 
-    def met(self, host: str, error: ToolError) -> None:
+    def add_problem(self, host: str, error: ToolError) -> None:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.setdefault(host, error)
 
-    def moved(self, size: int) -> None:
+    def count_bytes(self, size: int) -> None:
         """Count bytes; raises `OverBudget`."""
         self.left -= size
         if self.left < 0:
@@ -86,12 +86,12 @@ class Proxy:
             finally:
                 tasks.cancel_scope.cancel()
 
-    def admit(self) -> Visit:
+    def open_visit(self) -> Visit:
         visit = Visit()
         self._visits[visit.name] = visit
         return visit
 
-    def dismiss(self, visit: Visit) -> None:
+    def close_visit(self, visit: Visit) -> None:
         """Let the visit open nothing more, and move nothing more over what it has open."""
         del self._visits[visit.name]
         visit.left = 0
@@ -118,7 +118,7 @@ class Proxy:
             else:
                 await self._forward(request, client, stream, visit)
         except ToolError as error:
-            visit.met(_host(request.target), error)
+            visit.add_problem(_host(request.target), error)
             if request.method == b"CONNECT":
                 await _answer(client, stream, 403 if isinstance(error, ToolDenied) else 502, [])
             # A plain request gets no answer at all: one of ours would pass for the page's own.
@@ -143,7 +143,7 @@ class Proxy:
         ) as far:
             await stream.send(client.send(h11.Response(status_code=200, headers=[])) or b"")
             early, _ = client.trailing_data
-            visit.moved(len(early))
+            visit.count_bytes(len(early))
             if early:
                 await far.send(early)
             async with anyio.create_task_group() as ways:
@@ -174,7 +174,7 @@ async def _response(
             event = await _event(server, far)
         if isinstance(event, h11.Response):
             break
-        visit.moved(
+        visit.count_bytes(
             MAX_HEAD
         )  # it may say "wait" without end, but not for nothing, nor when the visit is over
     headers = [(b"Connection", b"close"), *_carried(event.headers)]
@@ -195,7 +195,7 @@ async def _body(
             event = await _event(source, source_stream)
             match event:
                 case h11.Data():
-                    visit.moved(len(event.data))
+                    visit.count_bytes(len(event.data))
                     await sink_stream.send(sink.send(h11.Data(data=bytes(event.data))) or b"")
                 case h11.EndOfMessage():
                     if last := sink.send(h11.EndOfMessage()):
@@ -211,7 +211,7 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, ways: anyio.
         while True:
             with anyio.fail_after(IDLE_S):
                 data = await source.receive(CHUNK)
-                visit.moved(len(data))
+                visit.count_bytes(len(data))
                 await sink.send(data)
     except (*_LOST, OverBudget):
         ways.cancel()

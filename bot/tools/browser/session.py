@@ -4,10 +4,10 @@
 |----------|--------------------------------------|--------------------------------------------|
 | none     | a page is wanted                     | starting                                   |
 | starting | it answers                           | serving                                    |
-| starting | it fails, or `START_S` is over       | none; who waits gets `BrowserBroken`       |
+| starting | it fails, or `START_S` is over       | none; who waits gets `BrowserFailed`       |
 | serving  | nobody wanted a page for `idle_s`    | closing                                    |
-| serving  | it died, or does not answer          | closing; who uses it gets `BrowserBroken`  |
-| serving  | its pages take too much memory       | closing; who uses it gets `PageStuck`      |
+| serving  | it died, or does not answer          | closing; who uses it gets `BrowserFailed`  |
+| serving  | its pages take too much memory       | closing; who uses it gets `PageFailed`      |
 | closing  | its processes are gone               | none                                       |
 """
 
@@ -23,7 +23,7 @@ import anyio
 from bot.guards.egress import Egress
 from threads.wording import first_cause
 
-from .protocol import BrowserBroken, PageStuck, Seen, Wish
+from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Proxy, Visit
 
 log = logging.getLogger(__name__)
@@ -43,8 +43,8 @@ CLOSED = "it was closed"
 class Engine(Protocol):
     """A browser that runs."""
 
-    async def look(self, wish: Wish, visit: Visit, deadline: float) -> Seen:
-        """As `Pages.see`."""
+    async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
+        """As `Pages.view`."""
         ...
 
     async def memory(self) -> int:
@@ -52,10 +52,10 @@ class Engine(Protocol):
         ...
 
 
-Over = Callable[[str, bool], None]
+OnFailure = Callable[[str, bool], None]
 """Takes why a browser can be used no longer, and whether a page in it is to blame."""
 
-Launch = Callable[[int, Over], AbstractAsyncContextManager[Engine]]
+Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
 """Runs a browser whose proxy is that port of loopback."""
 
 
@@ -77,12 +77,12 @@ class _Session:
         self.stirred.set()
 
     def check(self) -> None:
-        """Raise `BrowserBroken` if it is over, `PageStuck` if a page ended it."""
+        """Raise `BrowserFailed` if it is over, `PageFailed` if a page ended it."""
         if self.over.is_set():
-            raise PageStuck(self.problem) if self.by_page else BrowserBroken(self.problem)
+            raise PageFailed(self.problem) if self.by_page else BrowserFailed(self.problem)
 
 
-class OneBrowser:
+class SharedBrowser:
     """The `Pages` of real life. `run` owns the browser: without it no page is ever seen."""
 
     def __init__(
@@ -110,16 +110,16 @@ class OneBrowser:
             if session.problem != CLOSED:
                 log.warning("browser.ended: %s", session.problem)
 
-    async def see(self, wish: Wish, deadline: float) -> Seen:
+    async def view(self, request: PageRequest, deadline: float) -> PageView:
         with anyio.CancelScope(deadline=deadline):
             async with self._room, self._borrowed() as session:
                 assert session.engine is not None
-                visit = self._proxy.admit()
+                visit = self._proxy.open_visit()
                 try:
-                    return await session.engine.look(wish, visit, deadline)
+                    return await session.engine.view(request, visit, deadline)
                 finally:
-                    self._proxy.dismiss(visit)
-        raise PageStuck("it did not come to rest in its time")
+                    self._proxy.close_visit(visit)
+        raise PageFailed("it did not come to rest in its time")
 
     @asynccontextmanager
     async def _borrowed(self) -> AsyncIterator[_Session]:
@@ -133,10 +133,10 @@ class OneBrowser:
             await session.ready.wait()
             session.check()
             yield session
-        except BrowserBroken as error:
+        except BrowserFailed as error:
             session.fail(str(error))
             session.check()
-        except PageStuck:
+        except PageFailed:
             session.check()  # whatever became of the page, the browser's own end says more
             raise
         finally:

@@ -33,13 +33,13 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, Place, Returned, Tool
+from bot.ports.tool import Arguments, ItemError, Tool, ToolContext, ToolOutput
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .cooldown import Ended, Switch
-from .protocol import BrowserBroken, Pages, PageStuck, Seen, Wish
+from .cooldown import Outcome, Switch
+from .protocol import BrowserFailed, PageFailed, PageRequest, Pages, PageView
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Switches:
         setattr(self, which, switch)
         return bool(may)
 
-    def ended(self, which: Literal["browser", "pictures"], how: Ended) -> None:
+    def ended(self, which: Literal["browser", "pictures"], how: Outcome) -> None:
         setattr(self, which, getattr(self, which).ended(how, anyio.current_time()))
 
 
@@ -113,7 +113,7 @@ class Browser:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = BrowserArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, BrowserArguments)
         url = str(self.egress.check(arguments.url))
         now = anyio.current_time()
@@ -124,15 +124,15 @@ class Browser:
         if self.missing or not self.switches.may("browser"):
             return await self._without(url, place, OFF, TELL_OFF)
         pictured = arguments.action == "screenshot" and self.switches.may("pictures")
-        wish = Wish(url, arguments.wait_for, pictured, arguments.full_page)
+        request = PageRequest(url, arguments.wait_for, pictured, arguments.full_page)
         try:
-            seen = await self._seen(wish, now + left * BROWSER_SHARE)
-        except BrowserBroken as error:
+            seen = await self._seen(request, now + left * BROWSER_SHARE)
+        except BrowserFailed as error:
             log.warning("browser.failed: %s", error)
             if not self.disable_browser:
                 raise ToolError("The browser failed.", suggestion="Try web_fetch.") from error
             return await self._without(url, place, OFF, TELL_OFF)
-        except PageStuck as error:
+        except PageFailed as error:
             if not self.disable_browser:
                 raise ToolTimeout(
                     f"The page could not be read: {error}.", suggestion="Try web_fetch."
@@ -140,26 +140,26 @@ class Browser:
             return await self._without(url, place, STUCK, TELL_STUCK)
         return await self._shown(seen, place) if arguments.action == "screenshot" else _read(seen)
 
-    async def _seen(self, wish: Wish, deadline: float) -> Seen:
+    async def _seen(self, request: PageRequest, deadline: float) -> PageView:
         """See the page, and set the switches by how that went."""
-        how: Ended = "given up"
-        taken: Ended = "given up"
+        how: Outcome = "given up"
+        taken: Outcome = "given up"
         try:
-            seen = await self.pages.see(wish, deadline)
+            seen = await self.pages.view(request, deadline)
             how, taken = "worked", "worked" if seen.picture else "failed"
-        except BrowserBroken:
+        except BrowserFailed:
             how = "failed" if self.disable_browser else "given up"
             raise
-        except (PageStuck, ToolError):
+        except (PageFailed, ToolError):
             how = "worked"
             raise
         finally:
             self.switches.ended("browser", how)
-            if wish.picture:
+            if request.picture:
                 self.switches.ended("pictures", taken if self.disable_screenshots else "given up")
         return seen
 
-    async def _without(self, url: str, place: Place, degraded: str, tell: str) -> Returned:
+    async def _without(self, url: str, place: ToolContext, degraded: str, tell: str) -> ToolOutput:
         """Read the page by `web_fetch`; raises `ToolError` if that does not work either."""
         if self.fetch is None:
             place.note(TELL_NOTHING)
@@ -177,11 +177,11 @@ class Browser:
                 partial=error.partial,
                 origin=error.origin,
             ) from error
-        read = read if isinstance(read, Returned) else Returned(read, origin=ORIGIN)
+        read = read if isinstance(read, ToolOutput) else ToolOutput(read, origin=ORIGIN)
         result = read.result if isinstance(read.result, dict) else {"text": read.result}
         return replace(read, result={**result, "degraded": degraded})
 
-    async def _shown(self, seen: Seen, place: Place) -> Returned:
+    async def _shown(self, seen: PageView, place: ToolContext) -> ToolOutput:
         """Keep the picture, and show it to a model that can see it."""
         if not seen.picture:
             log.warning("browser.no_picture: %s", seen.unpictured or "they are off")
@@ -204,7 +204,7 @@ class Browser:
 _GO_ON = "Go on without the page, and say that it could not be read."
 
 
-def _read(seen: Seen, **more: JsonValue) -> Returned:
+def _read(seen: PageView, **more: JsonValue) -> ToolOutput:
     """Return what was seen, as far as there is something to say, and *more*."""
     result: dict[str, JsonValue] = {
         "url": seen.url,
@@ -218,4 +218,4 @@ def _read(seen: Seen, **more: JsonValue) -> Returned:
         result["cut"] = "The page is longer."
     result |= {"unready": seen.unready, **more}
     errors = tuple(ItemError(host, "permission", why) for host, why in seen.refused[:MAX_REFUSED])
-    return Returned({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)
+    return ToolOutput({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)

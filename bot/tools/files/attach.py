@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 
 from bot.guards.redaction import Masker
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from threads.errors import PostFailed, TransportRejected
 from threads.store.attachments import safe_name
 from threads.store.disk import Offload
@@ -51,7 +51,7 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(self.secrets(arguments.name or arguments.path))
         with ExitStack() as opened:
@@ -88,7 +88,7 @@ def _gives_away(secrets: Masker, fd: int) -> bool:
     """Return whether a secret is in the file, wherever the chunks are cut."""
     at, before = 0, b""
     while secrets.longest and (chunk := os.pread(fd, CHUNK, at)):
-        if secrets.holds(before + chunk):
+        if secrets.contains_secret(before + chunk):
             return True
         at, before = at + len(chunk), (before + chunk)[-secrets.longest :]
     return False

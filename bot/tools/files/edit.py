@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
-from bot.ports.tool import Arguments, Place, Returned
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
 
 from .file_type import is_binary
 from .read import PathArguments
@@ -74,12 +74,12 @@ class EditFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = EditArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         assert isinstance(arguments, EditArguments)
         async with self.writer.alone(place.workspace):
             return await self.writer.offload(self._edit, arguments, place.workspace)
 
-    def _edit(self, asked: EditArguments, workspace: Path) -> Returned:
+    def _edit(self, asked: EditArguments, workspace: Path) -> ToolOutput:
         data, outside = _read(workspace, asked.path), origin(workspace)
         try:
             edit = edited(data, asked.old.encode(), asked.new.encode(), everywhere=asked.all)
@@ -88,7 +88,7 @@ class EditFile:
             raise
         self.writer.put(workspace, asked.path, edit.data)
         path = named(asked.path)
-        return Returned(
+        return ToolOutput(
             {"edited": path, "replaced": edit.count, "line": edit.line, "diff": edit.diff}, origin=outside
         )
 

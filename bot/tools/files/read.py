@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
-from bot.ports.tool import Arguments, ItemError, Place, Returned
+from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import Image
 from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, look
@@ -70,7 +70,7 @@ class ReadFile:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ReadArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ReadArguments)
         return await self.offload(_read, place.workspace, arguments)
 
@@ -85,12 +85,12 @@ class ListFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ListArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ListArguments)
         return await self.offload(_list, place.workspace, arguments)
 
 
-def _read(workspace: Path, asked: ReadArguments) -> Returned:
+def _read(workspace: Path, asked: ReadArguments) -> ToolOutput:
     with beneath(workspace, asked.path, FILE) as fd:
         size = regular(fd, "read").st_size
         start = _start_of(fd, asked.offset) + asked.skip
@@ -105,7 +105,7 @@ def _read(workspace: Path, asked: ReadArguments) -> Returned:
             result |= {"next_offset": asked.offset, "next_skip": asked.skip + len(page)}
         else:
             result["next_offset"] = asked.offset + lines
-    return Returned(result, origin=origin(workspace))
+    return ToolOutput(result, origin=origin(workspace))
 
 
 def _start_of(fd: int, line: int) -> int:
@@ -146,18 +146,18 @@ def _page(data: bytes, limit: int, *, last: bool) -> bytes:
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
-def _no_text(head: bytes, size: int, path: str) -> Returned:
+def _no_text(head: bytes, size: int, path: str) -> ToolOutput:
     """Tell what kind of file it is; a picture that models can see is handed over."""
     seen = look(head)
     shown = seen is not None and seen.fits and size <= MAX_BYTES
     images = (Image(path, seen.media_type),) if seen and shown else ()
-    return Returned({"binary": kind_of(head), "size": size}, images=images)
+    return ToolOutput({"binary": kind_of(head), "size": size}, images=images)
 
 
-def _list(workspace: Path, asked: ListArguments) -> Returned:
+def _list(workspace: Path, asked: ListArguments) -> ToolOutput:
     top, errors = parts_of(asked.path), list[ItemError]()
     if not top and not workspace.exists():
-        return Returned({"entries": []})
+        return ToolOutput({"entries": []})
     with beneath(workspace, asked.path, FOLDER) as fd:
         found = list(islice(walk(fd, errors, deep=asked.recursive), MAX_VISITED + 1))
     fitting = [entry for entry in found[:MAX_VISITED] if fits(entry, asked.pattern)]
@@ -166,7 +166,7 @@ def _list(workspace: Path, asked: ListArguments) -> Returned:
         result["not_shown"] = len(fitting) - MAX_ENTRIES
     if len(found) > MAX_VISITED:
         result["not_looked_at"] = f"what comes after the first {MAX_VISITED}: list a folder of it"
-    return Returned(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
+    return ToolOutput(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
 
 
 def fits(entry: Entry, pattern: str) -> bool:

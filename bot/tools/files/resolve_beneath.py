@@ -210,5 +210,5 @@ def mark_output(workspace: Path, *, outside: bool) -> None:
 
 
 def origin(workspace: Path) -> str:
-    """Return what `bot.ports.tool.Returned` calls the origin of a text from this workspace. Blocking."""
+    """Return what `bot.ports.tool.ToolOutput` calls the origin of a text from this workspace. Blocking."""
     return "file" if holds_outside_text(workspace) else ""

@@ -17,9 +17,9 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from pydantic import Field, JsonValue
 
-from bot.documents.child_process import child
+from bot.documents.child_process import run_child
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolTimeout
-from bot.ports.tool import Arguments, ErrorType, ItemError, Place, Returned
+from bot.ports.tool import Arguments, ErrorType, ItemError, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
 from .read import MAX_ERRORS, MAX_VISITED, PathArguments, fits
@@ -84,7 +84,7 @@ class SearchFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         assert isinstance(arguments, SearchArguments)
         found, workspace = _Found(), place.workspace
         outside = await self.offload(origin, workspace)
@@ -100,13 +100,13 @@ class SearchFiles:
             )
         if found.fault:
             raise found.fault
-        return Returned(found.told(), tuple(found.errors[:MAX_ERRORS]), outside)
+        return ToolOutput(found.told(), tuple(found.errors[:MAX_ERRORS]), outside)
 
     async def _search(self, asked: SearchArguments, workspace: Path, found: _Found) -> None:
         files = await self.offload(_files, workspace, asked, found)
         wanted = json.dumps([asked.text if asked.regex else re.escape(asked.text), asked.ignore_case])
         try:
-            async with child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
+            async with run_child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
                 tasks.start_soon(self._feed, matcher, f"{wanted}\n".encode(), workspace, files, found)
                 await _gather(matcher, found)
                 tasks.cancel_scope.cancel()

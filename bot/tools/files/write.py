@@ -19,7 +19,7 @@ import anyio
 from pydantic import BeforeValidator, Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
-from bot.ports.tool import Arguments, Place
+from bot.ports.tool import Arguments, ToolContext
 from threads.invisible_text import prose
 from threads.store.checksummed_lines import scrub
 from threads.store.disk import Disk, Offload, write_new
@@ -119,7 +119,7 @@ class WriteFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = WriteArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
         assert isinstance(arguments, WriteArguments)
         data = arguments.content.encode()
         async with self.writer.alone(place.workspace):

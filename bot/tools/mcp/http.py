@@ -1,7 +1,7 @@
 """The wire to a server that has an address: streamable HTTP, with no body read without a bound.
 
-The SDK follows a redirect only within the address's own origin. What is compressed is not read: we ask for none, and
-a few bytes may be a bomb. Environment proxies are honoured, loopback never goes through one.
+The SDK follows a redirect only within the address's own origin. A compressed answer is not read: we ask for none, and
+a few bytes may be a bomb. Proxies of the environment are used, but not for loopback.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mcp.client.streamable_http import streamable_http_client
 from bot.tools.mcp.framing import MAX_MESSAGE
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams  # not for us to rely on: a type, and nothing else
+    from mcp.client._transport import TransportStreams  # private, but only a type
 
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 READ_S = 300.0
-"""Longest silence of one answer, seconds; each call's own deadline is shorter."""
+"""Seconds between two pieces of an answer; each call's own deadline is shorter."""
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportS
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Put a bound on a body before it is read; a hook of the client."""
+    """Bound a body before it is read; a hook of the client."""
     stream = response.stream
     if not isinstance(stream, httpx2.AsyncByteStream):
         return
@@ -48,7 +48,7 @@ async def _bound(response: httpx2.Response) -> None:
         await stream.aclose()
         raise httpx2.DecodingError("the answer is compressed, which was not asked for")
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
-        response.stream = _Bounded(stream)  # of an event stream, the SDK bounds each event
+        response.stream = _Bounded(stream)  # the SDK bounds each event of an event stream
 
 
 class _Bounded(httpx2.AsyncByteStream):

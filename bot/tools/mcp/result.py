@@ -1,4 +1,4 @@
-"""What a server's tool returned, as the gate takes it: capped, never inside a secret, and named as from outside."""
+"""The result of a tool of a server, as the gate takes it: capped, never inside a secret, marked as from outside."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.guards.redaction import beginning
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolError
-from bot.ports.tool import ItemError, Returned
-from bot.tools.mcp.tool_list import cut
+from bot.ports.tool import ItemError, ToolOutput
+from bot.tools.mcp.tool_list import truncate
 from threads.model import Image
 from threads.store.image_header import HEAD, MAX_BYTES, look
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
 MAX_TEXT = 200_000
-"""Characters of one result that are kept; to look for secrets in a million takes the event loop half a second."""
+"""Characters of one result that are kept; a search for secrets in a million takes the event loop half a second."""
 MAX_ERROR = 20_000
 """Characters of a failure that are kept."""
 MAX_PARTS = 200
@@ -30,80 +30,85 @@ MAX_PARTS = 200
 
 
 @dataclass(slots=True)
-class _Room:
-    """How many characters may still be kept; no text is cut inside a secret that ``mask`` knows."""
+class _TextBudget:
+    """The characters that may still be kept; no text is cut inside a secret that ``mask`` knows."""
 
     left: int
     mask: Callable[[str], str]
 
     def take(self, text: str) -> str:
-        taken = beginning(text, self.left, self.mask)
+        taken = safe_prefix(text, self.left, self.mask)
         self.left -= len(taken)
         return taken
 
-    def cut(self, text: str, limit: int) -> str:
-        return cut(text, limit, self.mask)
+    def truncate(self, text: str, limit: int) -> str:
+        return truncate(text, limit, self.mask)
 
 
-def returned(
-    result: CallToolResult, origin: str, shown: Mapping[int, Image], mask: Callable[[str], str]
-) -> Returned:
-    """Return what the model should read; *shown* are the pictures that it can see, by their place in the result.
+def convert_result(
+    result: CallToolResult, origin: str, images: Mapping[int, Image], mask: Callable[[str], str]
+) -> ToolOutput:
+    """Return what the model should read; *images* are the pictures that it can see, by their place in the result.
 
-    Raises `ToolError` with the server's own words when it says it failed.
+    Raises `ToolError` with the server's own words for a result that reports a failure.
     """
-    room = _Room(MAX_ERROR if result.is_error else MAX_TEXT, mask)
-    whole = sum(map(_length, result.content))
+    budget = _TextBudget(MAX_ERROR if result.is_error else MAX_TEXT, mask)
+    total = sum(map(_length, result.content))
     parts: list[JsonValue | ItemError] = [
-        {"image": shown[index].file} if index in shown else _part(block, room)
+        {"image": images[index].file} if index in images else _part(block, budget)
         for index, block in enumerate(result.content[:MAX_PARTS])
     ]
     if result.is_error:
-        said = "\n".join(_words(parts)) or "It did not say why."
-        raise ToolError(said, suggestion="Mend the arguments, or go on without it.", origin=origin)
+        message = "\n".join(_texts(parts)) or "It did not say why."
+        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     errors = [part for part in parts if isinstance(part, ItemError)]
-    if whole > MAX_TEXT or len(result.content) > MAX_PARTS:
-        kept = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
-        errors.append(ItemError("result", "unknown", kept))
+    if total > MAX_TEXT or len(result.content) > MAX_PARTS:
+        limits = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
+        errors.append(ItemError("result", "unknown", limits))
     values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
     structured: JsonValue = result.structured_content
-    if structured is not None and whole < MAX_TEXT and not any(_repeats(v, structured) for v in values):
+    if structured is not None and total < MAX_TEXT and not any(_repeats(v, structured) for v in values):
         text = json.dumps(structured, ensure_ascii=False)
-        values.append(structured if len(text) <= room.left else room.take(text))
-    return Returned(values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(shown.values()))
+        values.append(structured if len(text) <= budget.left else budget.take(text))
+    return ToolOutput(
+        values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(images.values())
+    )
 
 
-def picture_in(block: ContentBlock) -> tuple[bytes, str] | None:
-    """Return a block's picture and its media type, if models can be shown it; its bytes count, not its word."""
+def decode_image(block: ContentBlock) -> tuple[bytes, str] | None:
+    """Return a block's picture and its media type if models can take it; its bytes decide, not its claim."""
     if block.type != "image" or len(block.data) > 4 * MAX_BYTES // 3:
         return None
     try:
         data = base64.b64decode(block.data, validate=True)
     except ValueError:
         return None
-    seen = look(data[:HEAD])
-    return (data, seen.media_type) if seen and seen.fits else None
+    header = look(data[:HEAD])
+    return (data, header.media_type) if header and header.fits else None
 
 
-def _part(block: ContentBlock, room: _Room) -> JsonValue | ItemError:
+def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
     match block.type:
         case "text":
-            return room.take(block.text)
+            return budget.take(block.text)
         case "resource_link":
-            return {"resource": room.cut(str(block.uri), 2000), "name": room.cut(block.name, 200)}
+            return {
+                "resource": budget.truncate(str(block.uri), 2000),
+                "name": budget.truncate(block.name, 200),
+            }
         case "resource":
             resource = block.resource
             text = getattr(resource, "text", None)
-            address = room.cut(str(resource.uri), 2000)
+            address = budget.truncate(str(resource.uri), 2000)
             if isinstance(text, str):
-                return {"resource": address, "text": room.take(text)}
-            return _unread(address, resource.mime_type, room)
+                return {"resource": address, "text": budget.take(text)}
+            return _unreadable(address, resource.mime_type, budget)
         case "image" | "audio":
-            return _unread(block.type, block.mime_type, room)
+            return _unreadable(block.type, block.mime_type, budget)
 
 
-def _unread(item: str, media_type: str | None, room: _Room) -> ItemError:
-    kind = room.cut(media_type or "binary data", 80)
+def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
+    kind = budget.truncate(media_type or "binary data", 80)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
 
 
@@ -112,7 +117,7 @@ def _length(block: ContentBlock) -> int:
     return len(text) if isinstance(text, str) else 0
 
 
-def _words(parts: list[JsonValue | ItemError]) -> Iterator[str]:
+def _texts(parts: list[JsonValue | ItemError]) -> Iterator[str]:
     for part in parts:
         match part:
             case str():
@@ -124,7 +129,7 @@ def _words(parts: list[JsonValue | ItemError]) -> Iterator[str]:
 
 
 def _repeats(value: JsonValue, structured: JsonValue) -> bool:
-    """Return whether a text says what the data says: the protocol asks servers to send both."""
+    """Return whether a text repeats the structured data: the protocol asks servers to send both."""
     if not isinstance(value, str):
         return False
     bare = structured.get("result") if isinstance(structured, dict) and len(structured) == 1 else None

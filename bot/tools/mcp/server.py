@@ -1,8 +1,8 @@
-"""The owner of one server's connection: one task that opens it, serves the calls, and closes it.
+"""The owner of one server's connection: a task that opens it, serves the calls, and closes it.
 
 | from       | event                                                    | to                              |
 |------------|----------------------------------------------------------|---------------------------------|
-| stopped    | a call; or its tools are to be learned                   | connecting                      |
+| stopped    | a call, or a request to list its tools                   | connecting                      |
 | connecting | connected, and its tools listed                          | connected                       |
 | connecting | failed, or not done in time                              | waiting; the calls fail         |
 | connected  | no call for 10 min                                       | stopped                         |
@@ -10,7 +10,7 @@
 | waiting    | 1, 2, 4 … 60 s are over, a call in the last 10 min       | connecting                      |
 | waiting    | the same, no call in the last 10 min                     | stopped                         |
 
-A failure is a connection that failed or ended; an answered call begins the count anew. The circuit:
+A failure is a connection that failed or ended; an answered call resets the count. The circuit:
 
 | circuit   | when                                          | a call                            |
 |-----------|-----------------------------------------------|-----------------------------------|
@@ -18,8 +18,8 @@ A failure is a connection that failed or ended; an answered call begins the coun
 | open      | waiting, after the third                      | is refused at once                |
 | half-open | connecting after that: the one probe          | waits for what comes of it        |
 
-Callers wait for an event, each until its own deadline. Whatever the SDK raises or cancels ends the connection and
-nothing else: the calls it had get `McpUnavailable`, since they may or may not have worked.
+Callers wait for an event, each until its own deadline. What the SDK raises or cancels ends only the connection: its
+calls get `McpUnavailable`, since they may or may not have worked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -39,9 +38,9 @@ from pydantic import JsonValue
 from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
-from bot.tools.mcp.framing import Gone, Remarks
-from bot.tools.mcp.secrets_lookup import digest_of, looked_up
-from bot.tools.mcp.tool_list import Listing, RawTool, judged
+from bot.tools.mcp.framing import ConnectionLost, StderrLog
+from bot.tools.mcp.secrets_lookup import resolve_target, settings_digest
+from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -55,7 +54,7 @@ log = logging.getLogger(__name__)
 State = Literal["stopped", "connecting", "connected", "waiting"]
 
 MAX_WAITING = 64
-"""Calls that wait for one server."""
+"""Calls that may wait for one server."""
 MAX_RUNNING = 16
 """Calls of one server that run at once."""
 OPEN_AFTER = 3
@@ -63,8 +62,8 @@ OPEN_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """How long things may take, in seconds. A program may have to be fetched before it starts the first time."""
+class Timeouts:
+    """How long things may take, in seconds. The first start of a program may have to download it."""
 
     program: float = 30.0
     address: float = 10.0
@@ -78,7 +77,7 @@ class Times:
         return float(min(self.first_pause * 2.0 ** min(failures - 1, 10), self.longest_pause))
 
 
-USUAL = Times()
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 @dataclass(eq=False, slots=True)
@@ -99,7 +98,7 @@ class _Call:
 
 
 class Server:
-    """The server called *name*. *on_listed* gets its tools at each connect; ``run`` owns the connection."""
+    """The server called *name*. *on_listed* gets its tools at each connection; ``run`` owns the connection."""
 
     def __init__(
         self,
@@ -110,31 +109,31 @@ class Server:
         offload: Offload,
         mask: Callable[[str], str] = str,
         on_listed: Callable[[str, Listing], Awaitable[None]],
-        times: Times = USUAL,
+        times: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
         self.reason = ""
-        """Why the last connection failed or ended, in words of ours."""
-        self.words = ""
-        """What the server itself said last of that, masked, for operators."""
-        self.tried = anyio.Event()
+        """Why the last connection failed or ended, in our own words."""
+        self.last_output = ""
+        """The server's own last words on that, masked, for operators."""
+        self.attempted = anyio.Event()
         """Set when the first attempt to connect has an outcome."""
         self.listing: Listing | None = None
-        """What it listed at the last connect."""
+        """What it listed at the last connection."""
         self._settings, self._environ = settings, environ
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
         self.mask = mask
-        """Masks the secrets of the bot and, from the first connect on, those the server was given."""
+        """Masks the secrets of the bot and, from the first connection on, those of the server."""
         self._raw: list[RawTool] = []
         self._queue: deque[_Call] = deque()
-        self._news = anyio.Event()
-        self._running = self._failures = self._silent = 0
+        self._change = anyio.Event()
+        self._running = self._failures = self._timed_out = 0
         self._used_at = self._again_at = -math.inf
-        self._up = False
+        self._usable = False
 
     async def call(self, tool: str, arguments: dict[str, JsonValue], deadline: float) -> CallToolResult:
-        """Have a tool run, connecting first if need be; *deadline* is on anyio's clock. Raises `ToolError`."""
+        """Run a tool, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
         if self.state == "waiting" and self._failures >= OPEN_AFTER:
             left = max(1, math.ceil(self._again_at - anyio.current_time()))
             raise self._unavailable(f"is down: {self.reason}. It is tried again in {left} s")
@@ -142,13 +141,13 @@ class Server:
             raise ToolBusy(f"Too many calls wait for the {self.origin}.", suggestion="Try again later.")
         call = _Call(tool, arguments, anyio.CancelScope(deadline=deadline))
         self._queue.append(call)
-        self.want()
+        self.request_connection()
         try:
             with anyio.CancelScope(deadline=deadline):
                 await call.settled.wait()
         finally:
             call.scope.cancel()
-            with suppress(ValueError):  # it is under way, or over
+            with suppress(ValueError):  # it runs already, or is over
                 self._queue.remove(call)
         if call.error is not None:
             raise call.error
@@ -156,20 +155,20 @@ class Server:
             raise ToolTimeout(f"The {self.origin} did not answer in time.", suggestion="Try a smaller step.")
         return call.result
 
-    def want(self) -> None:
-        """Have the server connected, if it is not."""
+    def request_connection(self) -> None:
+        """Ask `run` for a connection if there is none."""
         self._used_at = anyio.current_time()
-        self._news.set()
+        self._change.set()
 
     async def run(self) -> None:
         """Own the connection until cancelled."""
         while True:
             while not self._queue and anyio.current_time() - self._used_at >= self._times.idle:
                 self.state = "stopped"
-                await self._new()
+                await self._next_change()
             self.state = "connecting"
             failed = await self._connection()
-            self.tried.set()
+            self.attempted.set()
             if failed:
                 await self._pause()
             else:
@@ -185,7 +184,7 @@ class Server:
             self.name,
             self.reason,
             pause,
-            f" (it said: {self.words})" if self.words else "",
+            f" (it said: {self.last_output})" if self.last_output else "",
             extra=retry_fields("mcp_unavailable", self._failures + 1, pause, server=self.name),
         )
         while self._queue and not was_up:
@@ -193,106 +192,103 @@ class Server:
         await anyio.sleep(pause)
 
     async def _connection(self) -> bool:
-        """Connect, serve until nobody calls any more, leave; returns whether it failed, for the ``reason``."""
-        remarks = Remarks(self._remark, self.mask)
+        """Connect, serve until idle, and leave; returns whether it failed, with the ``reason``."""
+        stderr_log = StderrLog(self._log_line, self.mask)
         limit_s = self._times.program if self._settings.command else self._times.address
-        await self._offload(_warm)
+        await self._offload(_import_sdk)
         from bot.tools.mcp import session as sdk  # noqa: PLC0415
 
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
-                to, secrets = await self._offload(looked_up, self._settings, self._environ)
-                self.mask = partial(_masked, Masker(secrets), self._mask)
-                remarks = Remarks(self._remark, self.mask)
-                async with sdk.open_session(to, remarks, self.origin) as session:
-                    await self._served(session, limit)
+                target, secrets = await self._offload(resolve_target, self._settings, self._environ)
+                own = Masker(secrets)
+                self.mask = lambda text: self._mask(own(text))
+                stderr_log = StderrLog(self._log_line, self.mask)
+                async with sdk.open_session(target, stderr_log, self.origin) as session:
+                    await self._use(session, limit)
             except anyio.get_cancelled_exc_class():
                 if anyio.current_effective_deadline() == -math.inf:
-                    raise  # our own word; any other is the SDK's, and ends the connection only
-                self.reason, self.words = "the connection broke", remarks.last
+                    raise  # ours; any other cancellation is the SDK's, and ends the connection only
+                self.reason, self.last_output = "the connection broke", stderr_log.last
             except ConfigInvalid as error:
-                self.reason, self.words = "its settings cannot be used", str(error)
-            except Exception as error:  # a connection's boundary: what the SDK raises ends nothing else
-                said = self.mask(sdk.said(error, self.mask))
-                self.reason, self.words = sdk.why(error), said or remarks.last
+                self.reason, self.last_output = "its settings cannot be used", str(error)
+            except Exception as error:  # the boundary of a connection: what the SDK raises ends nothing else
+                said = self.mask(sdk.server_message(error, self.mask))
+                self.reason, self.last_output = sdk.failure_reason(error), said or stderr_log.last
                 log.debug("mcp.trouble: %s", self.name, exc_info=True)
             else:
                 return False
         if limit.cancel_called and self.state == "connecting":
-            self.reason, self.words = f"it did not answer within {limit_s:g} s", remarks.last
+            self.reason, self.last_output = f"it did not answer within {limit_s:g} s", stderr_log.last
         return True
 
-    async def _served(self, session: Session, limit: anyio.CancelScope) -> None:
-        """Learn its tools and serve; *limit* is on while connecting and while leaving."""
+    async def _use(self, session: Session, limit: anyio.CancelScope) -> None:
+        """List its tools and serve; *limit* counts while connecting and while leaving."""
         raw = await session.list()
         if self.listing is None or raw != self._raw:
-            listing = await self._offload(judged, raw, digest_of(self._settings), self.mask)
+            listing = await self._offload(check_tools, raw, settings_digest(self._settings), self.mask)
             self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
             self._raw = raw
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf
-        self.state, self._silent = "connected", 0
-        self.tried.set()
+        self.state, self._timed_out = "connected", 0
+        self.attempted.set()
         try:
             await self._serve(session)
         finally:
             limit.deadline = anyio.current_time() + self._times.leave
 
     async def _serve(self, session: Session) -> None:
-        """Serve the calls until there were none for a while. Raises `Gone` and whatever the SDK does."""
-        self._up = True
+        """Serve the calls until idle. Raises `ConnectionLost` and whatever the SDK does."""
+        self._usable = True
         async with anyio.create_task_group() as tasks:
             while True:
-                if self._queue and self._running < MAX_RUNNING and self._up:
+                if self._queue and self._running < MAX_RUNNING and self._usable:
                     self._running += 1
-                    tasks.start_soon(self._one, session, self._queue.popleft())
+                    tasks.start_soon(self._run_call, session, self._queue.popleft())
                     continue
                 with anyio.move_on_after(self._times.idle) as idle:
-                    await self._new()
+                    await self._next_change()
                 if idle.cancelled_caught and not self._running and not self._queue:
                     return
 
-    async def _new(self) -> None:
-        self._news = anyio.Event()
-        await self._news.wait()
+    async def _next_change(self) -> None:
+        self._change = anyio.Event()
+        await self._change.wait()
 
-    async def _one(self, session: Session, call: _Call) -> None:
+    async def _run_call(self, session: Session, call: _Call) -> None:
         try:
             with call.scope:
                 call.result = await session.call(call.tool, call.arguments)
         except ToolError as error:
             call.error = error
         except BaseException as error:
-            self._up = False  # nothing more is given to a connection that is ending
+            self._usable = False  # no more calls for a connection that is ending
             foreign = anyio.current_effective_deadline() > -math.inf
             if isinstance(error, anyio.get_cancelled_exc_class()) and foreign:
-                raise Gone("the connection broke") from error
+                raise ConnectionLost("the connection broke") from error
             raise
         finally:
             self._running -= 1
-            self._news.set()
+            self._change.set()
             given_up = call.scope.cancelled_caught
             lost = self._unavailable("went away during the call, which may or may not have worked")
             call.settle(None if call.result or given_up else lost)
         if not given_up:
-            self._failures = self._silent = 0
+            self._failures = self._timed_out = 0
         elif anyio.current_time() >= call.scope.deadline:
-            self._silent += 1
-        if self._silent >= OPEN_AFTER:
-            self._up = False
-            raise Gone("it stopped answering")
+            self._timed_out += 1
+        if self._timed_out >= OPEN_AFTER:
+            self._usable = False
+            raise ConnectionLost("it stopped answering")
 
     def _unavailable(self, what: str) -> McpUnavailable:
         return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")
 
-    def _remark(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         log.info("mcp.said: %s: %s", self.name, line)
 
 
-def _masked(own: Masker, mask: Callable[[str], str], text: str) -> str:
-    return mask(own(text))
-
-
-def _warm() -> None:
-    """Import the SDK off the event loop: some 0.9 s and 60 MB, for who has a server and uses it."""
+def _import_sdk() -> None:
+    """Import the SDK off the event loop: some 0.9 s and 60 MB, only for those who use a server."""
     from bot.tools.mcp import session  # noqa: F401, PLC0415

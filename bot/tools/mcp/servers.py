@@ -1,8 +1,8 @@
-"""All configured MCP servers: their tools at once from what was kept, their connections when a tool is called.
+"""All configured MCP servers: their tools come from a stored list, their connections when a tool is called.
 
-What a server lists stands in the prompt, which must not change under a conversation. So its tools are learned once
-and kept in `mcp.json`; a server is started at boot only when nothing is kept for its settings. What it lists at a
-later connect is kept for the next start. No server can keep the bot from starting.
+What a server lists stands in the prompt, which must not change under a conversation. So its tools are listed once and
+stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. What it lists at a later
+connection counts from the next start. No server can keep the bot from starting.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pydantic import Field
 
 from bot.config.settings import McpServer
 from bot.ports.tool import Tool
-from bot.tools.mcp.secrets_lookup import digest_of
-from bot.tools.mcp.server import USUAL, Server, Times
-from bot.tools.mcp.tool import Save, tool_of
-from bot.tools.mcp.tool_list import MAX_ALL, Listing, clean, counted, named
+from bot.tools.mcp.secrets_lookup import settings_digest
+from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
+from bot.tools.mcp.tool import Save, make_tool
+from bot.tools.mcp.tool_list import MAX_ALL, Listing, assign_names, clean, count_tools
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFile, JsonState
@@ -30,10 +30,10 @@ from threads.store.json_file import JsonFile, JsonState
 log = logging.getLogger(__name__)
 
 LEARN_S = 5.0
-"""How long a start waits for servers whose tools are not known yet."""
+"""Seconds that a start waits for servers whose tools are not known yet."""
 
 
-class KeptListings(JsonState):
+class StoredListings(JsonState):
     """What each server listed last."""
 
     servers: dict[str, Listing] = Field(default_factory=dict)
@@ -50,7 +50,7 @@ class Servers:
     def describe(self) -> str:
         """Return a line per server, for a status."""
         return "\n".join(
-            f"{server.name}: {counted(self.offered.get(server.name, 0))}, {_state(server)}"
+            f"{server.name}: {count_tools(self.offered.get(server.name, 0))}, {_state(server)}"
             for server in self.servers
         )
 
@@ -71,28 +71,29 @@ async def open_servers(
     mask: Callable[[str], str] = str,
     save: Save | None = None,
     learn_s: float = LEARN_S,
-    times: Times = USUAL,
+    times: Timeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncIterator[Servers]:
     """Yield the servers; leaving ends them all. Without *save*, pictures that tools return are left out.
 
-    Raises `threads.errors.NewerSchema` and OSError for what is kept.
+    Raises `threads.errors.NewerSchema` and OSError for the stored lists.
     """
     if not configured:
         yield Servers()
         return
-    book = _Book(configured, JsonFile(disk, data / "mcp.json", offload, KeptListings()))
-    await offload(book.open)
+    store = _ListingStore(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
+    await offload(store.open)
     servers = {
-        name: Server(name, settings, environ, offload=offload, mask=mask, on_listed=book.keep, times=times)
+        name: Server(name, settings, environ, offload=offload, mask=mask, on_listed=store.save, times=times)
         for name, settings in sorted(configured.items())
     }
     async with anyio.create_task_group() as tasks:
         for server in servers.values():
             tasks.start_soon(server.run)
-        await _learn([server for name, server in servers.items() if name not in book.known], learn_s)
-        listings = book.offer()
+        await _learn([server for name, server in servers.items() if name not in store.known], learn_s)
+        listings = store.offer()
         tools = [
-            tool_of(servers[name], ours, tool, save) for ours, name, tool in named(list(listings.items()))
+            make_tool(servers[name], ours, tool, save)
+            for ours, name, tool in assign_names(list(listings.items()))
         ]
         if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
             log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
@@ -101,12 +102,12 @@ async def open_servers(
 
 
 async def _learn(unknown: Sequence[Server], within_s: float) -> None:
-    """Start the servers whose tools are not known, and wait a little for each to list them."""
+    """Start the servers whose tools are not known, and wait up to *within_s* seconds for their lists."""
     for server in unknown:
-        server.want()
+        server.request_connection()
     with anyio.move_on_after(within_s):
         for server in unknown:
-            await server.tried.wait()
+            await server.attempted.wait()
     for server in unknown:
         if server.listing is None:
             log.warning(
@@ -114,44 +115,41 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
             )
 
 
-class _Book:
-    """What the configured servers list, and what is offered of it until the bot ends."""
+class _ListingStore:
+    """What the configured servers list, and what of it is offered until the bot ends."""
 
-    def __init__(self, configured: Mapping[str, McpServer], kept: JsonFile[KeptListings]) -> None:
-        self._digests = {name: digest_of(settings) for name, settings in sorted(configured.items())}
-        self._kept = kept
+    def __init__(self, configured: Mapping[str, McpServer], file: JsonFile[StoredListings]) -> None:
+        self._digests = {name: settings_digest(settings) for name, settings in sorted(configured.items())}
+        self._file = file
         self._offered: dict[str, Listing] | None = None
         self.known: dict[str, Listing] = {}
-        """What was listed under the very settings of today, by server."""
+        """What was listed under the settings of today, by server."""
 
     def open(self) -> None:
-        """Read what is kept. Blocking. Raises as `JsonFile.open` does."""
-        self._kept.open()
-        found = self._kept.value.servers
-        fitting = ((name, found.get(name), digest) for name, digest in self._digests.items())
-        self.known = {
-            name: listing for name, listing, digest in fitting if listing and listing.digest == digest
-        }
+        """Read the stored lists. Blocking. Raises as `JsonFile.open` does."""
+        self._file.open()
+        stored = self._file.value.servers.items()
+        self.known = {name: listing for name, listing in stored if listing.digest == self._digests.get(name)}
 
     def offer(self) -> dict[str, Listing]:
         self._offered = dict(sorted(self.known.items()))
         return self._offered
 
-    async def keep(self, name: str, listing: Listing) -> None:
-        """Keep what a server lists now, and say what that changes."""
+    async def save(self, name: str, listing: Listing) -> None:
+        """Store what a server lists now, and log what that changes."""
         if self.known.get(name) == listing:
             return
         self.known[name] = listing
-        self._tell(name, listing)
-        async with self._kept.changing:
+        self._report(name, listing)
+        async with self._file.changing:
             try:
-                await self._kept.replace(KeptListings(servers=dict(self.known)))
+                await self._file.replace(StoredListings(servers=dict(self.known)))
             except StoreUnavailable as error:
                 log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
 
-    def _tell(self, name: str, listing: Listing) -> None:
+    def _report(self, name: str, listing: Listing) -> None:
         if self._offered is None:
-            log.info("mcp.listed: %s lists %s", name, counted(len(listing.tools)))
+            log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
         else:
             log.warning(
                 "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",

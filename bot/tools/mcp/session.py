@@ -1,7 +1,7 @@
 """One connection to a server through the SDK's client: entered, used and left by one and the same task.
 
-Requests of the server (elicitation, sampling, roots) are refused: the SDK refuses what we give no callback for. Its
-check of results by their schema is passed by: it would run the server's regular expressions.
+Requests of the server (elicitation, sampling, roots) are refused: the SDK refuses what has no callback. Its check of
+results by their schema is not used: it would run the server's regular expressions.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mcp import Client, MCPError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
-from bot.tools.mcp.framing import Gone, Remarks
+from bot.tools.mcp.framing import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
+from bot.tools.mcp.secrets_lookup import Address, Program
 from bot.tools.mcp.stdio import stdio
-from bot.tools.mcp.target import Address, Program
-from bot.tools.mcp.tool_list import RawTool, clean, cut
-from bot.tools.mcp.tool_list_filter import Reader, leniently
+from bot.tools.mcp.tool_list import RawTool, clean, truncate
+from bot.tools.mcp.tool_list_filter import ToolListFilter, filtered
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -31,7 +31,7 @@ MAX_PAGES = 50
 MAX_LISTED = 1000
 """Pages and tools of a list that are read."""
 MAX_SAID = 1000
-"""Characters of a server's refusal."""
+"""Characters of a server's refusal that are kept."""
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -47,15 +47,17 @@ _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 class Session:
     """An open connection. Nothing the server says is cut inside a secret that *mask* knows."""
 
-    def __init__(self, client: Client, reader: Reader, origin: str, mask: Callable[[str], str]) -> None:
-        self._session, self._reader, self._origin, self._mask = client.session, reader, origin, mask
+    def __init__(
+        self, client: Client, tool_filter: ToolListFilter, origin: str, mask: Callable[[str], str]
+    ) -> None:
+        self._session, self._filter, self._origin, self._mask = client.session, tool_filter, origin, mask
 
     async def list(self) -> list[RawTool]:
-        """Return the server's tools, the first `MAX_LISTED`, and those that are none with what is wrong with them.
+        """Return the first `MAX_LISTED` tools of the server, and those that break the protocol with their fault.
 
-        Raises `MCPError`, and pydantic's errors when the list itself is none.
+        Raises `MCPError`, and pydantic's errors when the list itself is not valid.
         """
-        self._reader.left_out.clear()
+        self._filter.left_out.clear()
         tools: list[RawTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
@@ -64,56 +66,56 @@ class Session:
             cursor = page.next_cursor
             if not cursor or len(tools) >= MAX_LISTED:
                 break
-        return [*tools[:MAX_LISTED], *self._reader.left_out[:MAX_LISTED]]
+        return [*tools[:MAX_LISTED], *self._filter.left_out[:MAX_LISTED]]
 
     async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
-        """Call a tool. Raises `Gone` when the connection is of no more use, `ToolError` for anything else."""
-        asked = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
+        """Call a tool. Raises `ConnectionLost` when the connection is lost, else `ToolError`."""
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
         try:
-            result = await self._session.send_request(asked, _Result)
+            result = await self._session.send_request(request, _Result)
         except MCPError as error:
             raise self._failed(error) from error
         except ValidationError as error:
-            raise ToolMalformedOutput("The server's answer is not in the form of its protocol.") from error
+            raise ToolMalformedOutput("The server's answer is not valid MCP.") from error
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(
-                "The server asked something of its own before it would answer; that is always declined.",
+                "The server asked a question of its own before it would answer; that is always declined.",
                 suggestion="Do without this tool here.",
             )
         return result
 
     def _failed(self, error: MCPError) -> Exception:
-        """Translate; that an HTTP session ended, the SDK tells by these words alone."""
+        """Translate an error; the SDK reports the end of an HTTP session by these words only."""
         if error.code == types.CONNECTION_CLOSED:
-            return Gone("it ended")
+            return ConnectionLost("it ended")
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
-            return Gone("it has forgotten the session")
+            return ConnectionLost("it has forgotten the session")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
-        said = cut(clean(error.message[:20_000]), MAX_SAID, self._mask)
-        return kind(f"The server refused the call: {said}", origin=self._origin)
+        return kind(f"The server refused the call: {server_message(error, self._mask)}", origin=self._origin)
 
 
 @asynccontextmanager
-async def open_session(to: Program | Address, remarks: Remarks, origin: str) -> AsyncIterator[Session]:
-    """Connect, and yield the session. Raises whatever the SDK does: see `why`."""
+async def open_session(
+    target: Program | Address, stderr_log: StderrLog, origin: str
+) -> AsyncIterator[Session]:
+    """Connect, and yield the session. Raises whatever the SDK does: see `failure_reason`."""
     wire: AbstractAsyncContextManager[TransportStreams]
-    match to:
+    match target:
         case Program(command, args, env):
-            wire = stdio(command, args, env, remarks)
+            wire = stdio(command, args, env, stderr_log)
         case Address(url, headers):
             wire = http(url, headers)
-    us = types.Implementation(name="threadfast", version="1")
-    readers: list[Reader] = []
-    async with Client(leniently(wire, readers), client_info=us, cache=None) as client:
-        reader = readers[0]
-        reader.version = client.protocol_version
-        yield Session(client, reader, origin, remarks.mask)
+    info = types.Implementation(name="threadfast", version="1")
+    filters: list[ToolListFilter] = []
+    async with Client(filtered(wire, filters), client_info=info, cache=None) as client:
+        filters[0].version = client.protocol_version
+        yield Session(client, filters[0], origin, stderr_log.mask)
 
 
-def why(error: BaseException) -> str:
-    """Return in words of ours why a connection failed or ended."""
+def failure_reason(error: BaseException) -> str:
+    """Return in our own words why a connection failed or ended."""
     for leaf in _leaves(error):
-        if isinstance(leaf, Gone):
+        if isinstance(leaf, ConnectionLost):
             return str(leaf)
         for kinds, words in _WORDS:
             if isinstance(leaf, kinds):
@@ -121,10 +123,10 @@ def why(error: BaseException) -> str:
     return "the connection failed"
 
 
-def said(error: BaseException, mask: Callable[[str], str]) -> str:
-    """Return the server's own words about it, for operators; nothing if there were none."""
+def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
+    """Return the server's own words about an error, or ""."""
     words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return cut(clean(next(words, "")[:20_000]), MAX_SAID, mask)
+    return truncate(clean(next(words, "")[:20_000]), MAX_SAID, mask)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -1,9 +1,9 @@
 """The wire to a server that is a program: its standard streams, its environment, and its end.
 
-The SDK's own does not bound a line, passes on parts of our environment, and leaves behind what a server started. Here
-a shell leads the server's process group. It waits at a pipe, the lifeline, whose other end is ours alone: when that
-closes, by our hand or because we were killed, the shell ends the whole group. A process that leaves its group
-escapes; nothing short of a sandbox would hold it.
+The SDK's own wire has no bound for a line, passes on parts of our environment, and leaves behind what a server
+started. Here a shell leads the server's process group. It waits at a pipe, the lifeline, whose other end is ours:
+when that closes, by our hand or because we were killed, the shell ends the group. A process that leaves its group
+escapes; only a sandbox would hold it.
 
 | step of the end              | when                                                |
 |------------------------------|-----------------------------------------------------|
@@ -28,17 +28,17 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from bot.tools.mcp.framing import Gone, Lines, Remarks
+from bot.tools.mcp.framing import ConnectionLost, LineSplitter, StderrLog
 
 CHUNK = 65_536
 END_S = 1.0
-"""How long a server may take to end by itself when its standard input does."""
+"""Seconds that a server has to end by itself once its standard input is closed."""
 KILLED_S = 2.0
-"""How long the end of a group that was told to may take; then it is killed from here."""
+"""Seconds that the leader has to end its group; then it is killed from here."""
 SLOWED_S = 0.05
-"""Pause between two reads of a standard error that nobody listens to any more: a flood costs us next to nothing."""
+"""Pause between two reads of a standard error that is no longer logged: a flood costs next to nothing."""
 
-# $1 is the lifeline. A background command's standard input is nothing unless it is named, so ours is saved as 4.
+# $1 is the lifeline. A background command has no standard input unless it is named, so ours is saved as 4.
 LEADER = """
 life=/dev/fd/$1; shift; exec 4<&0
 "$@" <&4 4<&- &
@@ -52,31 +52,31 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @asynccontextmanager
 async def stdio(
-    command: str, args: Sequence[str], env: Mapping[str, str], remarks: Remarks
+    command: str, args: Sequence[str], env: Mapping[str, str], stderr_log: StderrLog
 ) -> AsyncIterator[Streams]:
-    """Start the server and yield its streams; *remarks* hears its standard error.
+    """Start the server and yield its streams; *stderr_log* reads its standard error.
 
-    Raises `Gone` when it cannot be started or ends, maybe within an exception group.
+    Raises `ConnectionLost`, maybe within an exception group, if it cannot be started or ends.
     """
     program = shutil.which(command, path=env.get("PATH"))
     if program is None:
-        raise Gone("its program was not found")
+        raise ConnectionLost("its program was not found")
     with ExitStack() as ours:
         child = await _start(program, args, env, ours)
         to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
         try:
             async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
-                tasks.start_soon(_hear, child.stdout, to_us)
-                tasks.start_soon(_tell, child.to_stdin, from_us)
-                tasks.start_soon(_overhear, child.stderr, remarks)
+                tasks.start_soon(_read_messages, child.stdout, to_us)
+                tasks.start_soon(_write_messages, child.to_stdin, from_us)
+                tasks.start_soon(_read_stderr, child.stderr, stderr_log)
                 yield read, write
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(child)
                 with suppress(OSError):  # nothing more to read
-                    remarks.hear(os.read(child.stderr, CHUNK))
+                    stderr_log.feed(os.read(child.stderr, CHUNK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Child:
 
 
 async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours: ExitStack) -> _Child:
-    """Start the group; our ends of its pipes are closed with *ours*. Raises `Gone`."""
+    """Start the group; *ours* closes our ends of its pipes. Raises `ConnectionLost`."""
     stdin, lifeline = (ours.enter_context(ExitStack()) for _ in range(2))
     with ExitStack() as theirs:
         try:
@@ -113,12 +113,12 @@ async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours
                     pass_fds=(its_life,),
                 )
         except (OSError, ValueError) as error:
-            raise Gone("it could not be started") from error
+            raise ConnectionLost("it could not be started") from error
     return _Child(process, stdin, to_stdin, stdout, stderr, lifeline)
 
 
 def _pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
-    """Return a pipe's two ends, to be closed by these."""
+    """Return the two ends of a pipe; these stacks close them."""
     reader, writer = os.pipe()
     readers.callback(os.close, reader)
     writers.callback(os.close, writer)
@@ -142,20 +142,20 @@ async def _end(child: _Child) -> None:
     await child.process.aclose()
 
 
-async def _hear(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    lines = Lines()
+async def _read_messages(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    lines = LineSplitter()
     while data := await _read(fd):
         for line in lines.feed(data):
             try:
                 message = jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValueError:
-                lines.strange()
+                lines.count_invalid()
                 continue
             await to_us.send(SessionMessage(message))
-    raise Gone("it ended")
+    raise ConnectionLost("it ended")
 
 
-async def _tell(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write_messages(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async for sent in from_us:
         left = memoryview(sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         while left:
@@ -165,17 +165,17 @@ async def _tell(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> 
             except BlockingIOError:
                 continue
             except OSError as error:
-                raise Gone("it ended") from error
+                raise ConnectionLost("it ended") from error
 
 
-async def _overhear(fd: int, remarks: Remarks) -> None:
+async def _read_stderr(fd: int, stderr_log: StderrLog) -> None:
     while data := await _read(fd):
-        if not remarks.hear(data):
+        if not stderr_log.feed(data):
             await anyio.sleep(SLOWED_S)
 
 
 async def _read(fd: int) -> bytes:
-    """Return what there is to read, nothing at the end."""
+    """Return what there is to read, or b"" at the end."""
     while True:
         await anyio.wait_readable(fd)
         with suppress(BlockingIOError):

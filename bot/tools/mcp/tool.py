@@ -1,4 +1,4 @@
-"""One tool of a server, as the gate sees it: asked for until a rule allows it, for its name has `__` in it."""
+"""One tool of a server, as the gate sees it; the `__` in its name makes the gate ask until a rule allows it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bot.ports.errors import ToolError
-from bot.ports.tool import Arguments, Place, Returned
-from bot.tools.mcp.result import MAX_PARTS, picture_in, returned
-from bot.tools.mcp.schema import arguments_of
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
+from bot.tools.mcp.result import MAX_PARTS, convert_result, decode_image
+from bot.tools.mcp.schema import arguments_model
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import ListedTool
 from threads.model import Image
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
 MAX_PICTURES = 4
-"""Pictures of one result that are shown to the model."""
+"""Pictures of one result that are images to the model."""
 
 Save = Callable[[Path, str, bytes], Awaitable[str]]
-"""Keeps a file of that name in a workspace and returns its path there. Raises `ToolError`."""
+"""Saves a file of that name in a workspace and returns its path there. Raises `ToolError`."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,26 @@ class McpTool:
     save: Save | None = None
     risk: ClassVar[Literal["net"]] = "net"
 
-    async def __call__(self, arguments: Arguments, place: Place) -> Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
         result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
-        return returned(result, self.server.origin, await self._shown(result, place), self.server.mask)
+        return convert_result(
+            result, self.server.origin, await self._save_images(result, place), self.server.mask
+        )
 
-    async def _shown(self, result: CallToolResult, place: Place) -> dict[int, Image]:
-        """Keep the pictures of a result in the workspace; return them by their place in it."""
-        shown: dict[int, Image] = {}
+    async def _save_images(self, result: CallToolResult, place: ToolContext) -> dict[int, Image]:
+        """Save the pictures of a result in the workspace; return them by their place in the result."""
+        images: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):
-            picture = picture_in(block) if self.save and len(shown) < MAX_PICTURES else None
+            picture = decode_image(block) if self.save and len(images) < MAX_PICTURES else None
             if picture is None or self.save is None:
                 continue
             data, media_type = picture
             name = f"{place.stem}-{index}.{media_type.rpartition('/')[2]}"
-            with suppress(ToolError):  # no room for it: then it is told that it was left out
-                shown[index] = Image(await self.save(place.workspace, name, data), media_type)
-        return shown
+            with suppress(ToolError):  # without room for it, the result says that it is left out
+                images[index] = Image(await self.save(place.workspace, name, data), media_type)
+        return images
 
 
-def tool_of(server: Server, name: str, listed: ListedTool, save: Save | None = None) -> McpTool:
-    said = listed.description or "nothing"
-    description = f"A tool of the {server.origin}, which says of it: {said}"
-    return McpTool(server, listed.name, name, description, arguments_of(name, listed.parameters), save)
+def make_tool(server: Server, name: str, listed: ListedTool, save: Save | None = None) -> McpTool:
+    description = f"A tool of the {server.origin}, which says of it: {listed.description or 'nothing'}"
+    return McpTool(server, listed.name, name, description, arguments_model(name, listed.parameters), save)

@@ -1,13 +1,12 @@
-"""A server's list of tools, read leniently: one tool that breaks the protocol is taken out before the SDK sees it.
+"""Removes tools that break the protocol from a server's list before the SDK reads it.
 
-The SDK takes a list as a whole or not at all, so that one bad schema would cost all tools of its server.
+The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import mcp_types as types
@@ -15,20 +14,20 @@ from mcp.shared.message import SessionMessage
 from mcp_types import methods
 from pydantic import JsonValue, ValidationError
 
-from bot.tools.mcp.tool_list import RawTool, cut
+from bot.tools.mcp.tool_list import RawTool, truncate
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams
 
-USUAL = "2025-11-25"
-"""The version of the protocol that a list is judged by before one is agreed on, as in the SDK."""
+DEFAULT_VERSION = "2025-11-25"
+"""The protocol's version for a list before one is agreed on, as in the SDK."""
 MAX_FAULT = 200
 """Characters of what is wrong with a tool."""
 UNNAMED = "(a tool without a name)"
 
 
-class Reader:
-    """Reads what a server sends. ``left_out`` are the tools that were taken out of its lists."""
+class ToolListFilter:
+    """Reads what a server sends; ``left_out`` are the tools removed from its lists."""
 
     def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
         self._read = read
@@ -36,12 +35,12 @@ class Reader:
         self.left_out: list[RawTool] = []
 
     async def receive(self) -> SessionMessage | Exception:
-        return self._sifted(await self._read.receive())
+        return self._filter(await self._read.receive())
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._sifted(await self._read.__anext__())
+        return self._filter(await self._read.__anext__())
 
-    def __aiter__(self) -> Reader:
+    def __aiter__(self) -> Self:
         return self
 
     async def aclose(self) -> None:
@@ -51,50 +50,43 @@ class Reader:
         await self._read.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._read.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self._read.__aexit__(None, None, None)
 
     def __getattr__(self, name: str) -> object:
-        """Give what only some transports have, such as the context a message came in."""
+        """Return what only some transports have, such as a message's context."""
         return getattr(self._read, name)
 
-    def _sifted(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _filter(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         match item:
             case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
-                faults = [(tool, fault_of(tool, result, self.version or USUAL)) for tool in tools]
+                faults = [(tool, fault_of(tool, result, self.version or DEFAULT_VERSION)) for tool in tools]
                 result["tools"] = [tool for tool, fault in faults if not fault]
                 self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
-            case _:
-                pass
         return item
 
 
 @asynccontextmanager
-async def leniently(
-    wire: AbstractAsyncContextManager[TransportStreams], reader: list[Reader]
+async def filtered(
+    wire: AbstractAsyncContextManager[TransportStreams], filters: list[ToolListFilter]
 ) -> AsyncIterator[TransportStreams]:
-    """Yield the streams of a transport, with a `Reader` in between, which is put into *reader*."""
+    """Yield the streams of a transport, with a filter in between that is added to *filters*."""
     async with wire as (read, write):
-        reader.append(Reader(read))
-        yield reader[0], write
+        filters.append(ToolListFilter(read))
+        yield filters[-1], write
 
 
 def fault_of(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
-    """Return what about a tool is not in the form of the protocol, or ""; *result* is the list that it came in."""
+    """Return how a tool breaks the protocol, or ""; *result* is the list that it came in."""
     try:
         methods.validate_server_result("tools/list", version, {**result, "tools": [tool]})
         types.Tool.model_validate(tool, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
-        return cut(f"it is not in the form of the protocol ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
-    except (KeyError, ValueError):  # a version that has no form for it: the SDK will say so
-        return ""
+        return truncate(f"it is not valid MCP ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
+    except (KeyError, ValueError):  # a version without a form for it: the SDK will say so
+        pass
     return ""
 
 

@@ -1,16 +1,16 @@
 """One page over HTTP, by GET, through the egress guard, with a bound on everything that a server decides.
 
-| what a server may do             | bound                                                                        |
-|----------------------------------|------------------------------------------------------------------------------|
-| answer slowly, or drip           | `READ_S` between two pieces, and the caller's deadline over all              |
-| send much, or inflate it         | `MAX_BYTES` after decompression, `MAX_WIRE` before; never more in memory     |
-| send crumbs, or heads without end | `MAX_PIECES`, `MAX_HEAD`                                                     |
-| redirect                         | `MAX_REDIRECTS` within one site, each checked anew; no way back from https   |
-| lead to another site             | not followed but told: rules and permissions are by address                  |
-| close early, or lie about length | what came is kept, and said to be incomplete                                 |
+| what a server may do              | bound                                                                       |
+|-----------------------------------|-----------------------------------------------------------------------------|
+| answer slowly, or drip            | `READ_S` between two pieces, and the caller's deadline over all             |
+| send much, or inflate it          | `MAX_BYTES` after decompression, `MAX_WIRE` before; never more in memory    |
+| send crumbs, or heads without end | `MAX_PIECES`, `MAX_HEAD`                                                    |
+| redirect                          | `MAX_REDIRECTS` within one site, each checked; no way back from https       |
+| lead to another site              | reported, not followed: rules and permissions go by address                 |
+| close early, or lie about length  | the beginning is kept, and marked as incomplete                             |
 
-Every hop has a connection of its own, which the guard opens; nothing is sent that could identify anyone: no cookies,
-no referrer, no credentials. This module is imported at the first use, see `bot.tools.web.tool`.
+The guard opens a new connection for every hop. Nothing is sent that could identify anyone: no cookies, referrer or
+credentials. `HttpClient` imports this module at the first use.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ import anyio.lowlevel
 import httpcore2
 
 from bot.guards.egress import Egress
-from bot.guards.urls import DEFAULT_PORTS, Url, joined
+from bot.guards.urls import DEFAULT_PORTS, Url, join_url
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import ErrorType, ItemError
 
-from .guarded_network import CLOSE_S, MAX_WIRE, Guarded
-from .response import Answer
+from .guarded_network import CLOSE_S, MAX_WIRE, GuardedBackend
+from .http_client import Response
 
 MAX_BYTES = 5_000_000
 MAX_PIECES = 50_000
-"""Chunks of one body, 100 bytes each in the largest: crumbs cost 20 microseconds apiece, whatever is in them."""
+"""Chunks of one body, 100 bytes each in the largest: a chunk costs 20 microseconds, however small it is."""
 
 MAX_REDIRECTS = 5
 READ_S = 15.0
+ELSEWHERE = "Try another source."
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 BROKEN = "The connection broke off: this is only the beginning."
 LATE = "The server took too long: this is only the beginning."
@@ -48,26 +49,24 @@ _ACCEPT = (
 _TIMEOUTS = {"timeout": {"connect": READ_S, "read": READ_S, "write": READ_S}}
 
 
-async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Answer:
+async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
     """Fetch a page; *deadline* is on anyio's clock.
 
-    Raises `ToolDenied` for what may not be reached, `ToolNotFound` for a host that is not there, `ToolTimeout`, and
-    `ToolError` for a server that makes no sense.
+    Raises `ToolDenied` for a forbidden address, `ToolNotFound` for an unknown host, `ToolTimeout`, and `ToolError`
+    for an answer that is not valid.
     """
     for _ in range(MAX_REDIRECTS + 1):
-        answer = await _hop(egress, tls, agent, url, deadline)
-        if answer.status not in REDIRECTS or not answer.location:
-            return answer
-        target = egress.check(str(joined(url, answer.location)))
+        page = await _hop(egress, tls, agent, url, deadline)
+        if page.status not in REDIRECTS or not page.location:
+            return page
+        target = egress.check(str(join_url(url, page.location)))
         if url.scheme == "https" and target.scheme == "http":
-            raise ToolDenied(
-                f"{url.host} redirects to an address without encryption.", suggestion="Try another source."
-            )
+            raise ToolDenied(f"{url.host} redirects to an address without encryption.", suggestion=ELSEWHERE)
         if not _one_site(url, target):
-            answer.moved = target
-            return answer
+            page.moved = target
+            return page
         url = target
-    raise ToolError(f"{url.host} redirects without end.", suggestion="Try another source.")
+    raise ToolError(f"{url.host} redirects without end.", suggestion=ELSEWHERE)
 
 
 def _one_site(old: Url, new: Url) -> bool:
@@ -76,36 +75,32 @@ def _one_site(old: Url, new: Url) -> bool:
     return old.host.removeprefix("www.") == new.host.removeprefix("www.") and (usual or old.port == new.port)
 
 
-async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Answer:
-    answer = Answer(url)
+async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
+    page = Response(url)
     try:
         with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
-            await _exchange(egress, tls, agent, answer)
+            await _exchange(egress, tls, agent, page)
     except (TimeoutError, httpcore2.TimeoutException):
-        _keep(
-            answer, LATE, ToolTimeout(f"{url.host} did not answer in time.", suggestion="Try another source.")
-        )
+        _keep(page, LATE, ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE))
     except (httpcore2.NetworkError, httpcore2.ProtocolError, zlib.error):
-        _keep(
-            answer, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion="Try another source.")
-        )
-    return answer
+        _keep(page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE))
+    return page
 
 
-def _keep(answer: Answer, missing: str, error: ToolError) -> None:
+def _keep(page: Response, missing: str, error: ToolError) -> None:
     """Keep the beginning if it can be read; raises *error* otherwise."""
-    if not answer.data or not answer.is_text:
+    if not page.data or not page.is_text:
         raise error from None
     kind: ErrorType = "timeout" if isinstance(error, ToolTimeout) else "unknown"
-    answer.missing = ItemError(str(answer.url), kind, missing)
+    page.missing = ItemError(str(page.url), kind, missing)
 
 
-async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, answer: Answer) -> None:
-    url = answer.url
+async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, page: Response) -> None:
+    url = page.url
     connection = httpcore2.AsyncHTTPConnection(
         httpcore2.Origin(url.scheme.encode(), url.host.encode(), url.port),
         ssl_context=tls,
-        network_backend=Guarded(egress),
+        network_backend=GuardedBackend(egress),
     )
     address = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
     headers = [
@@ -117,32 +112,32 @@ async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, answer: Ans
     ]
     try:
         async with connection.stream("GET", address, headers=headers, extensions=_TIMEOUTS) as response:
-            _head(answer, response)
+            _head(page, response)
             response.extensions["network_stream"].left = MAX_WIRE
             if 200 <= response.status < 300:
-                await _body(answer, response)
+                await _body(page, response)
     finally:
         with anyio.move_on_after(CLOSE_S, shield=True):
             await connection.aclose()
 
 
-def _head(answer: Answer, response: httpcore2.Response) -> None:
-    found = {name.lower(): value for name, value in reversed(response.headers)}  # the first of each counts
-    answer.status = response.status
-    answer.media_type = found.get(b"content-type", b"")[:200].decode("ascii", "replace")
-    answer.retry_after = found.get(b"retry-after", b"")[:40].decode("ascii", "replace")
-    answer.location = found.get(b"location", b"").decode("utf-8", "replace")
-    length = found.get(b"content-length", b"")
-    answer.length = int(length) if length.isdigit() and len(length) < 19 else None
+def _head(page: Response, response: httpcore2.Response) -> None:
+    headers = {name.lower(): value for name, value in reversed(response.headers)}  # the first of each counts
+    page.status = response.status
+    page.media_type = headers.get(b"content-type", b"")[:200].decode("ascii", "replace")
+    page.retry_after = headers.get(b"retry-after", b"")[:40].decode("ascii", "replace")
+    page.location = headers.get(b"location", b"").decode("utf-8", "replace")
+    length = headers.get(b"content-length", b"")
+    page.length = int(length) if length.isdigit() and len(length) < 19 else None
 
 
-async def _body(answer: Answer, response: httpcore2.Response) -> None:
-    """Read the page into *answer*, piece by piece, so that a part of it is there whenever this ends."""
-    if answer.length and answer.length > MAX_BYTES and not answer.is_text:
-        raise _too_large(answer)
+async def _body(page: Response, response: httpcore2.Response) -> None:
+    """Read the page into *page*, piece by piece: whenever this ends, the pieces so far are there."""
+    if page.length and page.length > MAX_BYTES and not page.is_text:
+        raise _too_large(page)
     encodings = [value for name, value in response.headers if name.lower() == b"content-encoding"]
-    opened = _opened(answer.url, b",".join(encodings).strip().lower())
-    answer.data = data = bytearray()
+    inflater = _inflater(page.url, b",".join(encodings).strip().lower())
+    page.data = data = bytearray()
     async with aclosing(response.aiter_stream()) as pieces:
         left = MAX_PIECES
         async for piece in pieces:
@@ -150,50 +145,31 @@ async def _body(answer: Answer, response: httpcore2.Response) -> None:
             left -= 1
             if not left:
                 raise httpcore2.RemoteProtocolError("crumbs")
-            data += opened.more(piece, MAX_BYTES + 1 - len(data))
+            room = MAX_BYTES + 1 - len(data)
+            if inflater is None:
+                data += piece[:room]
+            elif not inflater.eof:
+                data += inflater.decompress(piece, room)
             if len(data) > MAX_BYTES:
-                _keep(answer, LARGE, _too_large(answer))
+                _keep(page, LARGE, _too_large(page))
                 del data[MAX_BYTES:]
                 return
-    if not opened.whole:
+    if inflater and not inflater.eof:
         raise httpcore2.RemoteProtocolError("compressed data without an end")
 
 
-def _too_large(answer: Answer) -> ToolError:
-    size = f"{answer.length} bytes" if answer.length else f"more than {MAX_BYTES} bytes"
+def _too_large(page: Response) -> ToolError:
+    size = f"{page.length} bytes" if page.length else f"more than {MAX_BYTES} bytes"
     return ToolError(
-        f"{answer.url.host} has a file of {size} there; the most is {MAX_BYTES}.",
+        f"The file at {page.url.host} has {size}; the limit is {MAX_BYTES}.",
         suggestion="Look for a shorter version of it.",
     )
 
 
-class _Plain:
-    """A body that is not compressed."""
-
-    whole = True
-
-    def more(self, piece: bytes, room: int) -> bytes:
-        return piece[:room]
-
-
-class _Compressed:
-    """A body in gzip or zlib's form, inflated no further than there is room."""
-
-    def __init__(self) -> None:
-        self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-
-    @property
-    def whole(self) -> bool:
-        return self._inflate.eof
-
-    def more(self, piece: bytes, room: int) -> bytes:
-        """Return at most *room* bytes; what is left over then is lost. Raises zlib.error."""
-        return b"" if self._inflate.eof else self._inflate.decompress(piece, room)
-
-
-def _opened(url: Url, encoding: bytes) -> _Plain | _Compressed:
+def _inflater(url: Url, encoding: bytes) -> zlib._Decompress | None:
+    """Return what inflates a body of that encoding; None for a plain one."""
     if encoding in (b"", b"identity"):
-        return _Plain()
+        return None
     if encoding in (b"gzip", b"x-gzip", b"deflate"):
-        return _Compressed()
+        return zlib.decompressobj(zlib.MAX_WBITS | 32)
     raise ToolError(f"{url.host} sends the page compressed in a way that was not asked for.")

@@ -1,12 +1,13 @@
 """The egress guard as the network of the HTTP library: it connects where the guard says, or not at all.
 
-There are no unix sockets and no proxies in it. TLS is made over the guarded connection, with the name asked for.
+It has no unix sockets and no proxies. TLS runs over the guarded connection, with the name of the request.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import Any
 
 import anyio
@@ -18,15 +19,15 @@ from bot.guards.egress import Egress
 from bot.ports.errors import ToolError
 
 MAX_HEAD, MAX_WIRE = 150_000, 10_000_000
-"""Bytes that are taken before an answer begins, and of the answer."""
+"""Bytes that are read before a response begins, and of the response."""
 
 PIECE = 8_192
-"""Bytes read at once: what hostile framing of one piece can cost the event loop stays in the milliseconds."""
+"""Bytes read at once: hostile framing of one piece costs the event loop milliseconds at most."""
 
 CLOSE_S = 1.0
 
 
-class Guarded(httpcore2.AsyncNetworkBackend):
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
     """The network as the guard allows it."""
 
     def __init__(self, egress: Egress) -> None:
@@ -42,11 +43,11 @@ class Guarded(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         del local_address, socket_options
         with anyio.fail_after(timeout):
-            return Stream(await self._egress.open_connection(host, port))
+            return BoundedStream(await self._egress.open_connection(host, port))
 
 
-class Stream(httpcore2.AsyncNetworkStream):
-    """A connection in the library's terms, which ends when ``left`` bytes were read."""
+class BoundedStream(httpcore2.AsyncNetworkStream):
+    """A connection in the library's terms that ends after ``left`` bytes."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream, self.left = stream, MAX_HEAD
@@ -54,26 +55,17 @@ class Stream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
         if self.left <= 0:
             raise httpcore2.ReadError("too much")
-        try:
-            with anyio.fail_after(timeout):
+        with _translated(timeout, httpcore2.ReadTimeout, httpcore2.ReadError):
+            try:
                 data = await self._stream.receive(min(max_bytes, PIECE))
-        except TimeoutError as error:
-            raise httpcore2.ReadTimeout from error
-        except anyio.EndOfStream:
-            return b""
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ssl.SSLError) as error:
-            raise httpcore2.ReadError from error
+            except anyio.EndOfStream:
+                return b""
         self.left -= len(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        try:
-            with anyio.fail_after(timeout):
-                await self._stream.send(buffer)
-        except TimeoutError as error:
-            raise httpcore2.WriteTimeout from error
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, ssl.SSLError) as error:
-            raise httpcore2.WriteError from error
+        with _translated(timeout, httpcore2.WriteTimeout, httpcore2.WriteError):
+            await self._stream.send(buffer)
 
     async def start_tls(
         self,
@@ -82,26 +74,34 @@ class Stream(httpcore2.AsyncNetworkStream):
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
         try:
-            with anyio.fail_after(timeout):
+            with _translated(timeout, httpcore2.ConnectTimeout, httpcore2.ConnectError):
                 wrapped = await TLSStream.wrap(
                     self._stream, hostname=server_hostname, ssl_context=ssl_context, standard_compatible=False
                 )
-        except ssl.SSLCertVerificationError as error:
+        except BaseException as error:
             await self.aclose()
-            raise ToolError(
-                f"The certificate of {server_hostname} is not valid.", suggestion="Try another source."
-            ) from error
-        except (anyio.BrokenResourceError, anyio.EndOfStream, ssl.SSLError) as error:
-            await self.aclose()
-            raise httpcore2.ConnectError from error
-        except BaseException:
-            await self.aclose()
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise ToolError(
+                    f"The certificate of {server_hostname} is not valid.", suggestion="Try another source."
+                ) from error
             raise
-        return Stream(wrapped)
+        return BoundedStream(wrapped)
 
     async def aclose(self) -> None:
         with anyio.move_on_after(CLOSE_S, shield=True):
             await self._stream.aclose()
 
     def get_extra_info(self, info: str) -> Any:
-        """Return nothing: the library asks for HTTP/2 and idle connections, and there are none."""
+        """Return None: the library asks about HTTP/2 and idle connections, and there are none."""
+
+
+@contextmanager
+def _translated(timeout: float | None, late: type[Exception], broken: type[Exception]) -> Generator[None]:
+    """Raise the library's errors in place of anyio's; *late* after *timeout* seconds."""
+    try:
+        with anyio.fail_after(timeout):
+            yield
+    except TimeoutError as error:
+        raise late from error
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, ssl.SSLError) as error:
+        raise broken from error

@@ -1,10 +1,9 @@
-"""Reading the web: a page as text, in parts."""
+"""The `web_fetch` tool: a web page as text, in parts."""
 
 from __future__ import annotations
 
 import glob
 import re
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,9 +11,10 @@ from email.utils import parsedate_to_datetime
 from typing import ClassVar, Literal, Protocol
 
 import anyio
+from cachetools import LRUCache
 from pydantic import Field, JsonValue
 
-from bot.guards.urls import MAX_URL, Url, parsed
+from bot.guards.urls import MAX_URL, Url, parse_url
 from bot.ports.errors import (
     ToolBusy,
     ToolDenied,
@@ -24,12 +24,11 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, Place, Returned
+from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
 
-from .http_client import Http
-from .response import Answer
+from .http_client import HttpClient, Response
 
 PART = 20_000
 """Characters of a page that are returned at once."""
@@ -37,15 +36,15 @@ PART = 20_000
 MAX_TEXT = 1_000_000
 """Characters of one page that can be asked for."""
 
-MAX_KEPT = 4_000_000
-"""Characters of all the pages that are kept for reading on."""
+MAX_CACHED = 4_000_000
+"""Characters of all the pages in the cache."""
 
 AT_ONCE = 16
-"""Pages fetched at once, for all threads: each may hold 5 MB."""
+"""Pages fetched at once, for all threads: each may take 5 MB."""
 
 LONGEST_S = 60.0
 FETCH_SHARE = 0.75
-"""Share of a call's time that the server gets; the rest is for reading what it sent."""
+"""Share of a call's time for the server; the rest is for reading the page."""
 
 ORIGIN = "web page"
 UNREADABLE = ("image/", "video/", "audio/", "font/", "model/")
@@ -54,7 +53,7 @@ _PLAIN = re.compile(r"[^a-z0-9/.+-].*", re.DOTALL)
 
 
 class Documents(Protocol):
-    """Whatever makes text of files: `bot.documents.reader`."""
+    """Turns files into text: `bot.documents.reader`."""
 
     async def text_of(self, data: bytes, media_type: str, name: str = "") -> Extracted: ...
 
@@ -63,16 +62,16 @@ class PageArguments(Arguments):
     url: str = Field(max_length=MAX_URL, description="Address of the page, http or https")
 
     def subject(self) -> str:
-        """Return the address as it will be asked for; one that will be refused as it is."""
+        """Return the address as it is requested, or as it is if it is refused."""
         try:
-            return str(parsed(self.url))
+            return str(parse_url(self.url))
         except ToolDenied:
             return self.url
 
     def always(self) -> str:
-        """Return that all of its site is meant."""
+        """Return a pattern for the whole site."""
         try:
-            return f"{glob.escape(parsed(self.url).origin)}/*"
+            return f"{glob.escape(parse_url(self.url).origin)}/*"
         except ToolDenied:
             return glob.escape(self.url)
 
@@ -83,7 +82,7 @@ class FetchArguments(PageArguments):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page that was read: ``url`` is where it was in the end."""
+    """A page as text; ``url`` is its address after redirects."""
 
     url: str
     title: str
@@ -91,31 +90,17 @@ class Page:
     errors: tuple[ItemError, ...] = ()
 
 
-class Pages:
-    """The last page of each thread, so that reading on in it asks nobody again. Bounded by `MAX_KEPT`."""
-
-    def __init__(self) -> None:
-        self._pages: OrderedDict[ThreadId, tuple[Url, Page]] = OrderedDict()
-
-    def find(self, thread: ThreadId, url: Url) -> Page | None:
-        kept, page = self._pages.get(thread, (None, None))
-        return page if kept == url else None
-
-    def keep(self, thread: ThreadId, url: Url, page: Page) -> None:
-        self._pages.pop(thread, None)
-        self._pages[thread] = (url, page)
-        held = sum(len(page.text) for _, page in self._pages.values())
-        while held > MAX_KEPT:
-            _, (_, oldest) = self._pages.popitem(last=False)
-            held -= len(oldest.text)
+def _page_cache() -> LRUCache[ThreadId, tuple[Url, Page]]:
+    """Return a cache of the last page of each thread, so that reading on in it fetches nothing."""
+    return LRUCache(MAX_CACHED, getsizeof=lambda entry: len(entry[1].text))
 
 
 @dataclass(frozen=True)
 class WebFetch:
-    http: Http
+    http: HttpClient
     documents: Documents
-    pages: Pages = field(default_factory=Pages)
-    room: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
+    pages: LRUCache[ThreadId, tuple[Url, Page]] = field(default_factory=_page_cache)
+    slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
     name: ClassVar[str] = "web_fetch"
     description: ClassVar[str] = (
         f"Read a public web page or document as text, up to {PART} characters at a time. It fetches by GET, "
@@ -124,42 +109,44 @@ class WebFetch:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = FetchArguments
 
-    async def __call__(self, arguments: Arguments, place: Place) -> JsonValue | Returned:
+    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, FetchArguments)
-        url = parsed(arguments.url)
-        page = self.pages.find(place.thread, url) if arguments.offset else None
-        if page is None:
-            found = await self._fetched(url, place)
-            if isinstance(found, str):
-                return Returned({"url": str(url), "moved_to": found, "next": "Fetch that."}, origin=ORIGIN)
-            page = found
-            self.pages.keep(place.thread, url, page)
+        url = parse_url(arguments.url)
+        cached_url, page = self.pages.get(place.thread, (None, None))
+        if page is None or cached_url != url or not arguments.offset:
+            fetched = await self._fetch(url, place)
+            if isinstance(fetched, str):
+                return ToolOutput(
+                    {"url": str(url), "moved_to": fetched, "next": "Fetch that."}, origin=ORIGIN
+                )
+            page = fetched
+            self.pages[place.thread] = url, page
         return _part(page, arguments.offset)
 
-    async def _fetched(self, url: Url, place: Place) -> Page | str:
+    async def _fetch(self, url: Url, place: ToolContext) -> Page | str:
         """Return the page, or where it moved to."""
         deadline = min(place.deadline, anyio.current_time() + LONGEST_S)
         with anyio.CancelScope(deadline=deadline):
-            async with self._turn(deadline):
+            async with self._slot(deadline):
                 now = anyio.current_time()
-                found = await self.http.get(str(url), now + (deadline - now) * FETCH_SHARE)
-                return str(found.moved) if found.moved else await self._read(found)
+                response = await self.http.get(str(url), now + (deadline - now) * FETCH_SHARE)
+                return str(response.moved) if response.moved else await self._read(response)
         raise ToolTimeout(f"{url.host} took too long.", suggestion=ELSEWHERE)
 
     @asynccontextmanager
-    async def _turn(self, deadline: float) -> AsyncIterator[None]:
-        """Wait for room, but only so long that there is time left for the page."""
+    async def _slot(self, deadline: float) -> AsyncIterator[None]:
+        """Wait for one of `AT_ONCE` slots, for half of the time at most."""
         now = anyio.current_time()
-        with anyio.move_on_after((deadline - now) / 2) as waited:
-            await self.room.acquire()
-        if waited.cancelled_caught:
+        with anyio.move_on_after((deadline - now) / 2) as wait:
+            await self.slots.acquire()
+        if wait.cancelled_caught:
             raise ToolBusy("Too many pages are being read.", suggestion="Try again in a moment.")
         try:
             yield
         finally:
-            self.room.release()
+            self.slots.release()
 
-    async def _read(self, answer: Answer) -> Page:
+    async def _read(self, answer: Response) -> Page:
         _check(answer)
         name = answer.url.target.partition("?")[0].rsplit("/", 1)[1]
         data, answer.data = bytes(answer.data), b""
@@ -167,7 +154,7 @@ class WebFetch:
         address = str(answer.url)
         if not read.text:
             raise ToolError(
-                f"The page at {answer.url.host} holds nothing to read: {read.problem or 'it is empty.'}",
+                f"The page at {answer.url.host} has no text to read: {read.problem or 'it is empty.'}",
                 suggestion=ELSEWHERE,
             )
         long = f"only the first {MAX_TEXT} characters of it are kept." if len(read.text) > MAX_TEXT else ""
@@ -177,7 +164,7 @@ class WebFetch:
         return Page(address, read.title, read.text[:MAX_TEXT], tuple(errors))
 
 
-def _part(page: Page, offset: int) -> Returned:
+def _part(page: Page, offset: int) -> ToolOutput:
     if offset and offset >= len(page.text):
         raise ToolInvalidInput(
             f"The page has {len(page.text)} characters.", suggestion="Give a smaller offset, or none."
@@ -186,11 +173,11 @@ def _part(page: Page, offset: int) -> Returned:
     result: dict[str, JsonValue] = {"url": page.url, "title": page.title, "text": page.text[offset:end]}
     if end < len(page.text):
         result |= {"next_offset": end, "length": len(page.text)}
-    return Returned(result, page.errors, origin=ORIGIN)
+    return ToolOutput(result, page.errors, origin=ORIGIN)
 
 
-def _check(answer: Answer) -> None:
-    """Raise the error that a page is which cannot be read, if it is one."""
+def _check(answer: Response) -> None:
+    """Raise the error for a response that is not a readable page."""
     host, status = answer.url.host, answer.status
     match status:
         case 401 | 402 | 403 | 407 | 451:
@@ -198,22 +185,23 @@ def _check(answer: Answer) -> None:
         case 404 | 410:
             raise ToolNotFound(f"{host} has no such page ({status}).", suggestion="Check the address.")
         case 429 | 503 if status == 429 or answer.retry_after:
-            raise ToolRateLimited(f"{host} wants to be asked less ({status}).", suggestion=_wait(answer))
+            raise ToolRateLimited(f"{host} limits requests ({status}).", suggestion=_retry_suggestion(answer))
         case _ if not 200 <= status < 300:
             raise ToolError(f"{host} answered with {status}.", suggestion=ELSEWHERE)
     if answer.kind.startswith(UNREADABLE):
         size = f"{answer.length} bytes" if answer.length else "unknown size"
         raise ToolError(
-            f"{host} has no text there but {_PLAIN.sub('', answer.kind)[:60]}, {size}.", suggestion=ELSEWHERE
+            f"The page at {host} is not text but {_PLAIN.sub('', answer.kind)[:60]}, {size}.",
+            suggestion=ELSEWHERE,
         )
 
 
-def _wait(answer: Answer) -> str:
+def _retry_suggestion(answer: Response) -> str:
     """Return what to do about a server's Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
-    said = answer.retry_after.strip()
-    if said.isdigit():
-        return f"Do not ask again for {int(said)} s."
+    after = answer.retry_after.strip()
+    if after.isdigit():
+        return f"Do not ask again for {int(after)} s."
     try:
-        return f"Do not ask again before {parsedate_to_datetime(said).isoformat()}."
+        return f"Do not ask again before {parsedate_to_datetime(after).isoformat()}."
     except (ValueError, OverflowError):
         return "Do not ask again for a while."

@@ -15,10 +15,10 @@ from bot.budget import ledger as ledger_module
 from bot.budget.accounts import Account, Accounts, ReservedCall
 from bot.budget.budgets import Key, OverLimit, Policy
 from bot.budget.ledger import Ledger
-from bot.config.settings import Price
-from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, StreamTimeouts, Unseen
+from bot.config.settings import Price, StreamTimeouts
+from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent
 from bot.llm.catalog import Catalog
-from bot.llm.policies.metering import Metered
+from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Completion, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, opened, power_cut, reopened
@@ -86,7 +86,7 @@ class Answering:
             await anyio.sleep_until(due)
             pieces = [part.tokens // 2, part.tokens - part.tokens // 2]
             for tokens in pieces:
-                yield self.words * tokens if part.text else Unseen(0)
+                yield self.words * tokens if part.text else HiddenContent(0)
         if self.breaks_off:
             raise ModelConnection("reset")
         self.ended = True
@@ -187,7 +187,7 @@ class Bank:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
         account = Seen(ledger, accounts.policy, thread, user, turn)
-        model = Metered(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        model = MeteredModel(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.guards import egress
-from bot.guards.addresses import refusal
-from bot.guards.egress import Egress, Resolver, opened
-from bot.guards.urls import parsed
+from bot.guards.addresses import denial_reason
+from bot.guards.egress import Egress, Resolver, parse_allowed
+from bot.guards.urls import parse_url
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 
 pytestmark = pytest.mark.anyio
@@ -213,7 +213,7 @@ def test_a_hostile_address_is_refused_before_anything_is_looked_up(url, word):
 @pytest.mark.parametrize(("url", "written"), NORMAL)
 def test_an_address_is_written_in_one_way(url, written):
     assert str(Egress().check(url)) == written
-    assert str(parsed(written)) == written
+    assert str(parse_url(written)) == written
 
 
 @given(
@@ -227,13 +227,13 @@ def test_an_address_is_written_in_one_way(url, written):
 )
 def test_whatever_is_accepted_is_read_alike_by_other_parsers(pieces):
     try:
-        url = parsed("http://example.com" + "".join(pieces))
+        url = parse_url("http://example.com" + "".join(pieces))
     except ToolDenied:
         return
     written = str(url)
     assert written.isascii()
     assert written.isprintable()
-    assert parsed(written) == url
+    assert parse_url(written) == url
     for host, port in [
         (urlsplit(written).hostname, urlsplit(written).port),
         (httpx2.URL(written).raw_host.decode(), httpx2.URL(written).port),
@@ -246,7 +246,7 @@ def test_whatever_is_accepted_is_read_alike_by_other_parsers(pieces):
     | st.integers(0, 2**128 - 1).map(ipaddress.IPv6Address)
 )
 def test_no_address_is_public_that_python_calls_private(address):
-    if not refusal(address):
+    if not denial_reason(address):
         assert address.is_global
         assert not address.is_multicast
 
@@ -254,8 +254,8 @@ def test_no_address_is_public_that_python_calls_private(address):
 def test_every_block_that_python_knows_as_not_public_is_refused_at_both_ends():
     for constants in (ipaddress._IPv4Constants, ipaddress._IPv6Constants):
         for network in constants._private_networks:
-            assert refusal(network[0]), network
-            assert refusal(network[-1]), network
+            assert denial_reason(network[0]), network
+            assert denial_reason(network[-1]), network
 
 
 def resolving(*answers):
@@ -463,4 +463,4 @@ async def test_an_operator_opens_a_network_for_names_and_addresses_in_it():
 @pytest.mark.parametrize("entry", ["10.1.2.3/8", "http://wiki.example", "*.corp", "", "wiki:80", "300.1.1.1"])
 def test_an_entry_that_opens_nothing_is_told(entry):
     with pytest.raises(ValueError, match="no host and no network"):
-        opened([entry])
+        parse_allowed([entry])

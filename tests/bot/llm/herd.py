@@ -11,9 +11,10 @@ from itertools import cycle
 
 import anyio
 
-from bot.llm.policies.gate import Gate, Gated
-from bot.llm.policies.queue import Line
-from bot.llm.policies.retry import Retrying, RetryPolicy
+from bot.config.settings import LlmRetry
+from bot.llm.policies.gate import Gate, GatedModel
+from bot.llm.policies.queue import CallQueue
+from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Model, Request, Usage
 from tests.sim.loop import SimLoop
@@ -145,16 +146,14 @@ async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) 
     return Herd([fates[n] for n in range(len(arrivals))], provider)
 
 
-def gated(
-    provider: Model, policy: RetryPolicy = RetryPolicy(), seed: int = 1, **settings: object
-) -> Retrying:
+def gated(provider: Model, policy: LlmRetry = LlmRetry(), seed: int = 1, **settings: object) -> RetryingModel:
     """Return *provider* behind the real wrappers."""
     given = {
         "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
         "shrink": True, "threshold": 1, "max_wait_s": 120.0,
     }  # fmt: skip
-    gate = Gate(Line(**(given | settings)))
-    return Retrying(Gated(provider, gate, lambda _: 150), policy, random.Random(seed).random, gate)
+    gate = Gate(CallQueue(**(given | settings)))
+    return RetryingModel(GatedModel(provider, gate, lambda _: 150), policy, random.Random(seed).random, gate)
 
 
 def in_virtual_time(seed: int = 1) -> dict[str, object]:

@@ -7,20 +7,13 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel, thinks
+from bot.config.settings import StreamTimeouts
+from bot.llm.adapters.anthropic import AnthropicModel, supports_adaptive_thinking
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
-    BadRequest,
     ContentPolicy,
-    ContextOverflow,
-    EmptyAnswer,
-    ModelConnection,
     ModelTimeout,
     ModelUnavailable,
-    PaymentRequired,
-    RateLimited,
-    UnknownFailure,
 )
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import NO_COUNTS, ask, user
@@ -31,13 +24,11 @@ from tests.fakes.anthropic import (
     Think,
     Tool,
     answer,
-    error_event,
     event,
-    fault,
     ping,
     stream,
 )
-from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait, error
+from tests.fakes.http import Reply, Stall, Wait
 from threads import model as words
 from threads.model import Message, Thinking, ToolCall, ToolResult
 
@@ -162,7 +153,7 @@ async def test_readable_thinking_is_told_and_empty_thinking_is_not(http, listene
     }.items(),
 )
 def test_only_a_model_that_knows_adaptive_thinking_is_asked_for_it(model, asked):
-    assert thinks(model) is asked
+    assert supports_adaptive_thinking(model) is asked
 
 
 async def test_thinking_is_asked_for_in_words_that_may_be_shown(http, listener):
@@ -286,15 +277,6 @@ async def test_what_is_no_count_counts_nothing_and_erases_nothing(http, listener
     assert nothing.usage == Usage()
 
 
-async def test_a_server_that_does_not_stream_is_told_apart_and_not_asked_again(http, listener):
-    content = [{"type": "text", "text": "x"}]
-    whole = {"type": "message", "role": "assistant", "content": content, "stop_reason": "end_turn"}
-    async with FakeAnthropic([error(200, whole)]) as fake:
-        with pytest.raises(BadRequest, match="does not stream") as caught:
-            await claude(fake, http).complete(ask(), listener)
-    assert not caught.value.retryable
-
-
 async def test_a_byte_order_mark_costs_no_event(http, listener):
     first, *rest = HELLO.steps
     async with FakeAnthropic([stream(BOM_UTF8 + first, *rest)]) as fake:
@@ -319,88 +301,8 @@ async def test_a_failed_answer_reports_what_it_cost_and_whose_it_was(http, liste
     assert replace(caught.value.usage, hidden=0) == Usage(input=10, output=3, cache_read=5, cache_write=3)
 
 
-STREAM_FAULTS = {
-    "error event after 200": (HELLO.keep(SHOWN, error_event("overloaded_error")), ModelUnavailable),
-    "rate limit after 200": (HELLO.keep(SHOWN, error_event("rate_limit_error")), RateLimited),
-    "billing after 200": (HELLO.keep(SHOWN, error_event("billing_error")), PaymentRequired),
-    "timeout after 200": (HELLO.keep(SHOWN, error_event("timeout_error")), ModelTimeout),
-    "api error after 200": (HELLO.keep(SHOWN, error_event("api_error")), ModelUnavailable),
-    "bad request after 200": (HELLO.keep(SHOWN, error_event("invalid_request_error")), BadRequest),
-    "overflow after 200": (
-        HELLO.keep(SHOWN, error_event("invalid_request_error", "prompt is too long: 2 > 1")),
-        ContextOverflow,
-    ),
-    "an error nobody knows": (HELLO.keep(SHOWN, error_event("surprise_error")), UnknownFailure),
-    "an error that is no JSON": (HELLO.keep(SHOWN, b"event: error\ndata: oops\n\n"), UnknownFailure),
-    "reset midway": (HELLO.keep(SHOWN, Cut("rst")), ModelConnection),
-    "hung up midway": (HELLO.keep(SHOWN, Cut("fin")), ModelConnection),
-    "no message_stop": (HELLO.keep(-1), ModelUnavailable),
-    "no end at all": (HELLO.keep(SHOWN), ModelUnavailable),
-    "cut inside an event": (HELLO.keep(SHOWN, HELLO.steps[SHOWN][:-20]), ModelUnavailable),
-    "broken JSON": (
-        HELLO.keep(SHOWN, b'event: content_block_delta\ndata: {"type": "cont\n\n'),
-        ModelUnavailable,
-    ),
-    "bytes that are no text": (
-        HELLO.keep(SHOWN, b"event: message_stop\ndata: \xff\xfe\n\n"),
-        ModelUnavailable,
-    ),
-    "an event of another shape": (
-        HELLO.keep(SHOWN, b"event: content_block_delta\ndata: [1]\n\n"),
-        UnknownFailure,
-    ),
-    "a delta without its block": (HELLO.keep(2, *HELLO.steps[3:]), UnknownFailure),
-}
-
-
-@pytest.mark.parametrize(("reply", "expected"), STREAM_FAULTS.values(), ids=STREAM_FAULTS)
-async def test_what_goes_wrong_in_a_stream_has_its_name(http, listener, reply, expected):
-    async with FakeAnthropic([reply]) as fake:
-        with pytest.raises(expected) as caught:
-            await claude(fake, http).complete(ask(), listener)
-    assert type(caught.value) is expected
-    assert len(fake.requests) == 1
-    if reply.steps[:SHOWN] == HELLO.steps[:SHOWN]:
-        assert listener.text.startswith("Hello, w")
-
-
-EMPTY_HANDED = {
-    "an empty stream": (stream(), ModelUnavailable),
-    "only pings": (stream(ping(), ping()), ModelUnavailable),
-    "no blocks": (answer(), EmptyAnswer),
-    "a blank block": (answer(Text("")), EmptyAnswer),
-    "the window used up": (answer(Text("x"), stop="model_context_window_exceeded"), ContextOverflow),
-    "a page": (error(200, "<html>Please log in</html>"), ModelUnavailable),
-    "JSON in place of a stream": (error(200, {"type": "message", "content": []}), ModelUnavailable),
-    "an error with status 200": (error(200, {"error": {"type": "overloaded_error"}}), ModelUnavailable),
-    "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
-    "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
-    "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
-}
-
-
-@pytest.mark.parametrize(("reply", "expected"), EMPTY_HANDED.values(), ids=EMPTY_HANDED)
-async def test_an_answer_with_nothing_in_it_is_a_failure(http, listener, reply, expected):
-    async with FakeAnthropic([reply]) as fake:
-        with pytest.raises(expected) as caught:
-            await claude(fake, http).complete(ask(), listener)
-    assert type(caught.value) is expected
-    assert len(fake.requests) == 1
-
-
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
-async def test_the_sdk_never_tries_again_by_itself(http, listener, status):
-    async with FakeAnthropic([fault(status, "x", retry_after="0"), HELLO]) as fake:
-        with pytest.raises(Exception, match=str(status)):
-            await claude(fake, http).complete(ask(), listener)
-    assert len(fake.requests) == 1
-
-
 SILENCE = {
-    "before the headers": Reply(silent=(Stall(),)),
     "before the first event": stream(Stall()),
-    "among pings": stream(Stall(ping())),
-    "among comments": stream(Stall(b": keep-alive\n\n")),
     "among empty deltas": answer(Think("")).keep(
         3,
         Stall(
@@ -440,25 +342,6 @@ async def test_between_blocks_the_model_may_think_as_long_as_before_the_first(ht
     assert done.stop == "tool_calls"
 
 
-@pytest.mark.parametrize(
-    ("block", "kind", "field"), [(Text, "text", "text"), (Think, "thinking", "thinking")]
-)
-async def test_an_answer_that_never_ends_is_given_up_in_the_end(http, listener, block, kind, field):
-    babble = event("content_block_delta", index=0, delta={"type": f"{kind}_delta", field: "x"})
-    async with FakeAnthropic([answer(block("ab")).keep(4, Stall(babble))]) as fake:
-        with anyio.fail_after(5), pytest.raises(ModelTimeout):
-            await claude(fake, http, total=0.3).complete(ask(), listener)
-
-
-async def test_a_slow_listener_is_not_held_against_the_model(http):
-    async def slow(event) -> None:
-        await anyio.sleep(0.4)
-
-    async with FakeAnthropic([HELLO]) as fake:
-        done = await claude(fake, http, idle=0.3).complete(ask(), slow)
-    assert done.message.text == "Hello, world"
-
-
 async def test_what_the_listener_raises_passes_unchanged_and_the_call_is_hung_up(http):
     async def broken(event) -> None:
         raise KeyError("mine")
@@ -466,15 +349,6 @@ async def test_what_the_listener_raises_passes_unchanged_and_the_call_is_hung_up
     async with FakeAnthropic([HELLO.keep(SHOWN, Stall(ping()))]) as fake:
         with pytest.raises(KeyError, match="mine"):
             await claude(fake, http).complete(ask(), broken)
-        await _until(lambda: fake.hung_up == 1)
-
-
-async def test_cancelling_hangs_up_at_once(http, listener):
-    async with FakeAnthropic([HELLO.keep(SHOWN, Stall(ping()))]) as fake:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(claude(fake, http).complete, ask(), listener)
-            await _until(lambda: listener.text == "Hello, w")
-            tasks.cancel_scope.cancel()
         await _until(lambda: fake.hung_up == 1)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.llm.classify import MAX_RETRY_AFTER, MAX_TEXT, Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,

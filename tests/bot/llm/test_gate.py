@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from bot.agent.prompt.token_estimate import uncached_size
-from bot.config.settings import Settings
+from bot.config.settings import LlmRetry, RateLimitedRetry, Settings
 from bot.llm.build import build_gate
-from bot.llm.policies.gate import Gate, Gated
-from bot.llm.policies.queue import Line, Ticket
-from bot.llm.policies.retry import Retrying, RetryPolicy, Schedule
-from bot.llm.policies.token_bucket import Bucket, Window
+from bot.llm.policies.gate import Gate, GatedModel
+from bot.llm.policies.queue import CallQueue, Ticket
+from bot.llm.policies.retry import RetryingModel
+from bot.llm.policies.token_bucket import CongestionWindow, TokenBucket
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -33,7 +33,7 @@ from bot.ports.errors import (
     RateLimited,
     Unauthorized,
 )
-from bot.ports.model import Completion, Request, Usage
+from bot.ports.model import Completion, QueuePlace, Request, Usage
 from tests.sim.loop import SimLoop
 from threads.model import Message, Resumed, Text, Waiting
 
@@ -47,7 +47,7 @@ OPEN = {
     "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
     "shrink": True, "threshold": 1, "max_wait_s": 120.0,
 }  # fmt: skip
-ONCE = RetryPolicy(Schedule(retries=0), Schedule(retries=0))
+ONCE = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry.model_construct(attempts=0))
 
 
 class Provider:
@@ -78,9 +78,11 @@ class Room:
     """Calls through one gate, and how they ended."""
 
     def __init__(self, provider, policy=ONCE, gate=None, **given):
-        self.gate = gate or Gate(Line(**(OPEN | given)))
+        self.gate = gate or Gate(CallQueue(**(OPEN | given)))
         self.provider = provider
-        self.model = Retrying(Gated(provider, self.gate, lambda _: 150), policy, lambda: 0.5, self.gate)
+        self.model = RetryingModel(
+            GatedModel(provider, self.gate, lambda _: 150), policy, lambda: 0.5, self.gate
+        )
         self.ends, self.events, self.scopes = {}, {}, {}
 
     async def call(self, name, last_resort=True, within=math.inf):
@@ -204,7 +206,7 @@ async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", [ModelUnavailable, RateLimited, ModelTimeout, ModelConnection])
 @pytest.mark.parametrize("down_s", [20, 100, 1000, 5000])
-@pytest.mark.parametrize("policy", [ONCE, RetryPolicy()], ids=["no retries", "as shipped"])
+@pytest.mark.parametrize("policy", [ONCE, LlmRetry()], ids=["no retries", "as shipped"])
 async def test_an_outage_costs_a_person_at_most_ten_seconds_after_its_end(policy, kind, down_s):
     class Down(Provider):
         async def complete(self, request, on_event):
@@ -245,7 +247,7 @@ async def test_a_key_that_is_mended_is_found_within_a_minute_and_who_waits_for_a
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [Unauthorized(), PaymentRequired()])
 async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_the_probe_of_all(error):
-    gate = Gate(Line(**OPEN))
+    gate = Gate(CallQueue(**OPEN))
     one, two = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
     await one.open_circuit(error)
     assert type(gate.unavailable("fake/two")) is type(error)
@@ -259,7 +261,7 @@ async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_t
 
 @pytest.mark.anyio
 async def test_one_probe_at_a_time_is_out_for_the_provider():
-    gate = Gate(Line(**OPEN))
+    gate = Gate(CallQueue(**OPEN))
     rooms = [Room(Provider(name=f"fake/{n}"), gate=gate) for n in range(3)]
     for room in rooms:
         await room.open_circuit(ModelUnavailable())
@@ -354,8 +356,8 @@ async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_on
 
 @pytest.mark.anyio
 async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
-    gate = Gate(Line(**OPEN))
-    policy = RetryPolicy()
+    gate = Gate(CallQueue(**OPEN))
+    policy = LlmRetry()
     limited = Room(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
     other = Room(Provider(name="fake/two"), policy, gate)
     async with anyio.create_task_group() as tasks:
@@ -379,7 +381,7 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
 
 @pytest.mark.anyio
 async def test_a_call_that_comes_back_keeps_its_place():
-    room = Room(Provider(ModelTimeout(), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    room = Room(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
         for name in "abc":
             tasks.start_soon(room.call, name)
@@ -420,7 +422,7 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
 
 @pytest.mark.anyio
 async def test_what_holds_up_a_models_calls_is_told_in_words():
-    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), RetryPolicy(), max_parallel=1)
+    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
     tell = partial(room.gate.describe, "fake/one")
     assert tell() == ""
     async with anyio.create_task_group() as tasks:
@@ -456,7 +458,7 @@ async def test_an_open_circuit_is_told_until_a_call_succeeds():
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
     error.local = True
-    room = Room(Provider(error), RetryPolicy())
+    room = Room(Provider(error), LlmRetry())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(room.call, "a")
         await at(1.5)
@@ -506,7 +508,7 @@ async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_e
     shipped = Settings()
     unlimited = shipped.providers["anthropic"].model_copy(update={"requests_per_minute": None})
     provider = Caching(name="anthropic/claude")
-    model = Gated(provider, build_gate(shipped, unlimited), partial(uncached_size, model=provider.name))
+    model = GatedModel(provider, build_gate(shipped, unlimited), partial(uncached_size, model=provider.name))
     said = Message("assistant", (Text("x"),), model=provider.name, tokens=99_000)
     request = Request("", (said, Message("user", (Text("word " * 700),))))
     async with anyio.create_task_group() as tasks:
@@ -516,7 +518,7 @@ async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_e
 
 
 def test_a_window_grows_as_tcps_does():
-    window, sizes = Window(256), []
+    window, sizes = CongestionWindow(256), []
     assert window.size == 16
     window.halve()
     for _ in range(8):
@@ -532,11 +534,11 @@ def test_a_window_grows_as_tcps_does():
     for _ in range(9):
         window.halve()
     assert window.size == 1
-    assert Window(3).size == 3
+    assert CongestionWindow(3).size == 3
 
 
 def test_a_bucket_holds_a_quarter_of_a_minute_and_lets_larger_ones_go_into_debt():
-    bucket = Bucket(600)
+    bucket = TokenBucket(600)
     assert bucket.ready_at(150, 0) == 0
     bucket.take(150, 0)
     assert bucket.ready_at(10, 0) == 1
@@ -546,7 +548,7 @@ def test_a_bucket_holds_a_quarter_of_a_minute_and_lets_larger_ones_go_into_debt(
 
 
 def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
-    bucket = Bucket(3)
+    bucket = TokenBucket(3)
     for now in (0, 20, 40):
         assert bucket.ready_at(1, now) == now
         bucket.take(1, now)
@@ -555,8 +557,8 @@ def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
 
 @pytest.mark.parametrize("shrink", [True, False])
 def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
-    line = Line(**(OPEN | {"shrink": shrink}))
-    tickets = [Ticket(n, "m") for n in range(16)]
+    line = CallQueue(**(OPEN | {"shrink": shrink}))
+    tickets = [Ticket(QueuePlace(n), "m") for n in range(16)]
     for ticket in tickets:
         line.join(ticket, 0)
     assert line.admit(0) == tickets
@@ -576,7 +578,7 @@ async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
 
 
 def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it_had():
-    line, now, sizes = Line(**OPEN), 0.0, []
+    line, now, sizes = CallQueue(**OPEN), 0.0, []
     for error in (RateLimited(), RateLimited(), RateLimited(), *[None] * 9):
         now += 10
         (ticket,) = standing_in(line, "m", now=now)
@@ -591,14 +593,14 @@ def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it
 
 def standing_in(line, *names, now=0.0):
     """Return new tickets of these models, in line."""
-    tickets = [Ticket(n, name, size=100) for n, name in enumerate(names)]
+    tickets = [Ticket(QueuePlace(n), name, size=100) for n, name in enumerate(names)]
     for ticket in tickets:
         line.join(ticket, now)
     return tickets
 
 
 def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
-    line = Line(**(OPEN | {"max_parallel": 2}))
+    line = CallQueue(**(OPEN | {"max_parallel": 2}))
     a, b, c, d = standing_in(line, "m", "m", "m", "m")
     assert line.admit(0) == [a, b]
     line.failed(a, ModelTimeout(), 1)
@@ -607,12 +609,12 @@ def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
     assert line.admit(2) == [c]
     assert line.wakes_at(2) == math.inf
     line.succeeded(c, Usage(), 3)
-    line.join(e := Ticket(4, "m"), 3)
+    line.join(e := Ticket(QueuePlace(4), "m"), 3)
     assert line.admit(3) == [d, e]
 
 
 def test_a_call_that_was_let_out_but_never_made_gives_everything_back():
-    line = Line(**(OPEN | {"tokens_per_minute": 400, "requests_per_minute": 4}))
+    line = CallQueue(**(OPEN | {"tokens_per_minute": 400, "requests_per_minute": 4}))
     a, b = standing_in(line, "m", "m")
     assert line.admit(0) == [a]
     line.leave(a, 0)
@@ -620,7 +622,7 @@ def test_a_call_that_was_let_out_but_never_made_gives_everything_back():
 
 
 def test_the_end_of_a_retry_after_is_known_to_all_models():
-    line = Line(**(OPEN | {"max_parallel": 1}))
+    line = CallQueue(**(OPEN | {"max_parallel": 1}))
     a, b = standing_in(line, "m", "n")
     assert line.admit(0) == [a]
     line.failed(a, RateLimited(retry_after=5), 1)
@@ -631,7 +633,7 @@ def test_the_end_of_a_retry_after_is_known_to_all_models():
 
 @pytest.mark.anyio
 async def test_a_refusal_of_the_gate_is_not_held_against_a_model():
-    gate = Gate(Line(**OPEN))
+    gate = Gate(CallQueue(**OPEN))
     limited, other = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
     await limited.open_circuit(RateLimited(retry_after=300))
     await other.call("n")
@@ -660,13 +662,13 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.rpm, self.parallel, self.now, self.places = rpm, parallel, 0.0, itertools.count()
         self.sent = 0
         self.tickets: list[Ticket] = []
-        self.line = Line(
+        self.line = CallQueue(
             **(OPEN | {"max_parallel": parallel, "requests_per_minute": rpm, "tokens_per_minute": tpm})
         )
 
     @rule(model=st.sampled_from("ab"), size=st.integers(1, 2000), last_resort=st.booleans())
     def arrive(self, model, size, last_resort):
-        ticket = Ticket(next(self.places), model, size, last_resort)
+        ticket = Ticket(QueuePlace(next(self.places)), model, size, last_resort)
         self.tickets.append(ticket)
         self.line.join(ticket, self.now)
         self.settle()
@@ -793,9 +795,9 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
 
     async def turn(dice):
         gate = Gate(
-            Line(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
+            CallQueue(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
         )
-        rooms = [Room(Chaos(dice, f"fake/{n}"), RetryPolicy(), gate) for n in range(2)]
+        rooms = [Room(Chaos(dice, f"fake/{n}"), LlmRetry(), gate) for n in range(2)]
         async with anyio.create_task_group() as tasks:
             for n in range(150):
                 within = dice.choice([math.inf, 900, dice.uniform(0, 60)])
@@ -810,7 +812,7 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
         with anyio.fail_after(2000):
             await anyio.sleep(700)
             for name in ("fake/0", "fake/1"):
-                room = Room(Provider(name=name), RetryPolicy(), gate)
+                room = Room(Provider(name=name), LlmRetry(), gate)
                 await room.call("last")
                 assert room.ends["last"] == "ok"
 

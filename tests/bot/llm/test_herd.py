@@ -6,7 +6,7 @@ import random as rng
 
 import pytest
 
-from bot.llm.policies.retry import RetryPolicy, Schedule
+from bot.config.settings import LlmRetry, RateLimitedRetry
 from tests.bot.llm.herd import (
     LIMITED,
     LIMITED_20,
@@ -43,7 +43,7 @@ def at_most_by(herd, limit):
 @pytest.mark.parametrize("kinds", OUTAGES, ids=NAMES)
 async def test_those_who_may_wait_and_retry_long_enough_are_all_answered_in_order(kinds):
     provider = Provider(refusals(*kinds))
-    patient = RetryPolicy(Schedule(retries=40), Schedule(40, 5.0, 160.0))
+    patient = LlmRetry(max_retries=40, rate_limited=RateLimitedRetry(attempts=40))
     herd = await stampede(provider, gated(provider, patient, max_parallel=WIDEST, max_wait_s=3600.0), AT_ONCE)
     assert herd.answered == 1000
     assert herd.calls_per_answer <= 1.2, at_most_by(herd, WIDEST)

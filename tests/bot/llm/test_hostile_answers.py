@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters import body_limit
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -31,7 +31,7 @@ from bot.ports.errors import (
 from tests.bot.llm.conftest import ask
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
-from tests.fakes.http import FakeHttp, Flood, Reply, error
+from tests.fakes.http import FakeHttp, Flood, Reply, Stall, error
 from threads.wording import explain
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +105,26 @@ async def test_an_endless_answer_is_ended_by_the_clock(http, api):
     failure, _ = await suffer(api, http, reply, total=1.5)
     assert type(failure) is ModelTimeout
     assert failure.usage.output > 100
+
+
+@each
+async def test_cancelling_hangs_up_at_once(http, api):
+    shown = anyio.Event()
+
+    async def listen(event) -> None:
+        shown.set()
+
+    reply = Reply((*opening(api), text_event(api, "x"), Stall(b": keep-alive\n\n")), headers=a.SSE)
+    async with Anything([reply]) as fake:
+        url = fake.base_url + ("" if api is AnthropicModel else "/v1")
+        model = api("p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts())
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(model.complete, ask(), listen)
+                await shown.wait()
+                tasks.cancel_scope.cancel()
+            while not fake.hung_up:
+                await anyio.sleep(0.005)
 
 
 @each

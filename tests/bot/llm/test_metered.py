@@ -9,7 +9,7 @@ from bot.budget.accounts import Account, Accounts
 from bot.budget.budgets import Commit, Policy, Reserve, record_adapter
 from bot.config.settings import Price
 from bot.llm.catalog import Catalog
-from bot.llm.policies.metering import Budgeted, Metered
+from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.ports.errors import (
     BadRequest,
     BudgetExceeded,
@@ -77,8 +77,8 @@ class Books:
     accounts: Accounts
     disk: object
 
-    def metered(self, model: Fake, catalog: Catalog | None = None) -> Metered:
-        return Metered(model, self.account, catalog or Catalog({}, PRICES), lambda _: PROMPT)
+    def metered(self, model: Fake, catalog: Catalog | None = None) -> MeteredModel:
+        return MeteredModel(model, self.account, catalog or Catalog({}, PRICES), lambda _: PROMPT)
 
     @property
     def used(self) -> int:
@@ -254,7 +254,7 @@ class Asked:
 class OneTurn:
     """A `TurnModel` of one candidate."""
 
-    model: Metered
+    model: MeteredModel
     info: ModelInfo = ModelInfo("fake/one")
     usage: Usage = Usage()
     spent_usd: float | None = None
@@ -267,8 +267,8 @@ class OneTurn:
         return await self.model.complete(request, on_event)
 
 
-def budgeted(kept: Books, turn: Asked, usage: Usage = Usage(10, 5)) -> Budgeted:
-    return Budgeted(
+def budgeted(kept: Books, turn: Asked, usage: Usage = Usage(10, 5)) -> BudgetedModel:
+    return BudgetedModel(
         OneTurn(kept.metered(Fake(answers(usage)))), kept.account, turn, lambda who: who == "admin"
     )
 
@@ -333,7 +333,7 @@ async def test_an_unknown_price_is_nothing_a_person_can_grant():
     async with books() as kept:
         model = OneTurn(kept.metered(Fake(answers(Usage()), name="nobody/x")))
         with pytest.raises(PriceUnknown):
-            await Budgeted(model, kept.account, turn, lambda _: True).complete(REQUEST, nothing)
+            await BudgetedModel(model, kept.account, turn, lambda _: True).complete(REQUEST, nothing)
     assert turn.questions == []
 
 
@@ -342,7 +342,7 @@ async def test_a_warning_is_noted_once_also_when_the_call_fails():
     async with books(Policy(True, 0.8, {"turn": MOST + 20})) as kept:
         error = ContentPolicy()
         model = OneTurn(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
-        wrapped = Budgeted(model, kept.account, turn, lambda _: True)
+        wrapped = BudgetedModel(model, kept.account, turn, lambda _: True)
         with pytest.raises(ContentPolicy):
             await wrapped.complete(REQUEST, nothing)
         assert turn.notes == ["(Budget warning: $0.0002 of $0.0002 spent for this message, $0.0000 left.)"]

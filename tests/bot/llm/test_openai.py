@@ -3,24 +3,16 @@ from codecs import BOM_UTF8
 import anyio
 import pytest
 
+from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
 from bot.llm.adapters.openai_responses import cache_key
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.errors import (
-    BadRequest,
-    ContentPolicy,
-    ContextOverflow,
-    EmptyAnswer,
-    ModelConnection,
     ModelTimeout,
     ModelUnavailable,
-    PaymentRequired,
-    RateLimited,
-    UnknownFailure,
 )
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import NO_COUNTS, ask, user
-from tests.fakes.http import Cut, Garbage, Reply, Stall, error
+from tests.fakes.http import Reply, Stall, error
 from tests.fakes.openai import (
     FakeOpenAI,
     Raw,
@@ -30,7 +22,6 @@ from tests.fakes.openai import (
     chat_answer,
     chunk,
     completed,
-    data,
     fault,
     response_answer,
     stream,
@@ -418,14 +409,6 @@ async def test_a_chat_server_that_does_not_stream_is_read_all_the_same(http, lis
     assert (done.stop, done.usage) == ("tool_calls", Usage(input=4, output=2))
 
 
-async def test_a_responses_server_that_does_not_stream_is_told_apart_and_not_asked_again(http, listener):
-    item = {"type": "message", "content": [{"type": "output_text", "text": "x"}]}
-    async with FakeOpenAI([error(200, {"status": "completed", "output": [item]})]) as fake:
-        with pytest.raises(BadRequest, match="does not stream") as caught:
-            await gpt(OpenAIResponsesModel, fake, http).complete(ask(), listener)
-    assert not caught.value.retryable
-
-
 async def test_items_that_were_never_done_are_taken_from_the_whole_response(http, listener):
     item = {"id": "m", "type": "message", "content": [{"type": "output_text", "text": "Hello, world"}]}
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"n":1}'}
@@ -502,128 +485,6 @@ async def test_a_failed_answer_names_its_model_and_its_request(http, listener, k
     assert caught.value.fields == expected
 
 
-def _responses_faults():
-    good = hello(OpenAIResponsesModel)
-    keep = SHOWN[OpenAIResponsesModel]
-    failed = {"code": "server_error", "message": "no"}
-    refusal = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
-    refusal["content"] = [{"type": "refusal", "refusal": "I will not"}]
-
-    def fails_with(**error):
-        return good.keep(keep, completed("failed", error={**failed, **error}))
-
-    return {
-        "failed": (fails_with(), ModelUnavailable),
-        "failed, rate limit": (fails_with(code="rate_limit_exceeded"), RateLimited),
-        "failed, policy": (fails_with(code="bio_policy"), ContentPolicy),
-        "failed, prompt": (fails_with(code="invalid_prompt"), ContentPolicy),
-        "failed for no reason": (good.keep(keep, completed("failed")), UnknownFailure),
-        "flat error": (
-            good.keep(keep, data(type="error", code="rate_limit_exceeded", message="slow", param=None)),
-            RateLimited,
-        ),
-        "nested error": (
-            good.keep(keep, data(type="error", error={"code": "insufficient_quota", "message": "no"})),
-            PaymentRequired,
-        ),
-        "overflow": (
-            good.keep(
-                keep, data(type="error", code="context_length_exceeded", message="exceeds the context window")
-            ),
-            ContextOverflow,
-        ),
-        "filtered": (
-            response_answer(end=completed("incomplete", incomplete_details={"reason": "content_filter"})),
-            ContentPolicy,
-        ),
-        "cut for another reason": (
-            response_answer(Text("x"), end=completed("incomplete", incomplete_details={"reason": "steered"})),
-            ModelUnavailable,
-        ),
-        "refused": (response_answer(Raw(refusal)), ContentPolicy),
-        "a call under a refusal": (response_answer(Tool("c1", "rm"), Raw(refusal)), ContentPolicy),
-        "no response.completed": (good.keep(-1), ModelUnavailable),
-    }
-
-
-def _chat_faults():
-    good = hello(OpenAIChatModel)
-    keep = SHOWN[OpenAIChatModel]
-    return {
-        "error object": (
-            good.keep(keep, data(error={"code": "server_error", "message": "no"})),
-            ModelUnavailable,
-        ),
-        "error with a number": (
-            good.keep(keep, data(error={"code": 429, "message": "slow down"})),
-            RateLimited,
-        ),
-        "error in words": (good.keep(keep, data(error="something broke")), UnknownFailure),
-        "an error beside no choices": (
-            good.keep(keep, data(id="x", choices=None, error={"code": 502})),
-            ModelUnavailable,
-        ),
-        "llama.cpp overflow": (
-            good.keep(keep, data(error={"code": 400, "type": "exceed_context_size_error", "message": "n"})),
-            ContextOverflow,
-        ),
-        "filtered": (chat_answer(Text("x"), Tool("c1", "rm"), finish="content_filter"), ContentPolicy),
-        "refused": (stream(chunk({"refusal": "I will not"}), chunk(finish="stop")), ContentPolicy),
-        "finished in error": (chat_answer(Text("x"), finish="error"), ModelUnavailable),
-        "no finish_reason": (chat_answer(Text("Hello, world"), finish=None), ModelUnavailable),
-    }
-
-
-def _shared_faults(kind):
-    good, keep = hello(kind), SHOWN[kind]
-    return {
-        "reset midway": (good.keep(keep, Cut("rst")), ModelConnection),
-        "hung up midway": (good.keep(keep, Cut("fin")), ModelConnection),
-        "no end at all": (good.keep(keep), ModelUnavailable),
-        "cut inside an event": (good.keep(keep, good.steps[keep][:-20]), ModelUnavailable),
-        "broken JSON": (good.keep(keep, b'data: {"type": "resp\n\n'), ModelUnavailable),
-        "bytes that are no text": (good.keep(keep, b"data: \xff\xfe\n\n"), ModelUnavailable),
-        "an event of another shape": (good.keep(keep, b"data: [1]\n\n"), UnknownFailure),
-        "an empty stream": (stream(), ModelUnavailable),
-        "only [DONE]": (stream(b"data: [DONE]\n\n"), ModelUnavailable),
-        "an empty answer": (ANSWERS[kind](), EmptyAnswer),
-        "a page": (error(200, "<html>Please log in</html>"), ModelUnavailable),
-        "JSON in place of a stream": (error(200, {"choices": None}), ModelUnavailable),
-        "an error with status 200": (error(200, {"error": {"code": 402}}), PaymentRequired),
-        "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
-        "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
-        "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
-    }
-
-
-FAULTS = [
-    pytest.param(kind, reply, expected, id=f"{kind.__name__}: {name}")
-    for kind, own in ((OpenAIResponsesModel, _responses_faults()), (OpenAIChatModel, _chat_faults()))
-    for name, (reply, expected) in (own | _shared_faults(kind)).items()
-]
-
-
-@pytest.mark.parametrize(("kind", "reply", "expected"), FAULTS)
-async def test_what_goes_wrong_in_an_answer_has_its_name(http, listener, kind, reply, expected):
-    async with FakeOpenAI([reply]) as fake:
-        with pytest.raises(expected) as caught:
-            await gpt(kind, fake, http).complete(ask(), listener)
-    assert type(caught.value) is expected
-    assert len(fake.requests) == 1
-    shown = hello(kind).steps[: SHOWN[kind]]
-    if reply.steps[: SHOWN[kind]] == shown:
-        assert listener.text.startswith("Hello, w")
-
-
-@both
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
-async def test_the_sdk_never_tries_again_by_itself(http, listener, kind, status):
-    async with FakeOpenAI([fault(status, "x", retry_after="0"), hello(kind)]) as fake:
-        with pytest.raises(Exception, match=str(status)):
-            await gpt(kind, fake, http).complete(ask(), listener)
-    assert len(fake.requests) == 1
-
-
 @both
 @pytest.mark.parametrize("noise", [b"", b": keep-alive\n\n"], ids=["silence", "comments"])
 async def test_a_model_that_says_nothing_is_given_up(http, listener, kind, noise):
@@ -639,20 +500,6 @@ async def test_inside_text_silence_may_be_shorter_than_before_it(http, listener,
         with anyio.fail_after(5), pytest.raises(ModelTimeout):
             await gpt(kind, fake, http, idle=0.3).complete(ask(), listener)
     assert listener.text == "Hello, w"
-
-
-@both
-async def test_cancelling_hangs_up_at_once(http, listener, kind):
-    async with FakeOpenAI([hello(kind).keep(SHOWN[kind], Stall(b": keep-alive\n\n"))]) as fake:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(gpt(kind, fake, http).complete, ask(), listener)
-            with anyio.fail_after(5):
-                while listener.text != "Hello, w":
-                    await anyio.sleep(0.005)
-            tasks.cancel_scope.cancel()
-        with anyio.fail_after(5):
-            while not fake.hung_up:
-                await anyio.sleep(0.005)
 
 
 async def test_usage_inside_other_chunks_and_without_details_is_understood(http, listener):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.policies.structured_output import Conforming, check, validator
+from bot.llm.policies.structured_output import StructuredOutputModel, check, validator
 from bot.ports.errors import OutputInvalid
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Message, Text, ToolCall
@@ -42,14 +42,14 @@ class Says:
 
 
 async def answer(model, schema=SCHEMA):
-    return await Conforming(model).complete(Request("", (), output_schema=schema), print)
+    return await StructuredOutputModel(model).complete(Request("", (), output_schema=schema), print)
 
 
 @pytest.mark.parametrize("text", [GOOD, f" {GOOD}\n", f"```json\n{GOOD}\n```", f"\n```\n{GOOD}\n```\n"])
 async def test_an_answer_that_follows_its_schema_passes_unchanged(text):
     model = Says(Text(text))
     assert await answer(model) is model.completion
-    assert Conforming(model).name == "p/m"
+    assert StructuredOutputModel(model).name == "p/m"
 
 
 FAULTS = {

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from benchmarks.prompt_cost import TARGET, all_hits, play, priced
 from bot.agent.prompt.repair import repair
-from bot.llm.adapters.anthropic import AnthropicModel, marks
+from bot.config.settings import StreamTimeouts
+from bot.llm.adapters.anthropic import AnthropicModel, cache_breakpoints
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.stream import StreamTimeouts
 from bot.ports.model import Request, ToolSpec, Usage
 from tests.bot.llm.conftest import user
 from tests.fakes import anthropic, openai
@@ -196,12 +196,12 @@ MARKS = {
 
 @pytest.mark.parametrize(("messages", "expected"), MARKS.values(), ids=MARKS)
 def test_marks_stand_where_the_next_request_will_look(messages, expected):
-    assert marks(messages) == expected
+    assert cache_breakpoints(messages) == expected
 
 
 @given(st.lists(st.sampled_from([user("a"), SAID, CALLS, results(1), STEERED]), max_size=12))
 def test_there_are_never_more_than_three_marks_and_hours_come_first(messages):
-    found = marks(messages)
+    found = cache_breakpoints(messages)
     assert len(found) <= 3
     assert list(found) == sorted(found)
     assert list(found.values()) == sorted(found.values())

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.llm.policies.retry import Retrying, RetryPolicy, Schedule, wait_after
+from bot.config.settings import LlmRetry
+from bot.llm.policies.retry import RetryingModel, retry_delay
 from bot.ports.errors import (
     BadRequest,
     ContentPolicy,
@@ -25,14 +26,14 @@ from bot.ports.errors import (
     Unauthorized,
     UnknownFailure,
 )
-from bot.ports.model import Request
+from bot.ports.model import QueuePlace, Request
 from tests.sim.loop import SimLoop
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
 
 pytestmark = pytest.mark.anyio
 
-POLICY = RetryPolicy()
+POLICY = LlmRetry()
 
 
 @pytest.fixture
@@ -40,10 +41,10 @@ def anyio_backend():
     return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
 
 
-def waits(error, policy=POLICY, random=lambda: 0.5, most=10):
+def waits(error, policy=POLICY, random=lambda: 0.5, most=10, *, local=False):
     found = []
     for failures in range(1, most):
-        wait = wait_after(error, failures, policy, random)
+        wait = retry_delay(error, failures, policy, random, local=local)
         if wait is None:
             return found
         found.append(wait)
@@ -60,16 +61,16 @@ def test_a_rate_limit_without_a_time_waits_longer_and_more_often():
 
 
 def test_a_wait_varies_by_a_fifth():
-    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 0.0) == pytest.approx(1.6)
-    assert wait_after(ModelTimeout(), 1, POLICY, lambda: 1.0) == pytest.approx(2.4)
+    assert retry_delay(ModelTimeout(), 1, POLICY, lambda: 0.0) == pytest.approx(1.6)
+    assert retry_delay(ModelTimeout(), 1, POLICY, lambda: 1.0) == pytest.approx(2.4)
 
 
 @pytest.mark.parametrize("kind", [RateLimited, ModelUnavailable])
 def test_the_providers_own_word_is_obeyed_up_to_a_limit(kind):
-    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 0.0) == 20
-    assert wait_after(kind(retry_after=20), 1, POLICY, lambda: 1.0) == pytest.approx(22)
-    assert wait_after(kind(retry_after=120), 1, POLICY, lambda: 0.0) == 120
-    assert wait_after(kind(retry_after=121), 1, POLICY, lambda: 0.0) is None
+    assert retry_delay(kind(retry_after=20), 1, POLICY, lambda: 0.0) == 20
+    assert retry_delay(kind(retry_after=20), 1, POLICY, lambda: 1.0) == pytest.approx(22)
+    assert retry_delay(kind(retry_after=120), 1, POLICY, lambda: 0.0) == 120
+    assert retry_delay(kind(retry_after=121), 1, POLICY, lambda: 0.0) is None
 
 
 @pytest.mark.parametrize("kind", [Unauthorized, PaymentRequired, BadRequest, ContentPolicy, ContextOverflow])
@@ -88,17 +89,17 @@ def test_a_provider_that_says_no_retry_is_believed():
 
 
 def test_a_local_server_is_tried_again_at_once():
-    assert waits(ModelConnection(), RetryPolicy(local=True)) == [0, 4, 8]
+    assert waits(ModelConnection(), local=True) == [0, 4, 8]
 
 
 def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="linear"))) == [2, 4, 6]
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(growth="jittered")), lambda: 0.25) == [0.5, 1, 2]
-    assert waits(ModelTimeout(), RetryPolicy(Schedule(longest_s=3))) == [2, 3, 3]
+    assert waits(ModelTimeout(), LlmRetry(backoff="linear")) == [2, 4, 6]
+    assert waits(ModelTimeout(), LlmRetry(backoff="jittered"), lambda: 0.25) == [0.5, 1, 2]
+    assert waits(ModelTimeout(), LlmRetry(max_delay_ms=3000)) == [2, 3, 3]
 
 
 async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back():
-    model = Retrying(Scripted(RateLimited(), ModelTimeout(), says("at last")), POLICY, lambda: 0.5)
+    model = RetryingModel(Scripted(RateLimited(), ModelTimeout(), says("at last")), POLICY, lambda: 0.5)
     told = []
 
     async def on_event(event):
@@ -125,7 +126,7 @@ async def test_the_last_failure_is_the_one_that_is_raised():
         pass
 
     with pytest.raises(ModelUnavailable, match="3"):
-        await Retrying(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
+        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
     assert len(scripted.requests) == 4
 
 
@@ -134,10 +135,10 @@ class Gate:
 
     def __init__(self):
         self.told = []
-        self.tickets = itertools.count(1)
+        self.numbers = itertools.count(1)
 
-    def ticket(self, model):
-        return next(self.tickets)
+    def place(self):
+        return QueuePlace(next(self.numbers))
 
     def hold(self, model, seconds, error):
         self.told.append(("hold", model, seconds, error.code))
@@ -154,7 +155,7 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     gate = Gate()
     scripted = Scripted(RateLimited(), ModelTimeout(retry_after=20), Unauthorized())
     with pytest.raises(Unauthorized):
-        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
     assert gate.told == [
         ("hold", "fake/one", 5, "rate_limited"),
         ("hold", "fake/one", 21, "timeout"),
@@ -162,31 +163,31 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     ]
 
 
-async def test_all_attempts_of_a_call_show_one_ticket_and_the_next_call_another():
+async def test_all_attempts_of_a_call_have_one_place_in_the_queue_and_the_next_call_another():
     scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
-    model, request = Retrying(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
+    model, request = RetryingModel(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
     await model.complete(request, ignore)
     await model.complete(request, ignore)
-    assert [attempt.ticket for attempt in scripted.requests] == [1, 1, 1, 2, 2]
+    assert [attempt.place.number for attempt in scripted.requests] == [1, 1, 1, 2, 2]
 
 
 async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_asked():
     scripted, gate = Scripted(RateLimited(), says("too late")), Gate()
     with pytest.raises(RateLimited):
-        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(
             Request("", (), last_resort=False), ignore
         )
     assert gate.told == [("exhausted", "fake/one", "rate_limited")]
     assert anyio.current_time() == 1000
     passing = Scripted(ModelTimeout(), says("ok"))
-    model = Retrying(passing, POLICY, lambda: 0.5)
+    model = RetryingModel(passing, POLICY, lambda: 0.5)
     assert (await model.complete(Request("", (), last_resort=False), ignore)).message.text == "ok"
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():
     scripted, gate = Scripted(*[ModelTimeout(str(n)) for n in range(9)]), Gate()
     with anyio.fail_after(6), pytest.raises(ModelTimeout, match="1"):
-        await Retrying(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
     assert anyio.current_time() == 1002
     assert gate.told[-1] == ("exhausted", "fake/one", "timeout")
 
@@ -221,7 +222,7 @@ def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, d
             waiting = isinstance(event, Waiting) or (waiting and not isinstance(event, Resumed))
 
         with anyio.move_on_after(deadline) as scope:
-            model = Retrying(Faulty(), POLICY, lambda: luck)
+            model = RetryingModel(Faulty(), POLICY, lambda: luck)
             with suppress(ProviderError):
                 await model.complete(Request("", (), last_resort=last_resort), listen)
         assert not waiting, "the deadline fell into a wait of ours"

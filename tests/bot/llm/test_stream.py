@@ -17,9 +17,9 @@ from bot.llm.adapters.stream import (
     IN_FLIGHT_S,
     TOKENS_PER_SECOND,
     Call,
+    HiddenContent,
     StreamTimeouts,
-    Unseen,
-    most_tokens_in,
+    max_tokens_in,
 )
 from bot.ports.errors import (
     ModelConnection,
@@ -49,7 +49,7 @@ class Said:
     """One event: *after* seconds it brings *content*; text goes on being written unless ``writing`` is false."""
 
     after: float = 0
-    content: str | ThinkingDelta | Unseen | None = None
+    content: str | ThinkingDelta | HiddenContent | None = None
     writing: bool = True
     usage: Usage | None = None
 
@@ -67,7 +67,7 @@ def thought(after: float = 0, words: str = "hm") -> Said:
 
 
 def arguments(after: float = 0, length: int = 3) -> Said:
-    return Said(after, Unseen(length), writing=False)
+    return Said(after, HiddenContent(length), writing=False)
 
 
 @dataclass
@@ -347,7 +347,7 @@ async def test_what_is_hidden_counts_by_its_time(said, listens, seconds):
     with pytest.raises(ModelUnavailable):
         await call(Script(said, whole=False), metered=metered).answer(Heard(listens))
     streamed = sum(
-        most_tokens_in(event.content if isinstance(event.content, str) else event.content.text)
+        max_tokens_in(event.content if isinstance(event.content, str) else event.content.text)
         for event in said
         if isinstance(event.content, str | ThinkingDelta)
     )
@@ -375,7 +375,7 @@ async def test_getting_ready_costs_nothing():
     ("words", "most"), [("", 0), ("ab", 1), ("abc", 1.5), ("A1", 2), ("你好", 6), ("\ud800", 3)]
 )
 def test_streamed_text_is_counted_generously(words, most):
-    assert most_tokens_in(words) == most
+    assert max_tokens_in(words) == most
 
 
 async def test_a_provider_that_began_and_counted_nothing_is_told_from_one_that_never_began():
@@ -451,7 +451,7 @@ def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
         len(e.content)
         if isinstance(e.content, str)
         else e.content.length
-        if isinstance(e.content, Unseen)
+        if isinstance(e.content, HiddenContent)
         else len(e.content.text)
         if e.content
         else 0

@@ -318,6 +318,16 @@ async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(t
     assert model.requests[-1].messages[-1].text.endswith("the question")
 
 
+async def test_a_retry_by_somebody_else_runs_with_the_rights_of_who_wrote_the_text(tmp_path):
+    platform, model = Platform(), Scripted(ModelUnavailable(), says("better now"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "delete it all", author=ANN))
+        await platform.settled("m1")
+        await bot.orchestrator.receive(message(2, "/retry m1", author=BOB))
+        await platform.settled("m2")
+    assert f"[{ANN.name or ANN.id}" in model.requests[-1].messages[-1].text
+
+
 async def test_a_retry_with_nothing_to_retry_says_so(tmp_path):
     platform, model = Platform(), Scripted()
     async with running(tmp_path, platform, model) as bot:

@@ -130,7 +130,10 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
     platform = Taking()
     await result_of(tmp_path, platform, path="report.pdf")
     tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
-    assert tools == [ToolStarted("attach", "report.pdf", "c1"), ToolFinished("attach", ok=True, call_id="c1")]
+    assert tools == [
+        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf"),
+        ToolFinished("attach", ok=True, call_id="c1"),
+    ]
 
 
 @pytest.mark.parametrize("taken", [True, False])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files import edit as module
 from bot.tools.files.edit import EditArguments, EditFile, edited
 from bot.tools.files.quota import Quota
@@ -29,7 +29,7 @@ def place(tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "a").write_text(TEXT)
-    return Place(workspace)
+    return ToolContext(workspace)
 
 
 async def edit(place, path, old, new, *, everywhere=False, offload=inline, by=None):

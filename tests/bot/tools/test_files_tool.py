@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files import read as module
 from bot.tools.files.read import MAX_ENTRIES, MAX_READ, ListArguments, ListFiles, ReadArguments, ReadFile
 from tests.world import inline
@@ -25,7 +25,7 @@ def place(tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (tmp_path / "secret").write_text("key")
-    return Place(workspace)
+    return ToolContext(workspace)
 
 
 async def returned(place, path, **more):
@@ -148,9 +148,9 @@ async def test_what_came_from_outside_is_marked_so(place):
 async def test_what_is_missing_is_said_by_the_name_that_was_given(place):
     with pytest.raises(ToolNotFound, match="nope"):
         await read(place, "nope")
-    assert await names(Place(place.workspace / "not yet")) == []
+    assert await names(ToolContext(place.workspace / "not yet")) == []
     with pytest.raises(ToolNotFound):
-        await names(Place(place.workspace / "not yet"), "sub")
+        await names(ToolContext(place.workspace / "not yet"), "sub")
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc", "link", "link/etc"])

@@ -10,7 +10,7 @@ import pytest
 from bot.agent.prompt.memory import LONGEST, Memory
 from bot.guards.redaction import Masker
 from bot.ports.errors import ToolDenied, ToolInvalidInput
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
 from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
@@ -32,7 +32,7 @@ class Here:
 
     def __init__(self, thread=T1, asker=ANN, workspace="/nowhere"):
         self.said = []
-        self.place = Place(workspace, thread, asker, note=self.said.append)
+        self.place = ToolContext(workspace, thread, asker, note=self.said.append)
 
 
 async def remember(memory, here, text, scope="thread", **more):

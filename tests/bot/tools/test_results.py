@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.ports.errors import ToolError, ToolTimeout
-from bot.ports.tool import ItemError, Place, Returned
+from bot.ports.tool import ItemError, ToolContext, ToolOutput
 from bot.tools.results import HEAD, MAX_ITEMS, MAX_RESULT, MAX_SAID, TAIL, Results
 from threads.model import ToolCall
 
@@ -25,7 +25,7 @@ class Kept(dict):
 
     @property
     def place(self):
-        return Place(Path("/nowhere"), spill=self.spill, call_id="c1")
+        return ToolContext(Path("/nowhere"), spill=self.spill, call_id="c1")
 
 
 async def test_a_failure_with_much_to_show_stays_what_it_is_and_its_output_is_kept_whole():
@@ -47,14 +47,14 @@ async def test_a_failure_with_much_to_show_stays_what_it_is_and_its_output_is_ke
 
 async def test_the_errors_of_single_items_are_told_beside_a_result_that_is_cut():
     result = await Results(str).succeeded(
-        CALL, Returned(LONG, (ItemError("a", "timeout", "late"),)), Kept().place
+        CALL, ToolOutput(LONG, (ItemError("a", "timeout", "late"),)), Kept().place
     )
     assert json.loads(result.content)["errors"] == [{"item": "a", "type": "timeout", "message": "late"}]
 
 
 async def test_of_many_errors_the_first_are_told_and_how_many_more_there_are():
     errors = tuple(ItemError(f"{number}", "unknown", "no") for number in range(MAX_ITEMS + 3))
-    told = json.loads((await Results(str).succeeded(CALL, Returned("", errors), Kept().place)).content)[
+    told = json.loads((await Results(str).succeeded(CALL, ToolOutput("", errors), Kept().place)).content)[
         "errors"
     ]
     assert [error["item"] for error in told] == [*map(str, range(MAX_ITEMS)), "others"]

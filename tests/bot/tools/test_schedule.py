@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.routing.commands import parse
 from bot.schedules.store import Schedules
 from bot.tools.gate import Toolbox
@@ -42,7 +42,7 @@ class Desk:
         ]
         self.box = Toolbox(tools, timeout_s={}, default_timeout_s=5)
         self.notes = []
-        self.place = Place(folder, T1, ANN, "m1", note=self.notes.append)
+        self.place = ToolContext(folder, T1, ANN, "m1", note=self.notes.append)
         self.calls = 0
 
     async def call(self, name, /, *, place=None, **arguments):

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolTimeout
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files import search as module
 from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from tests.world import inline
@@ -27,7 +27,7 @@ def place(tmp_path):
     (workspace / "binary").write_bytes(b"needle\0")
     (workspace / "link").symlink_to("../secret")
     (workspace / "up").symlink_to("..")
-    return Place(workspace)
+    return ToolContext(workspace)
 
 
 async def search(place, text, **more):
@@ -76,7 +76,7 @@ async def test_a_search_can_be_told_where_and_how(place):
     assert await matches(place, "needle", path="/workspace/src") == ["src/a.py:1: needle = 1"]
     assert await matches(place, "NEEDLE", path="src/a.py", ignore_case=True) == ["src/a.py:1: needle = 1"]
     assert await matches(place, "nowhere") == []
-    assert await matches(Place(place.workspace / "none"), "x") == []
+    assert await matches(ToolContext(place.workspace / "none"), "x") == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_a_search_that_is_stopped_leaves_no_process_behind(place):
 
 async def test_a_call_whose_time_is_nearly_over_ends_by_itself(place):
     (place.workspace / "b").write_text("a" * 40 + "!")
-    hurried = Place(place.workspace, deadline=anyio.current_time() + 0.5)
+    hurried = ToolContext(place.workspace, deadline=anyio.current_time() + 0.5)
     with pytest.raises(ToolTimeout):
         await search(hurried, "^(a+)+$", regex=True)
 

@@ -15,7 +15,7 @@ import pytest
 from bot.agent.prompt.skill_files import LARGEST
 from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
 from bot.ports.errors import ToolNotFound
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.world import inline
 
@@ -44,7 +44,7 @@ def add(folder, name, text=None, **files):
 
 async def load(skills, name, file="", offset=0, **more):
     arguments = LoadSkillArguments(name=name, file=file, offset=offset)
-    return await LoadSkill(skills, inline, **more)(arguments, Place("/nowhere"))
+    return await LoadSkill(skills, inline, **more)(arguments, ToolContext("/nowhere"))
 
 
 async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_its_files(folder):
@@ -305,7 +305,7 @@ async def test_many_threads_may_load_at_once(folder):
     tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync)
     async with anyio.create_task_group() as tasks:
         for n in range(40):
-            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), Place("/nowhere"))
+            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), ToolContext("/nowhere"))
 
 
 def test_who_has_no_skills_does_not_import_their_libraries():

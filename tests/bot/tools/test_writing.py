@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files import write as module
 from bot.tools.files.quota import Quota, counted
 from bot.tools.files.write import WriteArguments, WriteFile, Writer
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 def place(tmp_path):
     (tmp_path / "thread").mkdir()
     (tmp_path / "secret").write_text("key")
-    return Place(tmp_path / "thread" / "workspace")
+    return ToolContext(tmp_path / "thread" / "workspace")
 
 
 def writer(*, disk=None, max_bytes=10_000_000, max_entries=100, offload=inline):

@@ -5,15 +5,15 @@ import logging
 import pytest
 
 from bot.config.settings import Settings
-from bot.llm.verify import Verified
+from bot.llm.verify import Verification
 from bot.ports.errors import ConfigInvalid, ModelUnavailable, Unauthorized
 from bot.wiring.verify_models import verify_all
 
 pytestmark = pytest.mark.anyio
 
-GOOD = Verified(ok=True, took_s=0.1)
-BAD_KEY = Verified(ok=False, took_s=0.1, error=Unauthorized("no such key"))
-DOWN = Verified(ok=False, took_s=0.1, error=ModelUnavailable("503"))
+GOOD = Verification(ok=True, took_s=0.1)
+BAD_KEY = Verification(ok=False, took_s=0.1, error=Unauthorized("no such key"))
+DOWN = Verification(ok=False, took_s=0.1, error=ModelUnavailable("503"))
 
 
 async def start(caplog, **answers):

@@ -27,11 +27,11 @@ from transports.discord import client
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
-from transports.discord.post import rewrite, uploads
+from transports.discord.post import uploads
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
-from transports.shared.delivery import reachability
+from transports.shared.delivery import reachability, rewrite
 from transports.shared.link import supervisor
 from transports.shared.live import background_calls
 
@@ -74,10 +74,10 @@ def hurry(scale: float) -> None:
     draft.PAUSE_S *= scale
     uploads.PAUSE_S *= scale
     downloads.PAUSE_S *= scale
-    rewrite.PAUSES_S = draft.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
+    rewrite.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
-    client.Link = partial(client.Link, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
+    client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))
     reachability.PROBE_EVERY_S *= scale

@@ -413,7 +413,9 @@ class Threads(Place):
             await anyio.sleep(0.5)
             where, _ = self._where(first)
             for message in self._discord.posts(where) if where else ():
-                asks = [name for _, name in message.buttons if name.startswith("choice")]
+                asks = [
+                    name for _, name in message.buttons if name.startswith("choice") and "/retry" not in name
+                ]
                 if asks and message.id not in pressed:
                     pressed.add(message.id)
                     done = self._discord.press(user, message, asks[0])

@@ -425,7 +425,10 @@ class Threads(Place):
                 self._say(number, count, user, channel, root, person)
 
     async def _answer(self, user: str, channel: str, root: str) -> None:
-        """Press the first button of each question, once, also after people have fallen silent."""
+        """Press the first button of each question, once, also after people have fallen silent.
+
+        Nobody retries: what fails always fails, and the run would not end.
+        """
         pressed = set[str]()
         while True:
             await anyio.sleep(0.5)
@@ -433,7 +436,7 @@ class Threads(Place):
                 for action in (
                     _actions(message.blocks or ()) if message.ours and message.ts not in pressed else ()
                 ):
-                    if action[0].startswith("choice"):
+                    if action[0].startswith("choice") and "/retry" not in action[1]:
                         pressed.add(message.ts)
                         self._slack.press(user, message.ts, *action)
                         self._presses += 1

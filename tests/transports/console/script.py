@@ -133,8 +133,8 @@ class ScriptedBot:
         return "answered"
 
     async def tools(self, event: Incoming) -> None:
-        self.show(event, ToolStarted("shell", "wc a.txt", "c1"))
-        self.show(event, ToolStarted("read_file", "b.txt", "c2"))
+        self.show(event, ToolStarted("shell", "wc a.txt", "c1", "running wc a.txt"))
+        self.show(event, ToolStarted("read_file", "b.txt", "c2", "reading b.txt"))
         self.show(event, ToolFinished("shell", ok=True, call_id="c1"))
         await self.go.wait()
         self.show(event, ToolFinished("read_file", ok=False, call_id="c2"))

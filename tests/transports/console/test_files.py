@@ -19,7 +19,7 @@ from tests.transports.console.test_pipe import between_pipes
 from threads.errors import FileUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Attachment
 from transports.console import Console, files
-from transports.console.parse import Attach, Refuse, Say, action, thread_id
+from transports.console.parse import Action, action, thread_id
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_a_file_from_the_bot_is_kept_and_the_pipe_says_where(tmp_path):
 async def test_a_descriptor_is_a_file_too(tmp_path):
     fd = os.open(a_file(tmp_path), os.O_RDONLY)
     try:
-        path, size = files.keep(tmp_path / "attached", Path(f"/dev/fd/{fd}"), "a.pdf")
+        path, size = files.copy_into(tmp_path / "attached", Path(f"/dev/fd/{fd}"), "a.pdf")
     finally:
         os.close(fd)
     assert (path.read_bytes(), size) == (b"%PDF", 4)
@@ -70,14 +70,14 @@ async def test_no_file_and_no_link_is_ever_written_over(tmp_path, number):
     (folder / "a.txt").symlink_to(tmp_path / "elsewhere")
     for n in range(2, number + 1):
         (folder / f"a-{n}.txt").write_text("there")
-    path, _ = files.keep(folder, a_file(tmp_path), "a.txt")
+    path, _ = files.copy_into(folder, a_file(tmp_path), "a.txt")
     assert path.name == f"a-{number + 1}.txt"
     assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize("name", ["../up", "/etc/up", "up", "a/../up"])
 async def test_a_name_leads_nowhere_else(tmp_path, name):
-    path, _ = files.keep(tmp_path / "attached", a_file(tmp_path), name)
+    path, _ = files.copy_into(tmp_path / "attached", a_file(tmp_path), name)
     assert path == tmp_path / "attached" / "up"
 
 
@@ -117,10 +117,13 @@ async def test_a_line_of_a_pipe_attaches_nothing(mine):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("/attach", Attach("")),
-        ("/attach  my list.csv ", Attach("my list.csv")),
-        ("/attached x", Refuse("I do not know /attached. Did you mean /attach? /help lists what I know.")),
-        ("attach x", Say("attach x")),
+        ("/attach", Action("attach", "")),
+        ("/attach  my list.csv ", Action("attach", "my list.csv")),
+        (
+            "/attached x",
+            Action("reject", "I do not know /attached. Did you mean /attach? /help lists what I know."),
+        ),
+        ("attach x", Action("send", "attach x")),
     ],
 )
 def test_what_is_typed_to_attach(line, expected):
@@ -131,13 +134,13 @@ def test_what_is_typed_to_attach(line, expected):
     "typed", ["{}/my list.csv", "'{}/my list.csv'", '"{}/my list.csv"', "{}/my\\ list.csv"]
 )
 def test_a_path_may_be_as_a_terminal_writes_what_is_dropped_on_it(mine, typed):
-    given = files.offered(typed.format(mine), "f1")
+    given = files.read_attachment(typed.format(mine), "f1")
     assert given == Attachment("f1", "my list.csv", "text/csv", 4, str(mine / "my list.csv"))
 
 
 def test_a_path_may_begin_at_home(mine, monkeypatch):
     monkeypatch.setenv("HOME", str(mine))
-    assert files.offered("~/notes.txt", "f1").size == 4
+    assert files.read_attachment("~/notes.txt", "f1").size == 4
 
 
 async def given(attachment):
@@ -148,13 +151,13 @@ async def given(attachment):
 
 async def test_a_file_of_a_person_is_read_piece_by_piece(mine):
     (mine / "big").write_bytes(b"x" * 100_000)
-    chunks = await given(files.offered(str(mine / "big"), "f1"))
+    chunks = await given(files.read_attachment(str(mine / "big"), "f1"))
     assert [len(chunk) for chunk in chunks] == [65_536, 34_464]
 
 
 @pytest.mark.parametrize("now", ["gone", "pipe", "folder"])
 async def test_a_file_that_is_none_any_more_is_said_to_be(mine, now):
-    attachment = files.offered(str(mine / "notes.txt"), "f1")
+    attachment = files.read_attachment(str(mine / "notes.txt"), "f1")
     (mine / "notes.txt").unlink()
     if now == "pipe":
         os.mkfifo(mine / "notes.txt")

@@ -6,14 +6,9 @@ from transports.console.parse import (
     BAD_NAME,
     BOT_COMMANDS,
     KEYS,
-    GoTo,
-    Leave,
+    Action,
     Lines,
-    ListThreads,
-    Refuse,
-    Say,
-    Seat,
-    ShowHelp,
+    Sender,
     action,
     help_text,
 )
@@ -50,26 +45,32 @@ def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(siz
     [
         ("", None),
         ("  \t ", None),
-        ("  hello  ", Say("  hello  ")),
-        ("/thread", ListThreads()),
-        ("/thread  ", ListThreads()),
-        ("/thread work", GoTo("work")),
-        (" /thread  a.b-c_D9 ", GoTo("a.b-c_D9")),
-        ("/thread " + "x" * 64, GoTo("x" * 64)),
-        ("/thread " + "x" * 65, Refuse(BAD_NAME)),
-        ("/thread a b", Refuse(BAD_NAME)),
-        ("/thread ..", Refuse(BAD_NAME)),
-        ("/thread a/b", Refuse(BAD_NAME)),
-        ("/thread Büro", Refuse(BAD_NAME)),
-        ("/threads", Refuse("I do not know /threads. Did you mean /thread? /help lists what I know.")),
-        ("/thead work", Refuse("I do not know /thead. Did you mean /thread? /help lists what I know.")),
-        ("/statsu", Say("/statsu")),
-        ("thead work", Say("thead work")),
-        ("/help", ShowHelp()),
-        ("/help me", Say("/help me")),
-        ("/quit", Leave()),
-        ("/stop", Say("/stop")),
-        ("quit", Say("quit")),
+        ("  hello  ", Action("send", "  hello  ")),
+        ("/thread", Action("list")),
+        ("/thread  ", Action("list")),
+        ("/thread work", Action("switch", "work")),
+        (" /thread  a.b-c_D9 ", Action("switch", "a.b-c_D9")),
+        ("/thread " + "x" * 64, Action("switch", "x" * 64)),
+        ("/thread " + "x" * 65, Action("reject", BAD_NAME)),
+        ("/thread a b", Action("reject", BAD_NAME)),
+        ("/thread ..", Action("reject", BAD_NAME)),
+        ("/thread a/b", Action("reject", BAD_NAME)),
+        ("/thread Büro", Action("reject", BAD_NAME)),
+        (
+            "/threads",
+            Action("reject", "I do not know /threads. Did you mean /thread? /help lists what I know."),
+        ),
+        (
+            "/thead work",
+            Action("reject", "I do not know /thead. Did you mean /thread? /help lists what I know."),
+        ),
+        ("/statsu", Action("send", "/statsu")),
+        ("thead work", Action("send", "thead work")),
+        ("/help", Action("help")),
+        ("/help me", Action("send", "/help me")),
+        ("/quit", Action("quit")),
+        ("/stop", Action("send", "/stop")),
+        ("quit", Action("send", "quit")),
     ],
 )
 def test_a_line_is_one_action(line, expected):
@@ -77,8 +78,8 @@ def test_a_line_is_one_action(line, expected):
 
 
 def test_a_session_never_uses_an_id_twice():
-    seat = Seat("s7", Author("you", "Ada"))
-    first, second = seat.says("a", "main"), seat.says("b", "work")
+    sender = Sender("s7", Author("you", "Ada"))
+    first, second = sender.message("a", "main"), sender.message("b", "work")
     assert (first.id, second.id) == ("s7.1", "s7.2")
     assert first.thread == ThreadId("console", "local", "tty", "main")
     assert second.thread.root == "work"

@@ -8,14 +8,14 @@ from rich.cells import cell_len
 
 from tests.transports.console.script import PAGE
 from threads.model import Choice, Outgoing, ThreadId
-from transports.console.render import MAX_MARKDOWN, note, one_row, rendered, tail
+from transports.console.render import MAX_MARKDOWN, note, one_row, render, tail
 
 MAIN = ThreadId("console", "local", "tty", "main")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def shown(text, width=60, **options):
-    return rendered(Outgoing(MAIN, "k", text), width, **options)
+    return render(Outgoing(MAIN, "k", text), width, **options)
 
 
 def plain(text, width=60, **options):
@@ -66,7 +66,7 @@ def test_a_link_is_text_and_never_a_terminal_hyperlink():
 def test_escape_sequences_of_a_model_never_reach_the_terminal():
     attack = "a\x1b[2Jb\x9b31mc\x1b]52;c;aGk=\x07d\x1b]0;t\x1b\\e\x08\r\x7f"
     for kind in ("reply", "notice", "error"):
-        text = rendered(Outgoing(MAIN, "k", f"{attack}\n\n```\n{attack}\n```", kind), 60)
+        text = render(Outgoing(MAIN, "k", f"{attack}\n\n```\n{attack}\n```", kind), 60)
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", STYLE.sub("", text))
 
 
@@ -82,7 +82,7 @@ def test_whatever_a_model_writes_can_be_drawn(text, width):
 
 def test_notices_and_errors_look_different_with_and_without_colour():
     def of(kind, colour):
-        return rendered(Outgoing(MAIN, "k", "same", kind), 60, colour=colour)
+        return render(Outgoing(MAIN, "k", "same", kind), 60, colour=colour)
 
     assert len({of(kind, colour) for kind in ("reply", "notice", "error") for colour in (True, False)}) == 5
     assert "\x1b[31m" in of("error", colour=True)
@@ -104,7 +104,7 @@ ASKED = (
 
 def question(code, width=30, **options):
     text = f"May I use `shell`?\n\n````\n{code}\n````\n\nIt is *new*."
-    return rendered(Outgoing(MAIN, "k", text, "notice", choices=ASKED), width, **options)
+    return render(Outgoing(MAIN, "k", text, "notice", choices=ASKED), width, **options)
 
 
 def test_a_question_shows_what_it_is_about_and_what_to_type():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threads.model import Taken, TextDelta, TurnSettled, TurnStarted
-from transports.console.view import View, draft, posted, saw, status
+from transports.console.view import View
 
 ID = "schedule-s1234-1795345260"
 
@@ -11,14 +11,17 @@ ID = "schedule-s1234-1795345260"
 def test_it_is_drawn_while_it_runs_and_leaves_nothing_behind():
     view = View("main")
     for event in (Taken("do it"), TurnStarted("do it"), TextDelta("half")):
-        view = saw(view, "main", ID, event, 1.0)
-    assert draft(view) == "half"
-    assert "answering" in status(view, 2.0)
-    view = saw(posted(view, "main", ID, final=True), "main", ID, TurnSettled("answered"), 3.0)
-    assert (draft(view), view.room.busy, status(view, 4.0)) == ("", False, "main")
+        view.thread.apply(ID, event, 1.0)
+    assert view.draft == "half"
+    assert "answering" in view.status(2.0)
+    view.add_post("main", ID, final=True)
+    view.thread.apply(ID, TurnSettled("answered"), 3.0)
+    assert (view.draft, view.thread.busy, view.status(4.0)) == ("", False, "main")
 
 
 def test_in_another_thread_it_is_counted_as_unread():
-    view = posted(saw(View("main"), "work", ID, TurnStarted("do it"), 1.0), "work", ID, final=True)
-    view = saw(view, "work", ID, TurnSettled("answered"), 2.0)
-    assert status(view, 3.0) == "main | unread: work (1)"
+    view = View("main")
+    view.threads["work"].apply(ID, TurnStarted("do it"), 1.0)
+    view.add_post("work", ID, final=True)
+    view.threads["work"].apply(ID, TurnSettled("answered"), 2.0)
+    assert view.status(3.0) == "main | unread: work (1)"

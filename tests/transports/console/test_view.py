@@ -13,26 +13,13 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.console.view import (
-    TAIL,
-    View,
-    asked,
-    draft,
-    listing,
-    posted,
-    said,
-    saw,
-    status,
-    took_due,
-    went,
-)
-
-START = went(View("main"), "main")
+from transports.console.view import MAX_TOOL_LINES, TAIL, View
 
 
-def after(*events, view=START, name="main", message_id="m1", now=0.0):
+def after(*events, view=None, name="main", message_id="m1", now=0.0):
+    view = view or View("main")
     for event in events:
-        view = saw(view, name, message_id, event, now)
+        view.threads[name].apply(message_id, event, now)
     return view
 
 
@@ -64,74 +51,93 @@ def after(*events, view=START, name="main", message_id="m1", now=0.0):
 )  # fmt: skip
 def test_events_become_a_draft_and_a_status_line(events, text, line):
     view = after(*events)
-    assert (draft(view), status(view, 3.0)) == (text, line)
+    assert (view.draft, view.status(3.0)) == (text, line)
 
 
 def test_a_tool_that_ran_leaves_a_line_for_the_next_post_of_its_thread():
     view = after(
         TurnStarted(),
-        ToolStarted("shell", "sleep\n9", "1"),
-        ToolStarted("shell", "false", "2"),
+        ToolStarted("shell", "sleep\n9", "1", "running sleep\n9"),
+        ToolStarted("shell", "false", "2", "running false"),
         ToolFinished("shell", ok=False, call_id="2"),
         ToolFinished("shell", ok=True, call_id="1"),
         TurnSettled("stopped"),
     )
-    assert view.room.due == ("running false: did not work", "running sleep 9")
-    view, lines = took_due(view, "main")
-    assert lines == ("running false: did not work", "running sleep 9")
-    assert took_due(view, "main")[1] == took_due(view, "other")[1] == ()
+    assert view.take_tool_lines("main") == ["running false: did not work", "running sleep 9"]
+    assert view.take_tool_lines("main") == view.take_tool_lines("other") == []
+
+
+def test_only_the_last_lines_about_tools_are_stored():
+    steps = [
+        step
+        for n in range(MAX_TOOL_LINES + 1)
+        for step in (ToolStarted(f"t{n}"), ToolFinished(f"t{n}", ok=True))
+    ]
+    lines = after(*steps).take_tool_lines("main")
+    assert len(lines) == MAX_TOOL_LINES
+    assert "t1" in lines[0]
 
 
 def test_a_message_waits_until_its_turn_starts_or_it_is_settled_without_one():
-    view = said(said(said(START, "m1"), "m2"), "m3")
-    assert status(view, 0) == "main | 3 waiting"
-    view = after(TurnStarted(), view=view)
-    assert status(view, 0) == "main | thinking… 0 s | 2 waiting"
-    view = after(TurnSettled("merged"), view=view, message_id="m2")
-    assert status(view, 0) == "main | thinking… 0 s | 1 waiting"
-    view = after(TurnSettled("answered"), view=view)
-    assert status(view, 0) == "main | 1 waiting"
-    assert after(TurnSettled("stopped"), view=view, message_id="m3").room.busy is False
+    view = View("main")
+    view.thread.queued |= {"m1", "m2", "m3"}
+    assert view.status(0) == "main | 3 waiting"
+    after(TurnStarted(), view=view)
+    assert view.status(0) == "main | thinking… 0 s | 2 waiting"
+    after(TurnSettled("merged"), view=view, message_id="m2")
+    assert view.status(0) == "main | thinking… 0 s | 1 waiting"
+    after(TurnSettled("answered"), view=view)
+    assert view.status(0) == "main | 1 waiting"
+    after(TurnSettled("stopped"), view=view, message_id="m3")
+    assert not view.thread.busy
 
 
-def test_what_a_message_that_is_not_live_does_changes_nothing():
+def test_events_of_a_message_that_is_not_live_change_nothing():
     view = after(TurnStarted(), TextDelta("mine"))
-    assert after(TextDelta("late"), TextReset(), Waiting("x", 1), view=view, message_id="m0") == view
+    after(TextDelta("late"), TextReset(), Waiting("x", 1), view=view, message_id="m0")
+    assert view.threads == after(TurnStarted(), TextDelta("mine")).threads
 
 
-def test_the_final_post_takes_the_draft_away_and_a_notice_does_not():
+@pytest.mark.parametrize(
+    ("message_id", "final", "draft"), [("m1", False, "a"), ("m0", True, "a"), ("m1", True, "")]
+)
+def test_the_final_post_takes_the_draft_away_and_a_notice_does_not(message_id, final, draft):
     view = after(TurnStarted(), TextDelta("a"))
-    assert draft(posted(view, "main", "m1", final=False)) == "a"
-    assert draft(posted(view, "main", "m0", final=True)) == "a"
-    assert draft(posted(view, "main", "m1", final=True)) == ""
+    view.add_post("main", message_id, final=final)
+    assert view.draft == draft
 
 
 def test_another_thread_shows_as_busy_and_unread_until_it_is_visited():
     view = after(TurnStarted(), TextDelta("there"), name="work")
-    assert (draft(view), status(view, 0)) == ("", "main | busy: work")
-    view = posted(view, "work", "m1", final=True)
-    view = posted(after(TurnSettled("answered"), view=view, name="work"), "work", "", final=False)
-    assert status(view, 0) == "main | unread: work (2)"
-    assert listing(view) == "* main\n  work (2 unread)"
-    view = went(view, "work")
-    assert status(view, 0) == "work"
-    assert status(went(view, "main"), 0) == "main"
+    assert (view.draft, view.status(0)) == ("", "main | busy: work")
+    view.add_post("work", "m1", final=True)
+    after(TurnSettled("answered"), view=view, name="work")
+    view.add_post("work", "", final=False)
+    assert view.status(0) == "main | unread: work (2)"
+    assert view.listing() == "* main\n  work (2 unread)"
+    view.switch_to("work")
+    assert view.status(0) == "work"
+    view.switch_to("main")
+    assert view.status(0) == "main"
 
 
-def test_each_thread_keeps_its_own_draft():
+def test_each_thread_has_its_own_draft():
     view = after(TurnStarted(), TextDelta("here"), view=after(TurnStarted(), TextDelta("there"), name="work"))
-    assert draft(view) == "here"
-    assert draft(went(view, "work")) == "there"
+    assert view.draft == "here"
+    view.switch_to("work")
+    assert view.draft == "there"
 
 
-def test_only_the_tail_of_a_long_draft_is_held():
+def test_only_the_tail_of_a_long_draft_is_stored():
     view = after(TurnStarted(), TextDelta("x" * TAIL), TextDelta("end"))
-    assert len(draft(view)) == TAIL
-    assert draft(view).endswith("xend")
+    assert len(view.draft) == TAIL
+    assert view.draft.endswith("xend")
 
 
-def test_a_question_is_open_until_it_is_closed_or_its_turn_is_over():
-    both = asked(asked(START, "main", "a"), "main", "b")
-    assert both.room.asked == {"a", "b"}
-    assert after(QuestionClosed("a", approved=True), view=both).room.asked == {"b"}
-    assert after(TurnSettled("stopped"), view=both).room.asked == frozenset()
+@pytest.mark.parametrize(
+    ("event", "left"), [(QuestionClosed("a", approved=True), {"b"}), (TurnSettled("stopped"), set())]
+)
+def test_a_question_is_open_until_it_is_closed_or_its_turn_is_over(event, left):
+    view = View("main")
+    view.thread.questions |= {"a", "b"}
+    assert after(event, view=view).thread.questions == left

@@ -177,9 +177,9 @@ async def test_when_discord_takes_no_answer_any_more_it_is_posted_in_the_channel
 
 
 async def test_after_fourteen_minutes_nothing_is_whispered(person, monkeypatch):
+    monkeypatch.setattr(module, "ANSWER_WITHIN_S", 0.0)
+    person.restart()
     outgoing = await person.slash()
-    later = anyio.current_time() + module.ANSWER_WITHIN_S
-    monkeypatch.setattr(module.anyio, "current_time", lambda: later)
 
     await person.posting.post(outgoing)
 
@@ -242,6 +242,7 @@ async def test_discord_in_trouble_is_told_from_an_answer_that_is_over(person):
 
 async def test_how_many_interactions_are_remembered_is_bounded(person, monkeypatch):
     monkeypatch.setattr(module, "REMEMBERED", 2)
+    person.restart()
     for number in range(3):
         await person.slash(f"slash-{number}")
 
@@ -257,7 +258,7 @@ async def test_a_question_that_is_decided_loses_its_buttons_and_says_how_it_ende
     key = f"{person.key}?q1"
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
 
-    await person.posting.close_question(key, "Approved by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Approved by Ann")
 
     [message] = person.posts()
     assert (message.content, message.buttons) == ("May I?\n-# Approved by Ann", [])
@@ -273,7 +274,7 @@ async def test_a_question_is_asked_once_across_a_kill_and_closed_then(person):
 
     await person.find(key=key)
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
-    await person.posting.close_question(key, "Denied by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Denied by Ann")
 
     assert person.shown() == ["May I?\n-# Denied by Ann"]
 
@@ -298,8 +299,7 @@ async def test_a_question_that_cannot_be_changed_costs_nothing(person):
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
     person.discord.fail("PATCH /channels/{}/messages/{}", Refused(404, 10008))
 
-    await person.posting.close_question(key, "Approved by Ann")
-    await person.posting.close_question("never asked", "Approved by Ann")
+    await person.posting.close_question(person.posting.questions.pop(key), "Approved by Ann")
 
 
 async def test_a_choice_that_no_button_can_hold_is_written_out(person):

@@ -1,12 +1,10 @@
 """What was said while nobody listened is found, once there is a new session; and no mark ever passes what was not."""
 
-import json
 import random
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, U1, VOICE, FakeDiscord, Refused, Status
 from tests.fakes.discord.sdk import Seen, connected
 from tests.sim.loop import SimLoop
-from tests.transports.memory import Memory, offload
+from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import ThreadId
 from transports.discord.api.api_errors import DiscordRefused
@@ -33,28 +31,16 @@ from transports.shared.backfill.marks import Marks
 
 FILE = Path("/data/discord-marks.json")
 HISTORY = "GET /channels/{}/messages"
+pytestmark = pytest.mark.anyio
 
 
-class Bot:
-    """The receiving side of one process: *taken*, what was handed over, outlives it."""
-
+class Bot(CatchUpBot):
     def __init__(self, rest, wall, disk=None, *, taken=None, recent=(), **more):
-        self.disk, self.wall = disk or Memory(), wall
-        self.taken = taken if taken is not None else []
-        self.full, self.recent, self.looks = False, recent, 0
-        self.marks = Marks(self.disk, FILE, offload, self.now, SNOWFLAKES)
-        self.marks.open()
-        self.history = History(rest, self.marks, self.hear, recent=self.active, **more)
+        super().__init__(FILE, SNOWFLAKES, lambda: datetime.fromtimestamp(wall(), UTC), disk, taken)
+        self.recent = recent
+        active = lambda within_s, most: self.active(within_s, most)  # noqa: E731 - a test may replace it
+        self.history = History(rest, self.marks, self.take, recent=active, **more)
         self.catch_up = CatchUp(self.marks, self.history)
-
-    def now(self):
-        return datetime.fromtimestamp(self.wall(), UTC)
-
-    async def hear(self, message):
-        await anyio.sleep(0)
-        if self.full:
-            raise StoreUnavailable
-        self.taken.append(message)
 
     async def active(self, within_s, most):
         self.looks += 1
@@ -68,9 +54,6 @@ class Bot:
     @property
     def said(self):
         return [message.content for message in self.taken]
-
-    def stored(self):
-        return json.loads(self.disk.files[FILE])
 
 
 # -- against the wire ------------------------------------------------------------------------------------------
@@ -122,7 +105,6 @@ async def world():
         yield made
 
 
-@pytest.mark.anyio
 async def test_a_first_start_reads_nothing():
     async with FakeDiscord() as discord, open_rest(discord.api_base_url, discord.token) as rest:
         discord.say(U1, CHANNEL, f"<@{BOT}> long ago")
@@ -134,7 +116,6 @@ async def test_a_first_start_reads_nothing():
         assert made.reads == {}
 
 
-@pytest.mark.anyio
 async def test_what_was_missed_in_a_channel_is_handed_over_oldest_first(world):
     await world.down(world.discord.say(U1, CHANNEL, "heard"))
     for number in range(250):
@@ -146,7 +127,6 @@ async def test_what_was_missed_in_a_channel_is_handed_over_oldest_first(world):
     assert bot.marks.due() == []
 
 
-@pytest.mark.anyio
 async def test_where_nothing_was_missed_nothing_is_read(world):
     await world.down(world.discord.say(U1, CHANNEL, "heard"), world.discord.say(U1, CHANNEL2, "heard"))
     bot = await world.up()
@@ -155,7 +135,6 @@ async def test_where_nothing_was_missed_nothing_is_read(world):
     assert bot.marks.due() == []
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_was_quiet_so_far_is_read_from_when_the_bot_was_last_alive(world):
     world.discord.say(U1, CHANNEL, "before the bot listened", quiet=True)
     await world.down()
@@ -165,7 +144,6 @@ async def test_a_channel_that_was_quiet_so_far_is_read_from_when_the_bot_was_las
     assert sorted(bot.said) == [f"<@{BOT}> {channel}" for channel in (CHANNEL, CHANNEL2, VOICE)]
 
 
-@pytest.mark.anyio
 async def test_threads_are_read_those_too_that_were_opened_meanwhile(world):
     discord = world.discord
     known = discord.thread(U1, discord.say(U1, CHANNEL, "a"), "known")
@@ -181,7 +159,6 @@ async def test_threads_are_read_those_too_that_were_opened_meanwhile(world):
     assert not {"a", "b", "heard"} & set(bot.said)
 
 
-@pytest.mark.anyio
 async def test_direct_messages_are_read_though_nobody_tells_of_them(world):
     direct = world.discord.dm(U1)
     await world.down(world.discord.say(U1, direct, "heard"))
@@ -189,7 +166,6 @@ async def test_direct_messages_are_read_though_nobody_tells_of_them(world):
     assert (await world.up()).said == ["hello?"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(("seconds", "said"), [(7200, ["late"]), (1800, [])])
 async def test_a_thread_that_was_archived_again_is_read_after_an_hour(world, seconds, said):
     discord = world.discord
@@ -206,7 +182,6 @@ async def test_a_thread_that_was_archived_again_is_read_after_an_hour(world, sec
     assert bot.looks == bool(said)
 
 
-@pytest.mark.anyio
 async def test_a_live_message_meanwhile_does_not_move_the_mark(world):
     await world.down(world.discord.say(U1, CHANNEL, "heard"))
     missed = world.discord.say(U1, CHANNEL, "missed")
@@ -223,7 +198,6 @@ async def test_a_live_message_meanwhile_does_not_move_the_mark(world):
     assert world.bot.marks.mark_of(path(GUILD, CHANNEL)) == live.id
 
 
-@pytest.mark.anyio
 async def test_every_new_session_reads_what_was_said_before_it_and_a_resumed_one_need_not(world):
     async with world.session():
         missed = world.discord.say(U1, CHANNEL, "its event got lost", quiet=True)
@@ -231,7 +205,6 @@ async def test_every_new_session_reads_what_was_said_before_it_and_a_resumed_one
         assert [str(message.id) for message in world.bot.taken] == [missed.id]
 
 
-@pytest.mark.anyio
 async def test_what_the_bot_may_not_read_costs_no_call(world, caplog):
     await world.down(world.discord.say(U1, CHANNEL, "heard"), world.discord.say(U1, CHANNEL2, "heard"))
     for channel in (CHANNEL, CHANNEL2, VOICE):
@@ -245,7 +218,6 @@ async def test_what_the_bot_may_not_read_costs_no_call(world, caplog):
     assert world.discord.invalid == 0
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_is_refused_or_gone_does_not_stop_the_others_and_is_told_once(world, caplog):
     discord = world.discord
     thread = discord.thread(U1, discord.say(U1, CHANNEL, "a"), "ours")
@@ -267,7 +239,6 @@ async def test_a_channel_that_is_refused_or_gone_does_not_stop_the_others_and_is
     assert bot.stored()["channels"].keys() == {path(GUILD, CHANNEL), path(GUILD, CHANNEL2)}
 
 
-@pytest.mark.anyio
 async def test_a_server_that_fails_is_asked_again_from_where_it_failed(world, monkeypatch, caplog):
     monkeypatch.setattr(catch_up, "PAUSES_S", (0.01,))
     await world.down(world.discord.say(U1, CHANNEL, "heard"))
@@ -283,7 +254,6 @@ async def test_a_server_that_fails_is_asked_again_from_where_it_failed(world, mo
     assert "trying again" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_a_channel_whose_last_message_was_deleted_is_not_read_again_and_again(world):
     await world.down(world.discord.say(U1, CHANNEL, "heard"))
     world.discord.delete(world.discord.say(U1, CHANNEL, "deleted"))
@@ -303,7 +273,7 @@ def test_a_thread_without_a_last_message_has_the_one_it_began_with():
 
 EPOCH = 1.7e9
 KNOWN, OTHER, THREAD, DIRECT = "1/10", "1/20", "1/30", "@me/40"
-VIRTUAL = "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+VIRTUAL = "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), START)}
 in_virtual_time = pytest.mark.parametrize("anyio_backend", [VIRTUAL])
 
 
@@ -355,7 +325,6 @@ async def after_a_stop(discord, seconds=7200.0, **more):
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_ten_thousand_missed_messages_are_all_handed_over():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -367,7 +336,6 @@ async def test_ten_thousand_missed_messages_are_all_handed_over():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_of_what_is_too_old_to_be_answered_only_so_much_is_read(monkeypatch, caplog):
     monkeypatch.setattr(reading, "MOST_OLD", 200)
     discord = Discord()
@@ -382,7 +350,6 @@ async def test_of_what_is_too_old_to_be_answered_only_so_much_is_read(monkeypatc
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_what_was_said_before_the_weekend_is_not_read_and_that_is_told_once(caplog):
     discord = Discord()
     bot = await after_a_stop(discord, seconds=14 * 24 * 3600)
@@ -395,7 +362,6 @@ async def test_what_was_said_before_the_weekend_is_not_read_and_that_is_told_onc
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_channel_without_end_is_given_up_with_a_word(monkeypatch, caplog):
     monkeypatch.setattr(reading, "MOST_PAGES", 3)
     discord = Discord()
@@ -408,7 +374,6 @@ async def test_a_channel_without_end_is_given_up_with_a_word(monkeypatch, caplog
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_kill_in_the_middle_reads_on_from_the_last_page():
     discord = Discord(pause=1.0)
     bot = await after_a_stop(discord)
@@ -425,7 +390,6 @@ async def test_a_kill_in_the_middle_reads_on_from_the_last_page():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -441,7 +405,6 @@ async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("refused", "calls"),
     [
@@ -463,7 +426,6 @@ async def test_a_refusal_that_stays_closes_the_gap_and_one_of_the_moment_after_a
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_token_that_is_not_good_any_more_loses_nothing():
     discord = Discord(refuses={KNOWN: DiscordRefused("history", 401)})
     bot = await after_a_stop(discord)
@@ -476,7 +438,6 @@ async def test_a_token_that_is_not_good_any_more_loses_nothing():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_where_something_was_said_just_before_the_end_one_that_it_overtook_is_found():
     discord = Discord()
     bot = Bot(discord, wall)
@@ -492,7 +453,6 @@ async def test_where_something_was_said_just_before_the_end_one_that_it_overtook
 
 
 @in_virtual_time
-@pytest.mark.anyio
 @pytest.mark.parametrize("taken", [Marks.move, Marks.missed])
 async def test_a_live_message_where_the_bot_never_heard_any_does_not_hide_what_was_missed_there(taken):
     discord = Discord()
@@ -506,7 +466,6 @@ async def test_a_live_message_where_the_bot_never_heard_any_does_not_hide_what_w
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_own():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -517,17 +476,16 @@ async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_o
         bot.catch_up.missed()
         return ()
 
-    bot.history._recent = active
+    bot.active = active
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.ready, discord.last())
         await anyio.sleep(1)
-        bot.history._recent = bot.active
+        del bot.active
         bot.history.told(discord.last())
     assert bot.said == ["hi"]
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_message_that_the_disk_refused_is_found_after_a_kill_though_the_bot_lived_on():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -543,7 +501,6 @@ async def test_a_message_that_the_disk_refused_is_found_after_a_kill_though_the_
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_message_that_the_disk_refuses_after_the_session_began_is_read_though_nobody_told_of_it():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -556,7 +513,6 @@ async def test_a_message_that_the_disk_refuses_after_the_session_began_is_read_t
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_nothing_is_looked_for_until_a_session_has_told_what_was_said():
     discord = Discord(refuses={KNOWN: TransportUnavailable("500")})
     bot = await after_a_stop(discord)
@@ -575,7 +531,6 @@ async def test_nothing_is_looked_for_until_a_session_has_told_what_was_said():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_no_mark_is_set_in_the_future():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -586,7 +541,6 @@ async def test_no_mark_is_set_in_the_future():
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_only_so_many_direct_messages_are_read_those_that_spoke_last(monkeypatch):
     monkeypatch.setattr(reading, "MOST_DIRECT", 2)
     discord, bot = Discord(), Bot(Discord(), wall)
@@ -601,7 +555,6 @@ async def test_only_so_many_direct_messages_are_read_those_that_spoke_last(monke
 
 
 @in_virtual_time
-@pytest.mark.anyio
 async def test_a_guild_that_is_away_is_read_from_its_marks_when_it_is_back():
     discord = Discord()
     bot = await after_a_stop(discord)
@@ -616,136 +569,57 @@ async def test_a_guild_that_is_away_is_read_from_its_marks_when_it_is_back():
 
 # -- any story -------------------------------------------------------------------------------------------------
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.sampled_from([KNOWN, OTHER, THREAD, DIRECT])),
-        st.tuples(
-            st.sampled_from(["down", "up", "crash", "save", "save", "full", "roomy", "api", "ok", "archive"])
-        ),
-        st.tuples(st.just("wait"), st.sampled_from([0.01, 0.3, 2.0, 7.0, 100.0, 4000.0])),
-    ),
-    max_size=40,
+STEPS = steps(
+    st.tuples(st.just("say"), st.sampled_from([KNOWN, OTHER, THREAD, DIRECT])),
+    "archive",
+    waits=(0.01, 0.3, 2.0, 7.0, 100.0, 4000.0),
 )
 
 
-@dataclass
-class Process:
-    dead: bool = False
-    scopes: list[anyio.CancelScope] = field(default_factory=list)
-
-
-class Story:
-    """One bot through crashes and gaps, on the disk of its marks and with the memory of a journal (*taken*)."""
-
-    def __init__(self, seed):
-        self.rng, self.discord, self.disk = random.Random(seed), Discord(pause=0.2), Memory()
-        self.taken, self.owed, self.up = [], {}, True
-
-    async def tell(self, steps):
-        async with anyio.create_task_group() as tasks:
-            self.tasks = tasks
-            self.begin()
-            for step in [*steps, ("ok",), ("roomy",), ("down",), ("up_",)]:
-                await getattr(self, step[0])(*step[1:])
-                await anyio.sleep(self.rng.choice([0, 0, 0.1, 1.0]))
-        assert not self.missing(), (self.missing(), self.disk.files)
+class DiscordStory(Story):
+    outage = dict.fromkeys((KNOWN, DIRECT), TransportUnavailable("500"))
 
     def missing(self):
         taken = {str(message.id) for message in self.taken}
         return {key: channel for key, channel in self.owed.items() if key not in taken}
 
-    def begin(self):
-        self.process = Process()
+    def new_bot(self):
         recent = [ThreadId("discord", "1", "10", "30")]
-        self.bot = Bot(self.discord, wall, self.disk, taken=self.taken, recent=recent)
-        self.ready()
+        return Bot(self.platform, wall, self.disk, taken=self.taken, recent=recent)
 
-    def ready(self):
-        self.start(self.bot.ready, self.discord.last())
-
-    def start(self, what, *arguments):
-        self.tasks.start_soon(self.within, self.process, what, *arguments)
-
-    async def within(self, process, what, *arguments):
-        """Run until the process is killed."""
-        if not process.dead:
-            with anyio.CancelScope() as scope:
-                process.scopes.append(scope)
-                await what(*arguments)
+    def begin_session(self):
+        self.start(self.bot.ready, self.platform.last())
 
     async def say(self, channel):
-        key = self.discord.say(channel)
-        if self.up:
-            self.start(self.live, self.bot, self.discord.channels[channel][-1])
-        if self.up or channel != DIRECT or DIRECT in self.stored():
+        key = self.platform.say(channel)
+        if self.is_up:
+            self.start(self.live, self.bot, self.platform.channels[channel][-1])
+        if self.is_up or channel != DIRECT or DIRECT in self.stored():
             self.owed[key] = channel
 
-    async def live(self, bot, message):
-        """Come over the link, perhaps after a later one; what the disk refuses is read again."""
-        await anyio.sleep(self.rng.choice([0, 0.1, 0.5]))
-        try:
-            with bot.marks.taking(message.channel, str(message.id)):
-                await bot.hear(message)
-        except StoreUnavailable:
-            self.start(partial(bot.catch_up.run, gap=False))
+    async def deliver(self, bot, message):
+        with bot.marks.taking(message.channel, str(message.id)):
+            await bot.take(message)
 
-    async def down(self):
-        await anyio.sleep(1)  # what is on its way still comes
-        self.up = False
-
-    async def up_(self):
-        if not self.up:
-            self.up = True
-            self.ready()
-
-    async def crash(self):
-        """Kill the process and start the next one; nobody tells of direct messages that were never written down."""
-        self.process.dead = True
-        for scope in self.process.scopes:
-            scope.cancel()
+    def forget_what_a_crash_loses(self):
+        """Nobody tells of direct messages that were never written down."""
         if DIRECT not in self.stored():
             self.owed = {key: channel for key, channel in self.owed.items() if channel != DIRECT}
-        self.up = True
-        self.begin()
 
-    def stored(self):
-        return json.loads(self.disk.files[FILE])["channels"] if FILE in self.disk.files else {}
-
-    async def save(self):
-        if self.up and not self.bot.full:
-            self.bot.marks.alive()
-        await self.bot.marks.save()
-        for key, channel in self.missing().items():
-            mark = self.stored().get(channel) or before(self.bot.stored()["alive_at"], 120)
-            assert int(key) > int(before(mark, catch_up.OVERLAP_S))
+    def check_mark_before(self, key):
+        mark = self.stored().get(self.owed[key]) or before(self.bot.stored()["alive_at"], 120)
+        assert int(key) > int(before(mark, catch_up.OVERLAP_S))
 
     async def archive(self):
         """Nobody said anything in the thread for an hour; what the bot has not heard of it was said while down."""
-        said = [message.id for message in self.discord.channels.get(THREAD, ())]
+        said = [message.id for message in self.platform.channels.get(THREAD, ())]
         alive_at = self.bot.stored()["alive_at"]
         heard = all(int(key) > int(alive_at) for key, channel in self.missing().items() if channel == THREAD)
         if THREAD in self.stored() and heard and wall() - instant(str(said[-1])).timestamp() > 3600:
-            self.discord.archived.add(THREAD)
-
-    async def full(self):
-        self.bot.full = True
-
-    async def roomy(self):
-        self.bot.full = False
-
-    async def api(self):
-        self.discord.refuses = {KNOWN: TransportUnavailable("500"), DIRECT: TransportUnavailable("500")}
-
-    async def ok(self):
-        self.discord.refuses = {}
-
-    async def wait(self, seconds):
-        await anyio.sleep(seconds)
+            self.platform.archived.add(THREAD)
 
 
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.integers(0, 1000))
 def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(steps, seed):
-    names = [("up_",) if step == ("up",) else step for step in steps]
-    loop_factory = partial(SimLoop, random.Random(seed), 1000.0)
-    anyio.run(Story(seed).tell, names, backend_options={"loop_factory": loop_factory})
+    play(DiscordStory(seed, Discord(pause=0.2)), seed, steps)

@@ -185,9 +185,9 @@ async def test_a_channel_that_nobody_can_write_to_us_in_is_refused():
         await Channels(rest).of(DM)
 
 
-async def test_only_so_many_are_remembered_and_those_that_are_used_stay():
-    rest = Asked()
-    channels = Channels(rest, most=2)
+async def test_only_so_many_are_remembered_and_those_that_are_used_stay(monkeypatch):
+    monkeypatch.setattr("transports.discord.api.channel_types.MOST_PLACES", 2)
+    channels = Channels(Asked())
     channels.see(cached(TEXT))
     channels.see(cached(NEWS))
     channels.known(TEXT)

@@ -484,3 +484,12 @@ async def test_a_page_of_history_that_is_none_is_asked_for_again(tmp_path, monke
         discord.fail("GET /channels/{}/messages", Garbage())
         async with bot_in(discord, tmp_path, Scripted()):
             assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+
+
+async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(tmp_path):
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
+        discord.fail(SEND, *[Cut(applied=True)] * 2)
+        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
+        (answer,) = answers(discord, said.id)
+        assert "the end" in answer

@@ -165,7 +165,7 @@ async def test_it_shows_the_step_at_hand_and_what_tools_do():
     async with scene("dm") as there:
         there.say("Let me look.\n\n")
         await anyio.sleep(3)
-        there.draft.feed(ToolStarted("read_file", "notes.md", "c1"))
+        there.draft.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
         await anyio.sleep(3)
         assert there.texts == ["Let me look.\n-# reading notes.md…"]
         there.draft.feed(ToolFinished("read_file", True, "c1"))
@@ -196,7 +196,7 @@ async def test_a_tool_or_a_wait_is_shown_at_once_and_a_wait_for_a_person_begins_
         await anyio.sleep(0.3)
         assert there.texts == ["-# waiting: rate limited, trying again in 20 s, 2 of 6"]
         there.draft.feed(Resumed())
-        there.draft.feed(ToolStarted("shell", "ls <@1> @everyone", "c1"))
+        there.draft.feed(ToolStarted("shell", "", "c1", "running ls <@1> @everyone"))
         await anyio.sleep(3)
         assert there.texts[0].startswith("-# running ls")
         assert not there.discord.pings
@@ -208,9 +208,9 @@ async def test_progress_shows_the_last_eight_tools_and_no_text():
         await anyio.sleep(5)
         assert not there.posts
         for number in range(10):
-            there.draft.feed(ToolStarted("shell", f"step {number}", f"c{number}"))
+            there.draft.feed(ToolStarted("shell", "", f"c{number}", f"running step {number}"))
             there.draft.feed(ToolFinished("shell", number % 2 == 0, f"c{number}"))
-        there.draft.feed(ToolStarted("read_file", "notes.md", "c99"))
+        there.draft.feed(ToolStarted("read_file", "", "c99", "reading notes.md"))
         await anyio.sleep(3)
         lines = there.texts[0].split("\n")
         assert len(lines) == len(there.draft._script._lines) == 8

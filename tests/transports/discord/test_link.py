@@ -23,8 +23,8 @@ from tests.fakes.discord import (
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
-from transports.discord.api.gateway_link import Link
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.gateway_link import GatewayLink
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.supervisor import LinkDown, Supervisor
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,8 @@ class Bot:
     def __post_init__(self):
         options = {"look_s": 0.02, "guilds_s": 0.05} | self.options
         token = options.pop("token", self.discord.token)
-        standing = options.pop("standing", Standing())
-        self.link = Link(token, self.discord.gateway_url, lambda: self, standing, **options)
+        invalid_requests = options.pop("invalid_requests", InvalidRequests())
+        self.link = GatewayLink(token, self.discord.gateway_url, lambda: self, invalid_requests, **options)
 
     def note(self, what):
         self.story.append(what)
@@ -158,6 +158,17 @@ async def test_a_session_begins_before_anything_of_it_is_told(discord):
         assert first == ["prepare", "session", "up", "ready"]
         assert f"guild {GUILD}" in bot.story
         assert {CHANNEL, FORUM} <= set(bot.places)
+
+
+async def test_two_links_in_one_process_each_speak_to_their_own_gateway(discord):
+    async with FakeDiscord() as other:
+        bots = Bot(discord, {}), Bot(other, {})
+        async with anyio.create_task_group() as tasks:
+            for bot in bots:
+                tasks.start_soon(bot.run)
+            await until(lambda: all(bot.has("ready")() or bot.end for bot in bots))
+            assert [len(fake.links) for fake in (discord, other)] == [1, 1]
+            tasks.cancel_scope.cancel()
 
 
 async def test_messages_are_told_at_once_and_in_order(discord):
@@ -381,17 +392,17 @@ async def test_a_close_that_no_retry_mends_is_fatal(discord, code):
         assert str(bot.end) == gateway_link.FATAL[code]
 
 
-# good standing
+# good invalid_requests
 
 
 async def test_a_ban_holds_the_gateway_back_too(discord):
-    standing = Standing()
+    invalid_requests = InvalidRequests()
     discord.fail("GET /users/@me", RateLimited(1.0, via=False))
-    bot = await ended(discord, standing=standing)
+    bot = await ended(discord, invalid_requests=invalid_requests)
     assert isinstance(bot.end, TransportRateLimited)
     assert bot.end.retry_after == pytest.approx(600, abs=1)
     discord.calls.clear()
-    again = await ended(discord, standing=standing)
+    again = await ended(discord, invalid_requests=invalid_requests)
     assert isinstance(again.end, LinkDown)
     assert again.end.retry_after == pytest.approx(600, abs=5)
     assert not discord.calls

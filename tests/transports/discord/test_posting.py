@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from tests.fakes.discord import CHANNEL, U1, Cut, RateLimited, Refused, Slow, Status
 from tests.transports.discord.desk import Desk, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
-from transports.discord.post import rewrite
-from transports.shared.delivery import outbox
+from transports.shared.delivery import outbox, rewrite
 
 pytestmark = pytest.mark.anyio
 

@@ -32,9 +32,9 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
-from transports.discord.live import presence as presence_module
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
 from transports.discord.post.thread_opening import Places
+from transports.shared.live.presence import MOST_LIVE
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +97,7 @@ async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
         assert there.reactions() == ["✅"]
         await anyio.sleep(50)
         assert len(there.discord.typings) == 1
-        assert not there.presence._lives
+        assert not there.presence._messages
         assert not there.discord.limited
 
 
@@ -138,7 +138,7 @@ async def test_what_is_withdrawn_gets_no_sign_any_more():
 
 async def test_reactions_typing_and_drafts_can_be_switched_off():
     async with scene(reactions=False, typing=False, streaming="off") as there:
-        there.show(Taken(), TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", "ls"))
+        there.show(Taken(), TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", label="running ls"))
         await anyio.sleep(10)
         assert there.presence.draft_of(there.thread, there.question) is None
         there.show(TurnSettled("failed"))
@@ -148,7 +148,7 @@ async def test_reactions_typing_and_drafts_can_be_switched_off():
 
 async def test_progress_is_what_the_setting_says():
     async with scene(streaming="progress", typing=False) as there:
-        there.show(TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", "ls"))
+        there.show(TurnStarted(), TextDelta("text\n\n"), ToolStarted("shell", label="running ls"))
         await anyio.sleep(3)
         [post] = there.discord.posts(there.question)
         assert post.content == "-# running ls…"
@@ -266,7 +266,7 @@ async def test_a_storm_of_messages_is_marked_at_the_channels_pace_and_what_is_ke
         for _ in range(5_000):
             asked = there.asks()
             there.show(Taken(), id=asked, thread=there.thread_of(asked))
-        assert len(there.presence._lives) == presence_module.MOST_LIVE
+        assert len(there.presence._messages) == MOST_LIVE
         assert len(there.presence._reactions._marked) <= 2_000
         await anyio.sleep(60)
         times = there.times(REACT)

@@ -32,8 +32,8 @@ from threads.store.disk import PosixDisk
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.events import interactions
-from transports.discord.events.command_registration import Published
-from transports.discord.events.slash_commands import ELSEWHERE, OUTDATED, Slash, matching
+from transports.discord.events.command_registration import CommandRegistration
+from transports.discord.events.slash_commands import ELSEWHERE, OUTDATED, SlashCommands, matching
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ class Talk:
         self.fake, self.taken, self.failure = fake, [], None
         self.disk = None
         self.client = Seen()
-        self.slash = Slash(self.client, Channels(Rest.__new__(Rest)), self.take, NAMES)
+        self.slash = SlashCommands(self.client, Channels(Rest.__new__(Rest)), self.take, NAMES)
 
     async def take(self, incoming, *_):
         self.taken.append(incoming)
@@ -233,8 +233,8 @@ async def offload(function, *args):
     return function(*args)
 
 
-def published(tmp_path) -> Published:
-    return Published(PosixDisk(), tmp_path / "discord-commands.json", offload)
+def published(tmp_path) -> CommandRegistration:
+    return CommandRegistration(PosixDisk(), tmp_path / "discord-commands.json", offload)
 
 
 async def test_the_commands_are_told_once_and_again_only_when_they_change(tmp_path):

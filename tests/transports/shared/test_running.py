@@ -7,34 +7,16 @@ import math
 import pytest
 
 from threads.model import ToolFinished, ToolStarted, Waiting
-from transports.shared.live.activity import LONGEST_TITLE, MOST_RUNNING, Running, doing, waiting_words
-
-
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [
-        (ToolStarted("read_file", "notes.md"), "reading notes.md"),
-        (ToolStarted("list_files", ""), "looking through files"),
-        (ToolStarted("weigh", ""), "using weigh"),
-        (ToolStarted("weigh", "a\n  stone"), "using weigh a stone"),
-    ],
-)
-def test_a_tool_is_told_in_plain_words(tool, words):
-    assert doing(tool) == words
-
-
-def test_what_a_tool_does_is_short():
-    words = doing(ToolStarted("read_file", "x" * 500))
-    assert len(words) == LONGEST_TITLE and words.endswith("…")
+from transports.shared.live.activity import MOST_RUNNING, Running, waiting_words
 
 
 def test_the_newest_of_the_running_tools_speaks_and_then_the_one_before():
     running = Running()
-    first = running.started(ToolStarted("read_file", "a", call_id="c1"))
-    second = running.started(ToolStarted("read_file", "b"))
+    first = running.started(ToolStarted("read_file", "a", "c1", "reading a"))
+    second = running.started(ToolStarted("read_file", "b", label="reading b"))
     assert (first, running.words) == ("c1", "reading b") and second not in ("", "c1")
     found = running.finished(ToolFinished("read_file", ok=True))
-    assert found == (second, ToolStarted("read_file", "b"))
+    assert found == (second, ToolStarted("read_file", "b", label="reading b"))
     assert running.words == "reading a"
     assert running.finished(ToolFinished("other", ok=True)) is None
     assert running.finished(ToolFinished("read_file", ok=True, call_id="c1"))

@@ -1,6 +1,5 @@
 """What was said while nobody listened is found, once the link is back; and no mark ever passes what was not taken."""
 
-import json
 import logging
 import random
 from dataclasses import dataclass, field
@@ -14,19 +13,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
-from tests.transports.memory import Memory, offload
+from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
+from tests.transports.memory import Memory
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from transports.shared.backfill import catch_up
 from transports.shared.backfill.catch_up import CatchUp
-from transports.shared.backfill.marks import Marks
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.events.catch_up import History
-from transports.slack.events.parse_message import Me
+from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
-START = 1000.0
 FILE = Path("/data/slack-marks.json")
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -94,17 +93,12 @@ class Slack:
         return {"messages": [dict(m) for m in found[begin:end]], "response_metadata": following}
 
 
-class Bot:
-    """The receiving side of one process: marks, catch-up, and a sink that writes into *taken*, which outlives it."""
-
+class Bot(CatchUpBot):
     def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
-        self.slack, self.disk = slack, disk or Memory()
-        self.taken = taken if taken is not None else []
-        self.marks = Marks(self.disk, FILE, offload, now, STAMPS)
-        self.marks.open()
-        self.full, self.active, self.looks = False, active, 0
+        super().__init__(FILE, STAMPS, now, disk, taken)
+        self.slack, self.active = slack, active
         self.history = History(
-            slack, self.marks, ME, self.sink, active_threads=self.active_threads, now=now, **more
+            slack, self.marks, ME, self.take, active_threads=self.active_threads, now=now, **more
         )
         self.catch_up = CatchUp(self.marks, self.history)
 
@@ -113,18 +107,9 @@ class Bot:
         await anyio.sleep(0)
         return dict.fromkeys(self.slack.channels, self.active)
 
-    async def sink(self, incoming):
-        await anyio.sleep(0)
-        if self.full:
-            raise StoreUnavailable
-        self.taken.append(incoming)
-
     @property
     def said(self):
         return [incoming.text for incoming in self.taken]
-
-    def stored(self):
-        return json.loads(self.disk.files[FILE])
 
 
 async def after_a_stop(slack, channel="C1", **more):
@@ -139,7 +124,6 @@ async def after_a_stop(slack, channel="C1", **more):
 # -- catching up -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_what_was_missed_is_handed_over_oldest_first_in_all_pages():
     slack = Slack(limit=2)
     bot = await after_a_stop(slack)
@@ -151,7 +135,6 @@ async def test_what_was_missed_is_handed_over_oldest_first_in_all_pages():
     assert {(incoming.via, incoming.stale) for incoming in bot.taken} == {("mention", False)}
 
 
-@pytest.mark.anyio
 async def test_what_is_too_old_is_marked_as_stale():
     slack = Slack()
     bot = await after_a_stop(slack, max_age_s=600)
@@ -161,7 +144,6 @@ async def test_what_is_too_old_is_marked_as_stale():
     assert [(i.text, i.stale) for i in bot.taken] == [("old", True), ("new", False)]
 
 
-@pytest.mark.anyio
 async def test_what_was_taken_before_is_not_read_again():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -172,7 +154,6 @@ async def test_what_was_taken_before_is_not_read_again():
     assert len(bot.taken) == 1
 
 
-@pytest.mark.anyio
 async def test_replies_come_from_new_threads_from_older_ones_that_moved_and_from_those_the_bot_is_in():
     slack = Slack(limit=4)
     forgotten, old = slack.say(text="forgotten"), slack.say(text="old")
@@ -189,7 +170,6 @@ async def test_replies_come_from_new_threads_from_older_ones_that_moved_and_from
     assert [i.thread.root for i in bot.taken] == [old, new, forgotten, new]
 
 
-@pytest.mark.anyio
 async def test_a_quiet_thread_that_the_history_shows_is_not_asked_for():
     slack = Slack()
     quiet = slack.say()
@@ -199,7 +179,6 @@ async def test_a_quiet_thread_that_the_history_shows_is_not_asked_for():
     assert ("conversations.replies", "C1") not in slack.calls
 
 
-@pytest.mark.anyio
 async def test_a_reply_shown_in_the_channel_tells_of_its_thread():
     slack = Slack(limit=2)
     root = slack.say(text="old")
@@ -212,7 +191,6 @@ async def test_a_reply_shown_in_the_channel_tells_of_its_thread():
     assert bot.said == ["both", "only there"]
 
 
-@pytest.mark.anyio
 async def test_a_thread_that_is_gone_does_not_stop_its_channel():
     slack = Slack()
     bot = await after_a_stop(slack, active=("1.2", ""))  # the blank one is the channel itself
@@ -221,7 +199,6 @@ async def test_a_thread_that_is_gone_does_not_stop_its_channel():
     assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_no_more_is_read_than_back_to_the_mark_and_no_mark_is_set_in_the_future():
     slack = Slack(limit=1)
     for _ in range(9):
@@ -234,7 +211,6 @@ async def test_no_more_is_read_than_back_to_the_mark_and_no_mark_is_set_in_the_f
     assert float(bot.stored()["channels"]["C1"]) == anyio.current_time()
 
 
-@pytest.mark.anyio
 async def test_the_first_message_of_a_channel_that_the_disk_refused_is_found_much_later():
     bot = await after_a_stop(Slack())
     first = bot.slack.say("C5")
@@ -245,7 +221,6 @@ async def test_the_first_message_of_a_channel_that_the_disk_refused_is_found_muc
     assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_channel_seen_for_the_first_time_starts_at_now():
     slack = Slack()
     slack.say(text="<@UBOT> before you came")
@@ -256,7 +231,6 @@ async def test_a_channel_seen_for_the_first_time_starts_at_now():
     assert bot.said == ["hi"]  # read again, and dropped by the journal
 
 
-@pytest.mark.anyio
 async def test_the_first_start_reads_no_old_direct_messages():
     slack = Slack()
     slack.say("D1", "long ago")
@@ -270,7 +244,6 @@ async def test_the_first_start_reads_no_old_direct_messages():
     assert bot.said == ["missed"]
 
 
-@pytest.mark.anyio
 async def test_a_gap_before_the_first_look_at_direct_messages_is_a_gap_all_the_same():
     slack = Slack(refuses={"users.conversations": TransportUnavailable("500")})
     bot = Bot(slack)
@@ -282,7 +255,6 @@ async def test_a_gap_before_the_first_look_at_direct_messages_is_a_gap_all_the_s
     assert bot.said == ["missed"]
 
 
-@pytest.mark.anyio
 async def test_a_direct_message_opened_on_a_dead_link_is_found_although_the_bot_seemed_alive_since():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -294,7 +266,6 @@ async def test_a_direct_message_opened_on_a_dead_link_is_found_although_the_bot_
     assert bot.said == ["hello?"]
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_is_joined_is_followed_from_then_on_and_waits_for_no_catch_up():
     bot = await after_a_stop(Slack())
     await bot.catch_up.run()
@@ -302,7 +273,6 @@ async def test_a_channel_that_is_joined_is_followed_from_then_on_and_waits_for_n
     assert bot.marks.due() == []
 
 
-@pytest.mark.anyio
 async def test_a_direct_message_opened_while_down_is_found():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -311,7 +281,6 @@ async def test_a_direct_message_opened_while_down_is_found():
     assert [(i.text, i.via) for i in bot.taken] == [("hello?", "direct")]
 
 
-@pytest.mark.anyio
 async def test_a_live_message_in_a_new_direct_conversation_does_not_hide_what_was_missed_there(caplog):
     slack = Slack(refuses={"users.conversations": SlackRefused("users.conversations", "missing_scope")})
     bot = await after_a_stop(slack)
@@ -324,7 +293,6 @@ async def test_a_live_message_in_a_new_direct_conversation_does_not_hide_what_wa
     assert caplog.text.count("missing_scope") == 1
 
 
-@pytest.mark.anyio
 async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(caplog):
     caplog.set_level(logging.INFO)
     slack = Slack(limit=3)
@@ -337,7 +305,6 @@ async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(ca
     assert "going on" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
     monkeypatch.setattr("transports.slack.events.catch_up.MOST_PAGES", 3)
     slack = Slack(limit=1)
@@ -352,7 +319,6 @@ async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, ca
 # -- trouble ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "missing_scope", "method_deprecated"])
 async def test_a_channel_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(code, caplog):
     slack = Slack(refuses={"C1": SlackRefused("conversations.history", code)})
@@ -366,7 +332,6 @@ async def test_a_channel_that_cannot_be_read_does_not_stop_the_others_and_is_tol
     assert ("C1" in bot.stored()["channels"]) == (code in {"missing_scope", "method_deprecated"})
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_cannot_be_read_now_is_tried_again_and_then_read_from_the_old_mark():
     slack = Slack(refuses={"C1": TransportUnavailable("500")})
     bot = await after_a_stop(slack)
@@ -379,7 +344,6 @@ async def test_a_channel_that_cannot_be_read_now_is_tried_again_and_then_read_fr
     assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -394,7 +358,6 @@ async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
     assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_token_that_is_not_good_any_more_loses_nothing():
     slack = Slack(refuses={"C1": SlackRefused("conversations.history", "token_revoked")})
     bot = await after_a_stop(slack)
@@ -406,7 +369,6 @@ async def test_a_token_that_is_not_good_any_more_loses_nothing():
     assert float(bot.stored()["channels"]["C1"]) < float(missed)
 
 
-@pytest.mark.anyio
 async def test_a_link_that_comes_back_again_meanwhile_makes_it_read_once_more_and_never_twice_at_once():
     slack = Slack(pause=1.0)
     bot = await after_a_stop(slack)
@@ -421,7 +383,6 @@ async def test_a_link_that_comes_back_again_meanwhile_makes_it_read_once_more_an
     assert slack.calls.count(("conversations.history", "C1")) == 2
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("code", ["invalid_cursor", "brand_new_code", "invalid_arguments"])
 async def test_a_refusal_that_may_be_of_the_moment_is_tried_again_from_the_mark(code):
     slack = Slack(limit=1)
@@ -441,7 +402,6 @@ async def test_a_refusal_that_may_be_of_the_moment_is_tried_again_from_the_mark(
     assert bot.said == ["one", "two"]
 
 
-@pytest.mark.anyio
 async def test_a_refusal_that_stays_closes_the_gap_after_a_few_tries_and_each_gap_has_its_own(caplog):
     slack = Slack(refuses={"C1": SlackRefused("conversations.history", "brand_new_code")})
     bot = await after_a_stop(slack)
@@ -457,7 +417,6 @@ async def test_a_refusal_that_stays_closes_the_gap_after_a_few_tries_and_each_ga
     assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_missing_right_closes_the_gap_at_once():
     slack = Slack(refuses={"C1": SlackRefused("conversations.history", "missing_scope")})
     bot = await after_a_stop(slack)
@@ -465,7 +424,6 @@ async def test_a_missing_right_closes_the_gap_at_once():
     assert slack.calls.count(("conversations.history", "C1")) == 1
 
 
-@pytest.mark.anyio
 async def test_events_that_a_full_disk_refuses_do_not_hurry_the_catch_up():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -483,7 +441,6 @@ async def test_events_that_a_full_disk_refuses_do_not_hurry_the_catch_up():
     assert len(bot.said) == 200
 
 
-@pytest.mark.anyio
 async def test_the_threads_the_bot_takes_part_in_are_asked_for_again_after_each_gap_and_not_for_each_channel():
     slack = Slack(limit=2)
     bot = await after_a_stop(slack)
@@ -502,7 +459,6 @@ async def test_the_threads_the_bot_takes_part_in_are_asked_for_again_after_each_
     assert bot.looks == 2
 
 
-@pytest.mark.anyio
 async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
     slack = Slack(refuses={"C1": TransportUnavailable("500")})
     bot = await after_a_stop(slack)
@@ -516,7 +472,6 @@ async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
         assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_cannot_be_read_now_waits_for_its_own_pause_and_not_for_all_the_others():
     slack = Slack(pause=1.0, refuses={"C1": TransportUnavailable("500")})
     bot = await after_a_stop(slack)
@@ -531,7 +486,6 @@ async def test_a_channel_that_cannot_be_read_now_waits_for_its_own_pause_and_not
         assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_a_channel_with_many_threads_does_not_keep_the_others_waiting():
     slack = Slack(pause=1.0)
     bot = await after_a_stop(slack)
@@ -545,7 +499,6 @@ async def test_a_channel_with_many_threads_does_not_keep_the_others_waiting():
         assert bot.said == ["hi"]
 
 
-@pytest.mark.anyio
 async def test_one_page_tells_of_many_old_threads_which_have_moved():
     slack = Slack()
     roots = [slack.say(text="root") for _ in range(300)]
@@ -562,7 +515,6 @@ async def test_one_page_tells_of_many_old_threads_which_have_moved():
     assert slack.calls.count(("conversations.replies", "C1")) == 2
 
 
-@pytest.mark.anyio
 async def test_no_more_is_read_for_old_threads_than_there_are_threads():
     slack = Slack(limit=10)
     roots = [slack.say(text="root"), slack.say(text="root")]
@@ -578,7 +530,6 @@ async def test_no_more_is_read_for_old_threads_than_there_are_threads():
 # -- marks -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_a_live_message_does_not_move_the_mark_past_what_is_still_to_be_read():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -593,7 +544,6 @@ async def test_a_live_message_does_not_move_the_mark_past_what_is_still_to_be_re
     assert float(again.stored()["channels"]["C1"]) > float(missed)
 
 
-@pytest.mark.anyio
 async def test_a_message_in_hand_holds_the_mark_and_one_that_was_refused_is_read_again():
     slack = Slack()
     bot = Bot(slack)
@@ -612,7 +562,6 @@ async def test_a_message_in_hand_holds_the_mark_and_one_that_was_refused_is_read
     assert bot.stored()["channels"]["C1"] == later
 
 
-@pytest.mark.anyio
 async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed():
     bot = Bot(Slack())
     await bot.catch_up.run()
@@ -631,7 +580,6 @@ async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed():
     assert bot.stored()["channels"] == {"C1": "1000.5"}
 
 
-@pytest.mark.anyio
 async def test_a_write_that_fails_is_told_and_tried_again(caplog):
     bot = Bot(Slack())
     bot.marks.move("C1", "1000.5")
@@ -643,7 +591,6 @@ async def test_a_write_that_fails_is_told_and_tried_again(caplog):
     assert bot.stored()["channels"] == {"C1": "1000.5"}
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "content",
     [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'],
@@ -659,7 +606,6 @@ async def test_a_file_that_cannot_be_understood_is_put_aside_and_all_starts_at_n
     assert "put aside" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_a_file_of_a_newer_version_is_left_as_it_is():
     disk = Memory()
     disk.files[FILE] = content = b'{"v":2,"alive_at":"1.0","channels":{}}'
@@ -668,7 +614,6 @@ async def test_a_file_of_a_newer_version_is_left_as_it_is():
     assert disk.files == {FILE: content}
 
 
-@pytest.mark.anyio
 async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is_joined_again():
     slack = Slack()
     bot = await after_a_stop(slack)
@@ -680,7 +625,6 @@ async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is
     assert bot.said == ["back"]
 
 
-@pytest.mark.anyio
 async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
     monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
     slack, bot = Slack(), Bot(Slack())
@@ -694,45 +638,11 @@ async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
 
 # -- any story -------------------------------------------------------------------------------------------------
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.sampled_from(["C1", "D1", "D2"]), st.booleans()),
-        st.tuples(st.sampled_from(["down", "up", "crash", "save", "save", "full", "roomy", "api", "ok"])),
-        st.tuples(st.just("wait"), st.sampled_from([0.01, 0.3, 2.0, 7.0, 100.0])),
-    ),
-    max_size=40,
-)
+STEPS = steps(st.tuples(st.just("say"), st.sampled_from(["C1", "D1", "D2"]), st.booleans()))
 
 
-@dataclass
-class Process:
-    dead: bool = False
-    scopes: list[anyio.CancelScope] = field(default_factory=list)
-
-
-class Story:
-    """One bot through crashes and gaps, on the disk of its marks and with the memory of a journal (*taken*)."""
-
-    def __init__(self, seed, limit, most):
-        self.rng, self.most = random.Random(seed), most
-        self.slack, self.disk = Slack(limit, pause=0.2), Memory()
-        self.taken, self.up, self.owed, self.knows_c1 = [], True, {}, False
-
-    async def tell(self, steps):
-        async with anyio.create_task_group() as tasks:
-            self.tasks = tasks
-            self.begin()
-            for step in [*steps, ("ok",), ("roomy",), ("down",), ("up_",)]:
-                await getattr(self, step[0])(*step[1:])
-                await anyio.sleep(self.rng.choice([0, 0, 0.1, 1.0]))
-        missing = set(self.owed) - {incoming.key for incoming in self.taken}
-        assert not missing, (missing, self.disk.files)
-
-    def begin(self):
-        self.process = Process()
-        self.bot = Bot(self.slack, self.disk, taken=self.taken, most_at_once=self.most)
-        self.bot.active_threads = self.bot.history._active_threads = self.active_threads
-        self.start(self.bot.catch_up.run)
+class StoryBot(Bot):
+    """Takes part in the threads whose roots it took."""
 
     async def active_threads(self):
         await anyio.sleep(0)
@@ -741,26 +651,36 @@ class Story:
     def roots(self, channel):
         return [incoming.id for incoming in self.taken if incoming.thread.channel == channel]
 
-    def start(self, what, *arguments):
-        self.tasks.start_soon(self.within, self.process, what, *arguments)
 
-    async def within(self, process, what, *arguments):
-        """Run until the process is killed."""
-        if not process.dead:
-            with anyio.CancelScope() as scope:
-                process.scopes.append(scope)
-                await what(*arguments)
+class SlackStory(Story):
+    outage = dict.fromkeys(("C1", "D1", "users.conversations"), TransportUnavailable("500"))
+
+    def __init__(self, seed, limit, most):
+        super().__init__(seed, Slack(limit, pause=0.2))
+        self.most, self.knows_c1 = most, False
+
+    def missing(self):
+        taken = {incoming.key for incoming in self.taken}
+        return {key: ts for key, ts in self.owed.items() if key not in taken}
+
+    def new_bot(self):
+        return StoryBot(self.platform, self.disk, taken=self.taken, most_at_once=self.most)
+
+    def begin_session(self):
+        self.start(self.bot.catch_up.run)
 
     async def say(self, channel, reply):
-        known = [ts for ts, m in self.slack.channels.get(channel, {}).items() if m.get("thread_ts", ts) == ts]
+        known = [
+            ts for ts, m in self.platform.channels.get(channel, {}).items() if m.get("thread_ts", ts) == ts
+        ]
         root = self.rng.choice(known) if reply and known else None
-        ts = self.slack.say(channel, root=root)
-        joined_while_down = channel == "C1" and not self.knows_c1 and not self.up  # it starts at now
+        ts = self.platform.say(channel, root=root)
+        joined_while_down = channel == "C1" and not self.knows_c1 and not self.is_up  # it starts at now
         if not (joined_while_down or (root and self.out_of_reach(channel, root))):
             self.owed[f"slack:T1:{channel}:{ts}"] = ts
-        if self.up:
+        if self.is_up:
             self.knows_c1 |= channel == "C1"
-            self.start(self.live, self.bot, channel, ts)
+            self.start(self.live, self.bot, (channel, ts))
 
     def out_of_reach(self, channel, root):
         """Tell whether nothing leads to a thread: it is on no page for sure, and the bot neither took its root nor will.
@@ -768,71 +688,30 @@ class Story:
         That is so when its root was said before the channel was known. Slack lists no threads (see
         `transports.slack.events.catch_up`).
         """
-        all_on_one_page = len(self.slack.channels[channel]) <= self.slack.limit
-        is_known = f"slack:T1:{channel}:{root}" in self.owed or root in self.roots(channel)
+        all_on_one_page = len(self.platform.channels[channel]) <= self.platform.limit
+        is_known = f"slack:T1:{channel}:{root}" in self.owed or root in self.bot.roots(channel)
         return not (all_on_one_page or is_known)
 
-    async def live(self, bot, channel, ts):
-        """Come over the link, perhaps after a later one; what the disk refuses is not acknowledged."""
-        await anyio.sleep(self.rng.choice([0, 0.1, 0.5]))
-        message = self.slack.channels[channel][ts]
-        parsed = bot.history._parsed([message], channel)
-        try:
-            with bot.marks.taking(channel, ts):
-                for incoming in parsed:
-                    await bot.sink(incoming)
-        except StoreUnavailable:
-            self.start(partial(bot.catch_up.run, gap=False))
+    async def deliver(self, bot, message):
+        channel, ts = message
+        incoming = parse_message(
+            self.platform.channels[channel][ts], channel, ME, direct=channel.startswith("D")
+        )
+        with bot.marks.taking(channel, ts):
+            if incoming:
+                await bot.take(incoming)
 
-    async def down(self):
-        await anyio.sleep(1)  # what is on its way still comes
-        self.up = False
-
-    async def up_(self):
-        if not self.up:
-            self.up = True
-            self.start(self.bot.catch_up.run)
-
-    async def crash(self):
-        """Kill the process and start the next one; what was never written down starts at now."""
-        self.process.dead = True
-        for scope in self.process.scopes:
-            scope.cancel()
+    def forget_what_a_crash_loses(self):
+        """What was never written down starts at now."""
         if FILE not in self.disk.files:
             self.owed = {}
         self.knows_c1 = "C1" in self.stored()
         if not self.knows_c1:
             self.owed = {key: ts for key, ts in self.owed.items() if ":C1:" not in key}
-        self.begin()
-        self.up = True
 
-    def stored(self):
-        return json.loads(self.disk.files[FILE])["channels"] if FILE in self.disk.files else {}
-
-    async def save(self):
-        if self.up and not self.bot.full:
-            self.bot.marks.alive()
-        await self.bot.marks.save()
-        taken = {incoming.key for incoming in self.taken}
-        for key, ts in self.owed.items():
-            mark = self.stored().get(key.split(":")[2], "0")
-            assert key in taken or float(ts) > float(mark) - catch_up.OVERLAP_S
-
-    async def full(self):
-        self.bot.full = True
-
-    async def roomy(self):
-        self.bot.full = False
-
-    async def api(self):
-        broken = TransportUnavailable("500")
-        self.slack.refuses = {"C1": broken, "D1": broken, "users.conversations": broken}
-
-    async def ok(self):
-        self.slack.refuses = {}
-
-    async def wait(self, seconds):
-        await anyio.sleep(seconds)
+    def check_mark_before(self, key):
+        mark = self.stored().get(key.split(":")[2], "0")
+        assert float(self.owed[key]) > float(mark) - catch_up.OVERLAP_S
 
 
 A_REPLY_IN_A_THREAD_FROM_BEFORE_THE_CHANNEL_WAS_KNOWN = [
@@ -856,13 +735,9 @@ A_REPLY_IN_A_THREAD_FROM_BEFORE_THE_CHANNEL_WAS_KNOWN = [
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.integers(0, 1000), st.sampled_from([1, 2, 200]), st.sampled_from([2, 5, 10_000]))
 def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(steps, seed, limit, most):
-    loop_factory = partial(SimLoop, random.Random(seed), START)
-    story = Story(seed, limit, most)
-    names = [("up_",) if step == ("up",) else step for step in steps]
-    anyio.run(story.tell, names, backend_options={"loop_factory": loop_factory})
+    play(SlackStory(seed, limit, most), seed, steps)
 
 
-@pytest.mark.anyio
 async def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there_on():
     bot = Bot(Slack())
     await bot.catch_up.run()
@@ -875,7 +750,6 @@ async def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from
     assert not bot.marks.begins_late("C3", f"{START + 500:.6f}")
 
 
-@pytest.mark.anyio
 async def test_a_join_that_is_told_late_is_read_from_then_on():
     bot = Bot(Slack())
     await bot.catch_up.run()
@@ -886,7 +760,6 @@ async def test_a_join_that_is_told_late_is_read_from_then_on():
     assert float(bot.marks.mark_of("C2")) == START + 100
 
 
-@pytest.mark.anyio
 async def test_a_time_that_is_not_yet_does_not_end_the_catching_up():
     bot = Bot(Slack())
     await bot.catch_up.run()

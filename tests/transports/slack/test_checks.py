@@ -119,7 +119,7 @@ async def test_another_copy_of_the_bot_is_told():
     async with FakeSlack() as slack:
         options = Options(BOT_TOKEN, APP_TOKEN, slack.api_base_url)
         async with module.open_web(options.api_base_url, options.bot_token) as web:
-            url = await module._opened(web, APP_TOKEN)
+            url = await module._open(web, APP_TOKEN)
             async with web.session.ws_connect(url):
                 found = await look(slack)
         assert found["slack.socket"].state == "warn"

@@ -58,7 +58,7 @@ class Scene:
         shown = {post.ts: _text(post) for post in self.posts}
         for message in self.draft.messages:
             if message.shown:
-                assert shown[message.ts] == message.shown
+                assert shown[message.id] == message.shown
 
 
 def _text(post):
@@ -174,7 +174,7 @@ async def test_an_edited_draft_shows_the_step_at_hand_and_what_tools_do():
     async with beside(scene.draft.run):
         scene.say("Let me look.\n\n")
         await anyio.sleep(3)
-        scene.draft.feed(ToolStarted("read_file", "notes.md", "c1"))
+        scene.draft.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
         await anyio.sleep(3)
         assert scene.texts == ["Let me look.\n\n_reading notes.md…_"]
         scene.draft.feed(ToolFinished("read_file", True, "c1"))
@@ -354,7 +354,7 @@ async def test_tools_have_cards_that_end():
     scene = Scene()
     async with beside(scene.draft.run):
         scene.say("I read.")
-        scene.draft.feed(ToolStarted("read_file", "https://evil.example/?q=1 <!channel>", "c1"))
+        scene.draft.feed(ToolStarted("read_file", "", "c1", "reading https://evil.example/?q=1 <!channel>"))
         await anyio.sleep(3)
         scene.draft.feed(ToolStarted("shell", "ls", "c2"))
         scene.draft.feed(ToolFinished("read_file", True, "c1"))

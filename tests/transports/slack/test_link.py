@@ -18,7 +18,7 @@ from transports.shared.link import supervisor
 from transports.shared.link.supervisor import LinkDown, Supervisor
 from transports.slack.api import socket_mode as link_module
 from transports.slack.api import websocket as socket_module
-from transports.slack.api.socket_mode import Link
+from transports.slack.api.socket_mode import SocketModeLink
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ class Bot:
     def make(self):
         options = {"ping_interval": PING_S, "settled_s": 0.0, "take": self.take} | self.options
         client = AsyncWebClient(self.slack.bot_token, base_url=self.slack.api_base_url, retry_handlers=[])
-        return Link(app_token=self.slack.app_token, client=client, **options)
+        return SocketModeLink(app_token=self.slack.app_token, client=client, **options)
 
     def connected(self):
         self.ups += 1

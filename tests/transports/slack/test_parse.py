@@ -5,14 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threads.model import Attachment, Author, Deleted, Edited, Feedback, Incoming, Spoken, ThreadId
-from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command
+from transports.slack.events.parse_action import ButtonPress, parse_action, parse_command
 from transports.slack.events.parse_event import (
+    EventsDropped,
     HomeOpened,
     Joined,
     Left,
-    Overload,
     Parsed,
-    TitleChanged,
+    SessionRenamed,
     parse_event,
 )
 from transports.slack.events.parse_message import Me, parse_message, spoken
@@ -312,13 +312,13 @@ def test_a_persons_title_is_told_and_our_own_is_not():
         "title": "Trip",
         "user": "U1",
     }
-    assert event(titled).signals == (TitleChanged(ThreadId("slack", "T1", "D1", ROOT), "Trip", "U1"),)
+    assert event(titled).signals == (SessionRenamed(ThreadId("slack", "T1", "D1", ROOT)),)
     assert event({**titled, "user": "UBOT"}).signals == ()
 
 
 def test_the_messages_tab_the_joins_and_the_leaves_are_told():
     opened = {"type": "app_home_opened", "channel": "D1", "user": "U1", "tab": "messages"}
-    assert event(opened).signals == (HomeOpened("D1", "U1"),)
+    assert event(opened).signals == (HomeOpened("D1"),)
     assert event({**opened, "tab": "home"}) == Parsed()
     joined = {"type": "member_joined_channel", "channel": "C1", "user": "UBOT"}
     assert event(joined).signals == (Joined("C1", joined.get("event_ts", "")),)
@@ -329,7 +329,7 @@ def test_the_messages_tab_the_joins_and_the_leaves_are_told():
 
 def test_an_overload_is_told():
     body = {"type": "app_rate_limited", "team_id": "T1", "minute_rate_limited": 1518467820}
-    assert parse_event(body, ME).signals == (Overload(1518467820),)
+    assert parse_event(body, ME).signals == (EventsDropped(),)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def press(action_id="choice:1", value="/retry 1700000100.000200", **more):
 
 def test_a_pressed_choice_is_its_command_said_in_the_thread():
     pressed = parse_action(press(), ME)
-    assert isinstance(pressed, Pressed)
+    assert isinstance(pressed, ButtonPress)
     assert (pressed.channel, pressed.ts, pressed.blocks, pressed.label) == (
         "C1",
         TS,
@@ -453,10 +453,9 @@ def test_a_choice_in_a_message_that_one_person_sees_is_found_by_its_container():
 
 
 def test_a_thumb_is_feedback_on_that_post():
-    judged = parse_action(press("feedback", "down"), ME)
-    assert isinstance(judged, Judged)
+    feedback = parse_action(press("feedback", "down"), ME)
     thread = ThreadId("slack", "T1", "C1", ROOT)
-    assert judged.feedback == Feedback(judged.feedback.id, thread, Author("U1"), TS, "down")
+    assert feedback == Feedback(feedback.id, thread, Author("U1"), TS, "down")
     assert parse_action(press("feedback", "sideways"), ME) is None
 
 
@@ -553,7 +552,7 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     if isinstance(body, dict):
         spoken(body, ME, {})
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
-    found += [action.incoming] if isinstance(action, Pressed) else []
+    found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []
     for incoming in found:
         assert incoming.author.id not in ("", "UBOT")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from functools import partial
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimited
@@ -363,7 +364,7 @@ async def test_a_stream_that_shows_the_answer_is_stopped_and_left_alone(desk, sl
     draft = await desk.stream("an answer")
     ts = await desk.post("an answer", [draft])
     message = slack.message(ts)
-    assert ts == draft.ts and message.stream.state == "stopped"
+    assert ts == draft.id and message.stream.state == "stopped"
     assert [block["type"] for block in message.blocks] == ["markdown", "context_actions"]
     assert message.metadata == Tag(desk.key).metadata()
     assert slack.session("C1", desk.question).status == "active"
@@ -376,7 +377,7 @@ async def test_a_stream_that_shows_the_answer_is_stopped_and_left_alone(desk, sl
 async def test_a_stream_that_shows_anything_else_is_written_anew(desk, slack, text):
     draft = await desk.stream(text if "|" in text else "an answer")
     ts = await desk.post(text, [draft])
-    assert ts == draft.ts
+    assert ts == draft.id
     assert desk.shown() == [text]
     assert slack.message(ts).metadata == Tag(desk.key).metadata()
     assert slack.calls_to("chat.update")  # only a markdown block of ours draws a table
@@ -400,7 +401,7 @@ async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(desk,
 async def test_an_edited_draft_becomes_the_answer(desk, slack):
     draft = await desk.draft("thinking")
     ts = await desk.post("@here " + EVIL, [draft])
-    assert ts == draft.ts
+    assert ts == draft.id
     assert slack.unfurls == slack.pings == []
     assert [call.args["parse"] for call in slack.calls_to("chat.update")] == ["none"]
     desk.restart()
@@ -412,7 +413,7 @@ async def test_an_edited_draft_becomes_the_answer(desk, slack):
 async def test_finishing_a_draft_may_fail_once_and_is_done_again(desk, slack, method, fault):
     draft = await desk.stream("half")
     slack.fail(method, fault)
-    assert await desk.post("half and half", [draft]) == draft.ts
+    assert await desk.post("half and half", [draft]) == draft.id
     assert desk.shown() == ["half and half"]
 
 
@@ -422,7 +423,7 @@ async def test_a_draft_that_cannot_be_finished_is_replaced_by_a_post(desk, slack
     slack.fail(method, Html(503), forever=True)
     ts = await desk.post("half and half", [draft])
     slack.heal()
-    assert ts != draft.ts or method == "chat.stopStream"
+    assert ts != draft.id or method == "chat.stopStream"
     assert desk.shown()[-1] == "half and half"
     assert await desk.find() == ts
     assert desk.shown() == ["half and half"]
@@ -431,27 +432,27 @@ async def test_a_draft_that_cannot_be_finished_is_replaced_by_a_post(desk, slack
 @pytest.mark.parametrize("how", ["expired", "stopped_by_user", "stopped"])
 async def test_a_stream_that_is_over_is_repaired(desk, slack, how):
     draft = await desk.stream("an ans")
-    stream = slack.message(draft.ts).stream
+    stream = slack.message(draft.id).stream
     if how == "expired":
         stream.started -= 301
     else:
         stream.state = how
-    assert await desk.post("an answer", [draft]) == draft.ts
+    assert await desk.post("an answer", [draft]) == draft.id
     assert desk.shown() == ["an answer"]
 
 
 async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(desk, slack):
     draft = replace(await desk.stream("an ans"), kind="post")
-    assert await desk.post("an answer", [draft]) == draft.ts
+    assert await desk.post("an answer", [draft]) == draft.id
     assert desk.shown() == ["an answer"]
 
 
 async def test_a_session_status_that_is_refused_costs_nothing(desk, slack):
     draft = await desk.stream("an answer")
     slack.fail("chat.stopStream", ApiError("not_authorized"), when=lambda args: "session_status" in args)
-    assert await desk.post("an answer", [draft]) == draft.ts
+    assert await desk.post("an answer", [draft]) == draft.id
     assert desk.shown() == ["an answer"]
-    assert slack.message(draft.ts).stream.state == "stopped"
+    assert slack.message(draft.id).stream.state == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -461,7 +462,7 @@ async def test_a_draft_that_cannot_be_written_is_replaced(desk, slack, error):
     draft = await desk.draft("thinking")
     slack.fail("chat.update", ApiError(error), forever=True)
     ts = await desk.post("an answer", [draft])
-    assert ts != draft.ts
+    assert ts != draft.id
     assert desk.shown() == ["an answer"]
 
 
@@ -478,7 +479,7 @@ async def test_parts_take_the_drafts_in_their_order_and_the_rest_is_posted_or_de
     one, two, three = [await desk.draft(str(n)) for n in range(3)]
     text = long(2)
     await desk.post(text, [one, two, three])
-    assert [message.ts for message in slack.posts()] == [one.ts, two.ts]
+    assert [message.ts for message in slack.posts()] == [one.id, two.id]
     assert together(desk.shown()) == together([text])
 
     longer = Desk(slack, desk.web)
@@ -497,8 +498,8 @@ async def test_a_spare_draft_that_cannot_be_deleted_becomes_a_dash(desk, slack):
 async def test_a_spare_draft_never_costs_the_answer(desk, slack):
     one, two = await desk.draft("1"), await desk.draft("2")
     slack.fail("chat.delete", Html(), forever=True)
-    slack.fail("chat.update", Html(), forever=True, when=lambda args: args["ts"] == two.ts)
-    assert await desk.post("an answer", [one, two]) == one.ts
+    slack.fail("chat.update", Html(), forever=True, when=lambda args: args["ts"] == two.id)
+    assert await desk.post("an answer", [one, two]) == one.id
 
 
 # what a killed process left
@@ -518,39 +519,39 @@ async def test_what_a_killed_process_left_is_swept_and_nothing_else(desk, slack)
     for message in (file, person, robot):
         slack.put(message)
     desk.restart()
-    assert await desk.posting.find(desk.thread, key, live=[live.ts]) is None
+    assert await desk.posting.find(desk.thread, key, live=[live.id]) is None
     looks = len(slack.calls_to("conversations.replies"))
     assert await desk.posting.sweep(desk.thread, question, again=False)
     assert len(slack.calls_to("conversations.replies")) == looks
     assert [message.ts for message in slack.thread("C1", desk.question)] == [
-        *(desk.question, before, question, live.ts, notice, file.ts, person.ts, robot.ts)
+        *(desk.question, before, question, live.id, notice, file.ts, person.ts, robot.ts)
     ]
-    assert slack.message(orphan.ts).deleted and slack.message(dead_draft.ts).deleted
+    assert slack.message(orphan.id).deleted and slack.message(dead_draft.id).deleted
 
 
 async def test_an_orphan_older_than_the_question_is_left_alone(desk, slack):
     orphan = await desk.stream("half")
     question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
     await desk.posting.sweep(desk.thread, question)
-    assert not slack.message(orphan.ts).deleted
+    assert not slack.message(orphan.id).deleted
 
 
 async def test_a_look_up_takes_nothing_away_for_that_would_keep_the_answer_waiting(desk, slack):
     orphan = await desk.stream("half")
     await desk.find()
-    assert not slack.message(orphan.ts).deleted
+    assert not slack.message(orphan.id).deleted
 
 
 async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(desk, slack):
     orphan = await desk.stream("half")
     assert not await desk.posting.sweep(desk.thread, desk.question, undisturbed=lambda: False)
-    assert not slack.message(orphan.ts).deleted
+    assert not slack.message(orphan.id).deleted
 
 
 async def test_a_sweep_spares_what_this_process_has_finished_since_its_first_look(desk, slack):
     draft = await desk.draft("half")
     await desk.find()
-    assert await desk.post("an answer", [draft]) == draft.ts
+    assert await desk.post("an answer", [draft]) == draft.id
     assert await desk.posting.sweep(desk.thread, desk.question, again=False)
     assert desk.shown() == ["an answer"]
 
@@ -598,7 +599,7 @@ async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(desk, slack, 
     orphan = await desk.stream("half")
     slack.fail("chat.delete", ApiError("cant_delete_message"), forever=True)
     assert await desk.posting.sweep(desk.thread, desk.question)
-    assert not slack.message(orphan.ts).deleted
+    assert not slack.message(orphan.id).deleted
     assert "cant_delete_message" in caplog.text
 
 
@@ -606,7 +607,7 @@ async def test_an_orphan_that_still_streams_is_stopped_first(desk, slack):
     orphan = await desk.stream("half")
     slack.fail("chat.delete", ApiError("streaming_state_conflict"))
     await desk.posting.sweep(desk.thread, desk.question)
-    assert slack.message(orphan.ts).deleted and slack.message(orphan.ts).stream.state == "stopped"
+    assert slack.message(orphan.id).deleted and slack.message(orphan.id).stream.state == "stopped"
 
 
 # long answers
@@ -746,14 +747,14 @@ async def test_where_ephemeral_is_refused_it_is_an_ordinary_post(desk, slack, er
 async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slack):
     key = f"{desk.key}?q1"
     ts = await desk.post(f"May I? {EVIL}", key=key, kind="notice", choices=(Choice("Yes", "/approve"),))
-    await desk.posting.close_question(desk.posting.closed(key), "Approved by <@U1>")
+    await desk.posting.close_question(desk.posting.questions.pop(key), "Approved by <@U1>")
     message = slack.message(ts)
     assert "approve" not in str(message.blocks).lower().replace("approved", "")
     assert "Approved by" in str(message.blocks)
     assert message.metadata == Tag(key).metadata()
     assert slack.unfurls == []
-    assert desk.posting.closed(key) is None
-    assert desk.posting.left_open(desk.key) == []
+    assert key not in desk.posting.questions
+    assert desk.posting.questions.pop_all_of(desk.key) == []
 
 
 async def test_what_a_message_left_open_is_known_by_the_messages_key(desk):
@@ -762,8 +763,8 @@ async def test_what_a_message_left_open_is_known_by_the_messages_key(desk):
             "May I?", key=f"{desk.key}?{name}", kind="notice", choices=(Choice("Yes", "/approve"),)
         )
     await desk.post("May I?", key=f"{desk.key}1?q1", kind="notice", choices=(Choice("Yes", "/approve"),))
-    assert len(desk.posting.left_open(desk.key)) == 2
-    assert desk.posting.left_open(desk.key) == []
+    assert len(desk.posting.questions.pop_all_of(desk.key)) == 2
+    assert desk.posting.questions.pop_all_of(desk.key) == []
 
 
 # files out
@@ -848,6 +849,7 @@ async def _then(work, after, *arguments):
 @given(st.text(alphabet="xyz<& \n`", min_size=1, max_size=12), st.integers(1, 600))
 @settings(max_examples=40)
 def test_plain_words_leave_nothing_out_and_fit_an_edit(text, times):
+    assume(not re.search("```[^\n]*x", text * times))  # the language of a code block is no word of it
     [page] = pages(replace(OUTGOING, text=text * times), LINKS, inert=True)[:1]
     assert all(len(piece) <= 4_000 for piece in page.words)
     assert "".join(page.words).count("x") == page.markdown.count("x")

@@ -26,7 +26,6 @@ from threads.model import (
     message_key,
 )
 from transports.slack.api.web_api import Identity, open_web
-from transports.slack.live import presence as presence_module
 from transports.slack.live import reactions
 from transports.slack.live.presence import OUTCOMES, Presence
 from transports.slack.live.thread_status import LOADING, THINKING, title_of
@@ -94,7 +93,7 @@ async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
             await scene.answer(scene.thread, scene.root, "All is well.")
             await anyio.sleep(5)
             assert (scene.reactions(), scene.status, scene.session.status) == ([], "", "active")
-        assert not scene.presence._lives
+        assert not scene.presence._messages
         assert not scene.presence._running
         assert not scene.presence._beats
 
@@ -182,7 +181,7 @@ async def test_the_words_say_what_goes_on_and_stay_as_long_as_it_does():
     async with beside(scene.presence.run):
         scene.show(TurnStarted("go"))
         await anyio.sleep(2)
-        scene.show(ToolStarted("read_file", "notes.md", "c1"))
+        scene.show(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
         await anyio.sleep(3)
         assert scene.status == "is reading notes.md…"
         scene.show(ToolFinished("read_file", True, "c1"), Waiting("rate limited", 20, 2, 6))
@@ -291,7 +290,7 @@ async def test_a_turn_that_is_stopped_leaves_its_text_with_a_mark():
 
 
 async def test_turns_that_never_end_are_forgotten_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(presence_module, "MOST_LIVE", 20)
+    monkeypatch.setattr("transports.shared.live.presence.MOST_LIVE", 20)
     scene = Scene()
     async with beside(scene.presence.run):
         for number in range(100):
@@ -299,7 +298,9 @@ async def test_turns_that_never_end_are_forgotten_when_there_are_too_many(monkey
             scene.presence.show(thread, thread.root, TurnStarted("x"))
             scene.presence.show(thread, thread.root, TextDelta("word "))
         await anyio.sleep(1)
-        assert len(scene.presence._lives) == len(scene.presence._running) == len(scene.presence._beats) == 20
+        assert (
+            len(scene.presence._messages) == len(scene.presence._running) == len(scene.presence._beats) == 20
+        )
 
 
 async def test_show_never_raises():

@@ -9,15 +9,26 @@ import anyio
 import pytest
 
 from bot.ports.model import Completion, Usage
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimited
 from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in, transport
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, says
 from threads.errors import TransportFatal
-from threads.model import Limits, Option, Question, TextDelta
+from threads.model import (
+    Choice,
+    Limits,
+    Option,
+    Outgoing,
+    Question,
+    TextDelta,
+    ThreadId,
+    TurnSettled,
+    message_key,
+)
 from threads.wording import first_cause
 from transports.shared.live import background_calls
+from transports.slack import client
 
 pytestmark = pytest.mark.anyio
 
@@ -336,3 +347,26 @@ async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at
         await until_settled(tmp_path, said.ts)
         await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
         assert "the end" in answers(slack, "C1", said.ts)[0]
+
+
+async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(tmp_path):
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
+        slack.fail("chat.postMessage", Cut(applied=True), Cut(applied=True))
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        assert (await until_settled(tmp_path, said.ts))[said.ts] == "answered"
+        (answer,) = answers(slack, "C1", said.ts)
+        assert "the end" in answer
+
+
+async def test_a_question_that_is_found_again_does_not_keep_what_a_killed_process_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "TIDY_AFTER_S", 0.0)
+    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()) as edge:
+        said = await slack.say("U1", "C1", "<@UBOT> hi")
+        await until_settled(tmp_path, said.ts)
+        thread = ThreadId("slack", "T1", "C1", said.ts)
+        key = f"{message_key(thread, said.ts)}?q1"
+        await edge.post(Outgoing(thread, key, "May I?", choices=(Choice("Yes", "/approve q1"),)))
+        assert await edge.find(thread, key)
+        left = slack.put(Message("C1", slack.next_ts(), "half", "UBOT", "BBOT", thread_ts=said.ts))
+        edge.show(thread, said.ts, TurnSettled("answered", again=True, interrupted=True))
+        await slack.until(lambda: slack.message(left.ts).deleted)

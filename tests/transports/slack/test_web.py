@@ -42,7 +42,7 @@ from transports.slack.api.api_errors import (
     refused_for_good,
 )
 from transports.slack.api.rate_limits import Limits, rate_of
-from transports.slack.api.web_api import MOST_TOLD, open_web
+from transports.slack.api.web_api import open_web
 
 pytestmark = pytest.mark.anyio
 
@@ -365,10 +365,12 @@ async def test_a_live_call_that_fails_costs_nothing_and_its_refusal_is_told_once
     assert len(slack.calls) == 4
 
 
-async def test_what_is_told_once_does_not_grow_without_end(web):
-    for number in range(2 * MOST_TOLD):
-        web._tell_once(SlackRefused("chat.update", f"code_{number}"))
-    assert len(web._told) == MOST_TOLD
+async def test_only_so_many_refusals_of_live_calls_are_logged(slack, web, caplog, monkeypatch):
+    monkeypatch.setattr("transports.slack.api.web_api.MAX_LOGGED", 2)
+    slack.fail("chat.appendStream", *(ApiError(f"code_{number}") for number in range(4)))
+    for _ in range(4):
+        await web.try_call("chat.appendStream", channel="C1", ts="1.2")
+    assert caplog.text.count("code_") == 2
 
 
 async def test_a_live_call_that_gets_through_returns_its_answer(slack, web):

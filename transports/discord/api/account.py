@@ -1,9 +1,9 @@
 """The bot's account at Discord's REST API: who it is, and every call that is made in its name.
 
-It lives as long as the transport, so its rate limits outlive the gateway's troubles. The library waits for buckets,
-sleeps through 429, and tries 500, 502, 504 and 524 again (five times, 25 s in all); 503 and cut connections it does
-not. Each call here runs to its end, whoever waits (`Calls`), and fails with one of our errors. None of them is
-chained: the library's hold the request with its token.
+It lives as long as the transport, so its rate limits outlive the gateway's. The library waits for buckets, sleeps
+through 429, and retries 500, 502, 504 and 524 (five times, 25 s in all), but not 503 or a cut connection. Each call
+runs to its end, whoever waits (`UncancelledCalls`), and fails with one of our errors. None of them is chained: the
+library's errors hold the request with its token.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from discord.http import Route
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.discord.api.sdk import Client
-from transports.discord.api.uncancelled_calls import Calls
+from transports.discord.api.uncancelled_calls import UncancelledCalls
 from transports.discord.api.values import Me
 
 log = logging.getLogger(__name__)
@@ -36,26 +36,26 @@ CROWDED_S = 1.0
 
 
 class Account:
-    """``me`` is there after `login`; ``standing`` is for the gateway too."""
+    """``me`` is there after `login`; ``invalid_requests`` is for the gateway too."""
 
     me: Me
 
     def __init__(self, token: str, tasks: TaskGroup) -> None:
         self._token = token
-        self.standing = Standing()
-        self._calls = Calls(tasks, self._explained)
+        self.invalid_requests = InvalidRequests()
+        self._calls = UncancelledCalls(tasks, self._explained)
         self._client: Client | None = None
         self._token_refused = anyio.Event()
 
     @property
     def trouble(self) -> str:
         """What is held back now, for operators; blank if nothing is."""
-        return self.standing.trouble(anyio.current_time())
+        return self.invalid_requests.trouble(anyio.current_time())
 
     async def login(self) -> Me:
         """Ask who the token belongs to; to be done first. Raises `TransportFatal` for a bad one, else as a call."""
         self._admit("login", urgent=True)
-        client = Client(Route.BASE, self.standing)
+        client = Client(Route.BASE, self.invalid_requests)
         work = partial(client.login, self._token)
         try:
             await self._calls.make("login", work, within=LOGIN_WITHIN_S)
@@ -101,7 +101,7 @@ class Account:
 
     def _admit(self, call: str, *, urgent: bool) -> None:
         """Raise `TransportRateLimited` for a call that would do harm, or that there is no room for."""
-        if wait := self.standing.wait(anyio.current_time(), urgent=urgent):
+        if wait := self.invalid_requests.wait(anyio.current_time(), urgent=urgent):
             raise TransportRateLimited(f"{call}: held back: {self.trouble}", retry_after=wait)
         if not urgent and not self._calls.room(urgent=False):
             raise TransportRateLimited(f"{call}: too much is under way", retry_after=CROWDED_S)
@@ -115,7 +115,7 @@ class Account:
         failed = explain(call, error, maybe_posted=sent and call == "send")
         match failed:
             case Banned():
-                failed.retry_after = self.standing.banned(anyio.current_time())
+                failed.retry_after = self.invalid_requests.banned(anyio.current_time())
                 log.error("platform.paused: %s: nothing is asked for %.0f s", failed, failed.retry_after)
             case DiscordRefused(kind="token"):
                 self._token_refused.set()

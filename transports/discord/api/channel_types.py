@@ -1,23 +1,23 @@
-"""What a channel's id stands for; learnt from whatever passes by, and asked for once where nothing did.
+"""The types of channels, by id: learnt from events, else asked for once.
 
-discord.py does not know the channel of a message in an archived thread, nor any before its guild has come in: then
+discord.py does not know the channel of a message in an archived thread, nor any before its guild has come in. Then
 the channel is a `PartialMessageable` without a type, and taking it for a guild's channel would lose the message.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import anyio
 import discord
+from cachetools import LRUCache
 
 from threads.errors import PostFailed, TransportRejected
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Place
 
 MOST_PLACES = 50_000
-"""How many channels are remembered; beyond, the one that nobody asked for the longest is forgotten."""
+"""How many channels are remembered."""
 
 
 @dataclass(slots=True)
@@ -27,32 +27,29 @@ class _Fetch:
 
 
 class Channels:
-    def __init__(self, rest: Rest, most: int = MOST_PLACES) -> None:
-        self._rest, self._most = rest, most
-        self._places: OrderedDict[str, Place] = OrderedDict()
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self._places: LRUCache[str, Place] = LRUCache(MOST_PLACES)
         self._fetches: dict[str, _Fetch] = {}
 
     def see(self, channel: object) -> Place | None:
-        """Learn what a channel of the library's is; None if neither it nor what was learnt before tells. No I/O.
+        """Learn the type of a channel of the library's; None if it is not known. No I/O.
 
-        What is told without its guild the library takes for a direct message: a channel of a guild stays one.
+        The library takes a channel without its guild for a direct message: a known channel of a guild stays one.
         """
         place = place_of(channel)
         if place is not None and place.kind == "direct":
             place = self.known(place.id) or place
         if place is not None:
-            self._learn(place)
+            self._places[place.id] = place
             return place
         return self.known(str(channel.id)) if isinstance(channel, discord.PartialMessageable) else None
 
     def known(self, channel_id: str) -> Place | None:
-        place = self._places.get(channel_id)
-        if place is not None:
-            self._places.move_to_end(channel_id)
-        return place
+        return self._places.get(channel_id)
 
     async def of(self, channel_id: str) -> Place:
-        """Return what a channel is; those who ask at the same time share one look-up. Raises `PostFailed`."""
+        """Return a channel's type; concurrent callers share one look-up. Raises `PostFailed`."""
         while (place := self.known(channel_id)) is None:
             fetch = self._fetches.get(channel_id)
             if fetch is None:
@@ -70,25 +67,19 @@ class Channels:
         try:
             place = place_of(await self._rest.channel(channel_id))
             if place is None:
-                raise TransportRejected(f"channel {channel_id} is of a kind that nobody can write to us in")
+                raise TransportRejected(f"channel {channel_id} is of a kind without messages to us")
         except PostFailed as failure:
             fetch.failure = failure
             raise
         finally:
             del self._fetches[channel_id]
             fetch.done.set()
-        self._learn(place)
-        return place
-
-    def _learn(self, place: Place) -> None:
         self._places[place.id] = place
-        self._places.move_to_end(place.id)
-        if len(self._places) > self._most:
-            self._places.popitem(last=False)
+        return place
 
 
 def place_of(channel: object) -> Place | None:
-    """Return what a channel is by itself; None for a group's, and for one of which only the id is known.
+    """Return a channel's type by itself; None for a group, and for a channel of which only the id is known.
 
     A thread can be opened from a message in a text or an announcement channel; a voice or stage channel has text but
     no threads, and a forum's posts are threads. https://docs.discord.com/developers/topics/threads

@@ -1,7 +1,7 @@
-"""The library's client for one session of the gateway: it tells its hooks, and never begins a second one.
+"""The library's client for one session of the gateway: it calls its hooks, and never begins a second session.
 
-Hooks are called at once, in the order in which events come, from within the library's reading: they only enqueue.
-The library's own way is a task for each event, in no order past the first wait.
+Hooks are called in the order of the events, from within the library's reading, so they only enqueue. The library
+itself starts a task per event, and tasks lose the order at their first wait.
 """
 
 from __future__ import annotations
@@ -16,90 +16,98 @@ import aiohttp
 import anyio
 import discord
 from anyio.abc import TaskGroup
-from discord.gateway import KeepAliveHandler
+from discord.gateway import DiscordWebSocket, KeepAliveHandler
 from discord.http import HTTPClient
+from yarl import URL
 
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.discord.api.sdk import Client, read_message
 from transports.shared.link.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
 
 DRAIN_S, CLOSE_WITHIN_S, LAST_S = 1.5, 3.0, 0.5
-"""How long answers to interactions that are under way may take at the end, and then the close: 5.5 s in all."""
+"""At the end: for running answers to interactions, for the close, and for what is left; 5.5 s in all."""
 INTERACTIONS_AT_ONCE = 256
 VITAL = ("READY", "RESUMED")
 """Events without which there is no session."""
 
 
 class Hooks(Protocol):
-    """What is told of one session. What a hook raises is logged, and ends nothing."""
+    """Receives the events of one session. What a hook raises is logged, and the session goes on."""
 
-    def prepare(self, client: discord.Client) -> None:
-        """Attach what must be there before the login: slash commands."""
+    def prepare(self, client: discord.Client, /) -> None:
+        """Attach the slash commands, before the login."""
         ...
 
     def on_session(self) -> None:
-        """Note that a session begins: what was said before may be missed, nothing after."""
+        """Note that a session begins. Earlier messages may be missed, later ones are not."""
         ...
 
-    def on_ready(self, client: discord.Client) -> None:
-        """Look at the guilds, as far as Discord told them soon."""
+    def on_ready(self, client: discord.Client, /) -> None:
+        """Take the guilds, as far as they have come in."""
         ...
 
-    def on_message(self, message: discord.Message) -> None: ...
+    def on_message(self, message: discord.Message, /) -> None: ...
 
-    def on_edit(self, payload: discord.RawMessageUpdateEvent) -> None: ...
+    def on_edit(self, payload: discord.RawMessageUpdateEvent, /) -> None: ...
 
-    def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None: ...
+    def on_delete(self, channel_id: str, message_ids: Collection[str], /) -> None: ...
 
-    async def on_interaction(self, interaction: discord.Interaction) -> None: ...
+    async def on_interaction(self, interaction: discord.Interaction, /) -> None: ...
 
-    def on_guild(self, guild: discord.Guild) -> None:
-        """Learn of a guild, once or again; its channels and threads come by `on_channel`."""
+    def on_guild(self, guild: discord.Guild, /) -> None:
+        """Take a guild; its channels and threads come by `on_channel`. May be called again."""
         ...
 
-    def on_channel(self, channel: object) -> None:
-        """Learn of a channel or thread that is there, or has changed."""
+    def on_channel(self, channel: object, /) -> object:
+        """Take a new or changed channel or thread."""
         ...
 
-    def on_gone(self, channel_id: str) -> None:
-        """Forget a channel or thread: it was deleted."""
+    def on_gone(self, channel_id: str, /) -> None:
+        """Forget a deleted channel or thread."""
         ...
 
 
 class Gateway(Client):
-    """A client for one session: it tells its hooks, and does not begin a second one."""
+    """A client for one session. ``failure`` says why the session must end, if it does not end by itself."""
 
     def __init__(
         self,
-        url: str,
-        standing: Standing,
+        url: URL,
+        invalid_requests: InvalidRequests,
         hooks: Hooks,
         connected: Callable[[], None],
         begin: Callable[[], None],
         tasks: TaskGroup,
         **options: float,
     ) -> None:
-        super().__init__(url, standing, enable_debug_events=True, **options)
-        self._told, self._connected, self._begin, self._tasks = hooks, connected, begin, tasks
+        super().__init__(str(url), invalid_requests, enable_debug_events=True, **options)
+        self._gateway, self._session_hooks = url, hooks
+        self._connected, self._begin, self._tasks = connected, begin, tasks
         self._answers: set[anyio.CancelScope] = set()
         self._idle = anyio.Event()
         self.begun = self.up = self.heard = False
-        self.ailing: LinkDown | None = None
-        """Why the session must end, if it does not end by itself."""
-        self._plain = _plain(hooks)
+        self.failure: LinkDown | None = None
+        self._hook_of = _hook_of(hooks)
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
-        self.http.ws_connect = self._connect_to  # type: ignore[method-assign]  # for sockets nobody else closes
+        self.http.ws_connect = self._connect_to  # type: ignore[method-assign]
         parsers = self._connection.parsers
         for event in parsers.keys() - VITAL:
             parsers[event] = partial(self._read, event, parsers[event])
         hooks.prepare(self)
 
     async def _connect_to(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
+        """Open a socket, which `leave` closes if nobody else does.
+
+        The library begins each session at Discord's own address and has no setting for another one.
+        """
+        address = URL(url)
+        if address.with_query(None) == DiscordWebSocket.DEFAULT_GATEWAY:
+            address = self._gateway.with_query(address.query)
         self._sockets = [socket for socket in self._sockets if not socket.closed]
         try:
-            self._sockets.append(await HTTPClient.ws_connect(self.http, url, compress=compress))
+            self._sockets.append(await HTTPClient.ws_connect(self.http, str(address), compress=compress))
         except (aiohttp.ClientError, OSError) as error:
             if self.begun:
                 raise  # the library tries to resume
@@ -112,7 +120,7 @@ class Gateway(Client):
         self._begin()
 
     def _read(self, event: str, parse: Callable[[Any], None], data: Any) -> None:
-        """Have the library read what came: what it cannot read would end the session, and come again in the next."""
+        """Have the library read an event. One that it cannot read would end the session, and the next one too."""
         if event == "MESSAGE_CREATE":
             read_message(parse, data)
             return
@@ -122,7 +130,6 @@ class Gateway(Client):
             log.exception("link.unreadable: what came cannot be read: %s", event)
 
     def dispatch(self, event: str, /, *args: Any, **more: Any) -> None:
-        """Tell the hooks at once: the library's own way is a task for each event, in no order."""
         if event.startswith("socket_"):
             self.heard = True
             return
@@ -137,23 +144,23 @@ class Gateway(Client):
             case "connect" | "resumed":
                 self.begun = self.up = True
                 if event == "connect":
-                    self._told.on_session()
+                    self._session_hooks.on_session()
                 self._connected()
             case "disconnect":
                 self.up = False
             case "ready":
-                self._told.on_ready(self)
+                self._session_hooks.on_ready(self)
             case "interaction":
                 self._interact(*what)
             case "guild_available" | "guild_join":
                 self._learn(*what)
-            case _ if tell := self._plain.get(event):
-                tell(*what)
+            case _ if hook := self._hook_of.get(event):
+                hook(*what)
 
     def _learn(self, guild: discord.Guild) -> None:
-        self._told.on_guild(guild)
+        self._session_hooks.on_guild(guild)
         for channel in (*guild.channels, *guild.threads):
-            self._told.on_channel(channel)
+            self._session_hooks.on_channel(channel)
 
     def _interact(self, interaction: discord.Interaction) -> None:
         if len(self._answers) >= INTERACTIONS_AT_ONCE:
@@ -166,7 +173,7 @@ class Gateway(Client):
     async def _answer(self, interaction: discord.Interaction, scope: anyio.CancelScope) -> None:
         try:
             with scope:
-                await self._told.on_interaction(interaction)
+                await self._session_hooks.on_interaction(interaction)
         except Exception:  # the boundary of a transport: one press, and the next one is taken
             log.exception("interaction.failed: not taken")
         finally:
@@ -175,7 +182,7 @@ class Gateway(Client):
                 self._idle.set()
 
     async def leave(self) -> None:
-        """Close with 1000 whatever is going on, and leave no task, thread or socket behind."""
+        """Close with 1000, and leave no task, thread or socket behind."""
         with anyio.CancelScope(shield=True):
             if self._answers:
                 self._idle = anyio.Event()
@@ -194,21 +201,21 @@ class Gateway(Client):
             ready.cancel()
 
     async def _still(self) -> None:
-        """Let the threads of heartbeats end: one that is at it needs the loop once more."""
+        """Wait for the heartbeat threads: one that is sending needs the loop once more."""
         beating = [
             thread
             for thread in threading.enumerate()
             if isinstance(thread, KeepAliveHandler) and thread.ws._connection is self._connection  # noqa: SLF001
         ]
-        for thread in beating:  # of a socket that was not handed over, too
+        for thread in beating:
             thread.stop()
         with anyio.move_on_after(LAST_S):
             while any(thread.is_alive() for thread in beating):  # noqa: ASYNC110  a thread has no event
                 await anyio.sleep(0.01)
 
 
-def _plain(hooks: Hooks) -> dict[str, Callable[..., None]]:
-    """Return what is told of events as the library has them, by its names."""
+def _hook_of(hooks: Hooks) -> dict[str, Callable[..., object]]:
+    """Return the hooks by the library's names of the events."""
     return {
         "message": hooks.on_message,
         "raw_message_edit": hooks.on_edit,

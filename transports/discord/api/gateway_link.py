@@ -1,15 +1,14 @@
-"""Receiving from Discord: one session of the gateway, in a client of the library that is made for it.
+"""Receiving from Discord: one session of the gateway, in a client of its own.
 
-The library resumes a session by itself, and well: what was missed is replayed. What it does badly is not left to it:
-a first connect that fails, pauses of up to 17 minutes, sockets that die in silence, a session that is lost. All of
-these end the run, and the supervisor makes another one.
+The library resumes a session well: missed events are replayed. It handles badly a first connect that fails, pauses of
+up to 17 minutes, sockets that die in silence, and a lost session. These end the run; the supervisor starts the next.
 
-| what is seen                                             | what follows                                     |
+| event                                                    | consequence                                      |
 |----------------------------------------------------------|--------------------------------------------------|
 | READY                                                    | `Hooks.on_session`, *connected*; later `on_ready` |
 | a cut, op 7, close 1000, 1001, 4000, 4009, no heartbeat  | the library resumes; RESUMED: *connected*        |
 | not resumed within ``down_s``                            | `LinkDown`                                       |
-| op 9: the session is gone                                | `LinkDown`, so that a session is a run           |
+| op 9: the session is gone                                | `LinkDown`                                       |
 | no frame for ``silent_s``                                | `LinkDown`                                       |
 | no login, no first connect                               | `LinkDown`, or what the refusal means            |
 | 401, 4004, 4010 to 4014                                  | `TransportFatal`, with what to do                |
@@ -32,7 +31,7 @@ from yarl import URL
 from threads.errors import TransportFatal
 from transports.discord.api.api_errors import Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.gateway import Gateway, Hooks
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
@@ -52,13 +51,14 @@ FATAL = {
     4013: "Discord does not know the intents that were asked for: update this program",
     4014: f'Discord does not let the bot read messages: tick "Message Content Intent" under Bot {PORTAL}',
 }
-"""Close codes that stay until a person acts."""
+"""Close codes that only a person can resolve, with what to do."""
 
 
-class Link:
-    """The gateway of one bot. ``standing`` is that of its `Rest`: a ban holds for both.
+class GatewayLink:
+    """The gateway of one bot. ``invalid_requests`` is that of its `Rest`: a ban holds for both.
 
-    ``heard`` is told of each look that finds that something came.
+    ``heard`` is called each ``look_s`` in which a frame came. A session ends after ``silent_s`` without a frame, or
+    ``down_s`` without a connection.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Link:
         token: str,
         gateway_url: str | None,
         make_hooks: Callable[[], Hooks],
-        standing: Standing,
+        invalid_requests: InvalidRequests,
         *,
         heard: Callable[[], None] = lambda: None,
         silent_s: float = 120.0,
@@ -76,7 +76,7 @@ class Link:
         heartbeat_s: float = 60.0,
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
-        self._make_hooks, self._standing = make_hooks, standing
+        self._make_hooks, self._standing = make_hooks, invalid_requests
         self._heard = heard
         self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
         self._options = {"guild_ready_timeout": guilds_s, "heartbeat_timeout": heartbeat_s}
@@ -88,10 +88,9 @@ class Link:
         *connected* is called before anything of the session is taken, and each time that it was resumed.
         """
         self._admit()
-        DiscordWebSocket.DEFAULT_GATEWAY = self._url
         async with anyio.create_task_group() as tasks:
             client = Gateway(
-                str(self._url),
+                self._url,
                 self._standing,
                 self._make_hooks(),
                 connected,
@@ -107,7 +106,7 @@ class Link:
         raise end
 
     def _admit(self) -> None:
-        """Raise `LinkDown` if to connect now would do harm."""
+        """Raise `LinkDown` if a connection now would do harm."""
         now = anyio.current_time()
         if wait := self._standing.wait(now, urgent=True):
             raise LinkDown(self._standing.trouble(now), retry_after=wait)
@@ -129,8 +128,8 @@ class Link:
                 tasks.start_soon(self._watch, client, life)
                 await client.connect()
         except Exception as error:  # noqa: BLE001  the boundary of a transport: any error ends the session
-            return _why(error, client)
-        return client.ailing or LinkDown("the gateway closed the session")
+            return _explain_end(error, client)
+        return client.failure or LinkDown("the gateway closed the session")
 
     def _not_logged_in(self, error: Exception) -> Exception:
         failed = explain("login", error, maybe_posted=False)
@@ -141,9 +140,9 @@ class Link:
         return failed
 
     async def _watch(self, client: Gateway, life: anyio.CancelScope) -> None:
-        """Judge the session from outside. In looks, not in seconds: while our own loop is blocked there are none."""
+        """End the session when it is down or silent. Counts looks, not seconds: a blocked loop makes no looks."""
         quiet = down = 0
-        while client.ailing is None:
+        while client.failure is None:
             await anyio.sleep(self._look_s)
             quiet = 0 if client.heard else quiet + 1
             down = 0 if client.up else down + 1
@@ -151,14 +150,13 @@ class Link:
                 self._heard()
             client.heard = False
             if down * self._look_s >= self._down_s:
-                client.ailing = LinkDown(f"no session for {self._down_s:.0f} s")
+                client.failure = LinkDown(f"no session for {self._down_s:.0f} s")
             elif quiet * self._look_s >= self._silent_s:
-                client.ailing = LinkDown(f"no frame for {self._silent_s:.0f} s")
+                client.failure = LinkDown(f"no frame for {self._silent_s:.0f} s")
         life.cancel()
 
 
-def _why(error: Exception, client: Gateway) -> Exception:
-    """Say what ended the session."""
+def _explain_end(error: Exception, client: Gateway) -> Exception:
     match error:
         case discord.PrivilegedIntentsRequired():
             return TransportFatal(FATAL[4014])

@@ -23,7 +23,7 @@ FIRST_BAN_S, LONGEST_BAN_S = 600.0, 3600.0
 BAD = (401, 403, 429)
 
 
-class Standing:
+class InvalidRequests:
     """Times are seconds of one clock that does not go back."""
 
     def __init__(self) -> None:

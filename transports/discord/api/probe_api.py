@@ -1,4 +1,4 @@
-"""Calls of REST that are made once, for a look: without the library, which sleeps through limits and tries again."""
+"""REST calls for checks, each made once: the library would sleep through limits and retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
-from transports.shared.checks import WITHIN_S, plainly
+from transports.shared.checks import WITHIN_S, describe_failure
 from transports.shared.link.proxy import proxy_for
 
 MOST_BYTES = 2_000_000
@@ -24,8 +24,8 @@ class BadToken(TransportRejected):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An answer of 2xx: its JSON, None for none, and the Date of it."""
+class Answer:
+    """A 2xx answer: its JSON, or None, and its Date header."""
 
     body: JsonValue
     date: str | None
@@ -36,14 +36,12 @@ class Told:
 
 
 class Api:
-    """A few calls of REST, each made once."""
-
     def __init__(self, session: aiohttp.ClientSession, base: str, token: str) -> None:
-        self.session, self._base, self._token = session, base.rstrip("/"), token.strip()
+        self._session, self._base, self._token = session, base.rstrip("/"), token.strip()
 
     async def ask(
         self, path: str, method: Literal["GET", "POST", "DELETE"] = "GET", json: JsonValue = None
-    ) -> Told | PostFailed:
+    ) -> Answer | PostFailed:
         """Make one call. Every failure comes back; nothing is raised but a cancellation."""
         headers = {
             "Authorization": f"Bot {self._token}",
@@ -52,7 +50,7 @@ class Api:
         url = self._base + path
         try:
             with anyio.fail_after(WITHIN_S):
-                async with self.session.request(
+                async with self._session.request(
                     method,
                     url,
                     json=json,
@@ -65,12 +63,12 @@ class Api:
                         body += await answer.content.read(MOST_BYTES)
         except TimeoutError:
             return TransportUnavailable(f"{method} {path}: no answer within {WITHIN_S:.0f} s")
-        except Exception as error:  # noqa: BLE001  the boundary of a look: whatever broke is what was found
-            return TransportUnavailable(f"{method} {path}: {plainly(error)}")
+        except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
+            return TransportUnavailable(f"{method} {path}: {describe_failure(error)}")
         return _read(f"{method} {path}", answer, body)
 
 
-def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Told | PostFailed:
+def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Answer | PostFailed:
     try:
         told: JsonValue = json.loads(body) if body else None
     except ValueError:
@@ -78,7 +76,7 @@ def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Told | Post
     fields = told if isinstance(told, dict) else {}
     match answer.status:
         case 200 | 204 if told is not None or answer.status == 204:
-            return Told(told, answer.headers.get("Date"))
+            return Answer(told, answer.headers.get("Date"))
         case 429 if "Via" not in answer.headers or not fields:
             return TransportUnavailable(
                 f"{call}: Cloudflare has shut out this address for too many bad calls"

@@ -1,14 +1,15 @@
-"""discord.py's client as both doors use it: REST, which is only logged in, and the gateway.
+"""discord.py's client, as REST (only logged in) and the gateway use it.
 
-What is set here and why: no cache of messages or members (we keep our own), no pings whatever a model writes, no
-voice. A request takes seconds, not the five minutes of aiohttp, and follows no redirect: what is said in a chat goes
-to the configured host and to no other. Every answer counts for how we stand with Discord.
+It caches no messages or members, pings nobody, and has no voice. A request takes seconds, not the five minutes of
+aiohttp, and follows no redirect: a chat's text goes to the configured host only. Every answer is counted in
+`InvalidRequests`.
 
-Of what the library does not document (2.7.1), this is used and no more: look here when it is updated.
+These undocumented parts of the library (2.7.1) are used; check them when it is updated.
 
-| what                                                   | where        | why                                       |
+| part                                                   | where        | why                                       |
 |--------------------------------------------------------|--------------|-------------------------------------------|
-| `Route.BASE`, `DiscordWebSocket.DEFAULT_GATEWAY`       | rest, link   | there is no other way to another address  |
+| `Route.BASE`                                           | rest         | there is no other way to another address  |
+| `DiscordWebSocket.DEFAULT_GATEWAY`, read only          | gateway      | the same, for each client alone           |
 | `HTTPClient.request`, replaced                         | sdk          | time limits, no redirects, no quotes      |
 | `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
 | `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
@@ -16,7 +17,7 @@ Of what the library does not document (2.7.1), this is used and no more: look he
 | `_connection.parsers`, replaced                        | gateway      | one odd event must not end the session    |
 | `_connection.create_message`, `logs_from`, `get_message` | rest       | one odd message must not hide the others  |
 | `HTTPClient.start_thread_with_message`, `get_member`   | rest         | by ids alone                              |
-| `Member._roles`                                        | hear/message | `roles` knows those of cached guilds only |
+| `Member._roles`                                        | parse_message | `roles` knows those of cached guilds only |
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import anyio
 import discord
 from discord.http import HTTPClient, Route
 
-from transports.discord.api.invalid_requests import Standing
+from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.proxy import proxy_for
 
 REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
@@ -49,9 +50,9 @@ on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=N
 
 
 class Client(discord.Client):
-    """A client of the library; *url* is where it will go, by which its proxy is chosen."""
+    """A client of the library; *url* chooses its proxy."""
 
-    def __init__(self, url: str, standing: Standing, **options: Any) -> None:
+    def __init__(self, url: str, invalid_requests: InvalidRequests, **options: Any) -> None:
         be_quiet()
         intents = discord.Intents.default()
         intents.message_content = True
@@ -62,7 +63,7 @@ class Client(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             allowed_mentions=discord.AllowedMentions.none(),
             proxy=proxy_for(url),
-            http_trace=_trace(standing),
+            http_trace=_trace(invalid_requests),
             **options,
         )
         _bound(self.http)
@@ -73,11 +74,11 @@ def be_quiet() -> None:
     discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
     logging.getLogger("discord").setLevel(logging.WARNING)
     reconnects = logging.getLogger("discord.client")
-    if _plainly not in reconnects.filters:
-        reconnects.addFilter(_plainly)
+    if _demote_reconnect not in reconnects.filters:
+        reconnects.addFilter(_demote_reconnect)
 
 
-def _plainly(record: logging.LogRecord) -> bool:
+def _demote_reconnect(record: logging.LogRecord) -> bool:
     """Make a warning of one line of a reconnect, which the library logs as an error with its traceback."""
     if str(record.msg).startswith("Attempting a reconnect"):
         why = record.exc_info[0] if record.exc_info else None
@@ -88,21 +89,21 @@ def _plainly(record: logging.LogRecord) -> bool:
 
 
 def _bound(http: HTTPClient) -> None:
-    """Give every request of *http* a time limit, no way to another host, and nothing of others in its answer."""
+    """Give every request of *http* a time limit, and follow no redirect."""
     request = http.request
 
     async def bounded(route: Route, **arguments: Any) -> Any:
         timeout = UPLOAD if arguments.get("files") else REQUEST
         answer = await request(route, timeout=timeout, allow_redirects=False, **arguments)
         if route.method in ("POST", "PATCH") and isinstance(answer, dict):
-            # It is somebody's, and its odd fields must not fail a post of ours.
+            # Somebody else's message: its odd fields must not fail a post of ours.
             answer.pop("referenced_message", None)
         return answer
 
     http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
 
 
-def _trace(standing: Standing) -> aiohttp.TraceConfig:
+def _trace(invalid_requests: InvalidRequests) -> aiohttp.TraceConfig:
     async def sent(
         _session: aiohttp.ClientSession,
         _context: SimpleNamespace,
@@ -116,7 +117,7 @@ def _trace(standing: Standing) -> aiohttp.TraceConfig:
     ) -> None:
         response = params.response
         shared = response.headers.get("X-RateLimit-Scope") == "shared"
-        standing.answered(anyio.current_time(), response.status, shared=shared)
+        invalid_requests.answered(anyio.current_time(), response.status, shared=shared)
 
     trace = aiohttp.TraceConfig()
     trace.on_request_headers_sent.append(sent)
@@ -125,9 +126,9 @@ def _trace(standing: Standing) -> aiohttp.TraceConfig:
 
 
 def read_message(read: Callable[[Any], T], data: Any) -> T | None:
-    """Have the library read a message; what it cannot read in full, without all but who says what; None if even so.
+    """Have the library read a message, and if that fails, only its author and text. Returns None if both fail.
 
-    One odd field (of a poll, an embed, a sticker) must not hide what was said, nor what others say after it.
+    One odd field (of a poll, an embed, a sticker) must not hide a message, nor those after it.
     """
     for fields in (data, _bare(data)):
         try:
@@ -138,21 +139,21 @@ def read_message(read: Callable[[Any], T], data: Any) -> T | None:
 
 
 def _bare(data: Any) -> dict[str, Any]:
-    """Return who says what, and nothing else of a message: no files, no mentions, no embeds."""
-    given = data if isinstance(data, dict) else {}
-    author = given.get("author")
+    """Return a message's author and text, without files, mentions and embeds."""
+    message = data if isinstance(data, dict) else {}
+    author = message.get("author")
     person = author if isinstance(author, dict) else {}
     who = {"username": "", "discriminator": "0", "avatar": None} | {
         name: person[name] for name in ("id", "username", "bot") if name in person
     }
     lists = ("mentions", "mention_roles", "attachments", "embeds", "components")
     nothing: dict[str, Any] = {name: [] for name in lists}
-    kept = (
+    names = (
         "id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id",
         "message_reference",
     )  # fmt: skip
-    said = {name: given[name] for name in kept if name in given}
+    text = {name: message[name] for name in names if name in message}
     return {
         "edited_timestamp": None, "tts": False, "mention_everyone": False, "pinned": False,
-        **nothing, **said, "author": who,
+        **nothing, **text, "author": who,
     }  # fmt: skip

@@ -49,7 +49,7 @@ class _Call(Generic[T]):
         self.sent = True
 
 
-class Calls:
+class UncancelledCalls:
     """Runs calls in *tasks*, which must outlive those who wait for them."""
 
     def __init__(self, tasks: TaskGroup, explain: Explain) -> None:

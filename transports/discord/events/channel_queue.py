@@ -16,7 +16,7 @@ MOST_HELD = 10_000
 Work = Callable[[], Awaitable[None]]
 
 
-class Lanes:
+class ChannelQueues:
     def __init__(self, tasks: TaskGroup, most: int = MOST_HELD) -> None:
         self._tasks, self._most = tasks, most
         self._lanes: dict[str, deque[Work]] = {}

@@ -1,6 +1,6 @@
-"""Telling Discord which slash commands there are: only when they changed, for it takes 200 new ones a day.
+"""Registering the slash commands with Discord: only when they change, for it takes 200 new ones a day.
 
-Which were told last is in one small file, as a digest.
+A small file holds the digest of those that were registered last.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Literal
 
-import anyio
 import discord
 from discord import app_commands
-from pydantic import BaseModel, ValidationError
 
-from threads.store.disk import Disk, Offload, read_or_empty, replace_file
-from transports.discord.events.interactions import FAILURES, digest
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFile, JsonState
+from transports.base.text import digest
+from transports.discord.events.interactions import FAILURES
 
 log = logging.getLogger(__name__)
 
@@ -29,27 +29,27 @@ ADVICE = {
 }
 
 
-class _File(BaseModel):
-    v: Literal[1] = 1
+class _File(JsonState):
     published: str = ""
 
 
-class Published:
-    """The commands of one application. Slash commands that could not be told cost nothing else: words work too."""
+class CommandRegistration:
+    """The commands of one application. If they cannot be registered, typed commands still work."""
 
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:
-        self._disk, self._path, self._offload = disk, path, offload
+        self._path, self._offload = path, offload
+        self._file = JsonFile(disk, path, offload, _File())
         self._refused = ""
-        self._syncing = anyio.Lock()
 
     async def sync(self, tree: app_commands.CommandTree[discord.Client]) -> None:
-        """Tell Discord all the commands at once, if it does not know them; to be run beside everything else.
+        """Register all the commands at once, if Discord does not know them; in the background. Never raises.
 
-        Never raises. What it refused is not told again by this process.
+        Commands that Discord refused are not registered again by this process.
         """
-        async with self._syncing:
+        async with self._file.changing:
             wanted = digest_of(tree)
-            if wanted in (self._refused, await self._offload(self._read)):
+            await self._read()
+            if wanted in (self._refused, self._file.value.published):
                 return
             try:
                 await tree.sync()
@@ -60,29 +60,23 @@ class Published:
                     "slash.not_set: the slash commands could not be set: %s%s", failure, _advice(failure)
                 )
             else:
-                await self._offload(self._write, wanted)
+                await self._write(wanted)
 
-    def _read(self) -> str:
+    async def _read(self) -> None:
         try:
-            data = read_or_empty(self._disk, self._path)
-            return _File.model_validate_json(data).published if data else ""
-        except (OSError, ValidationError) as error:
+            await self._offload(self._file.open)
+        except (OSError, NewerSchema) as error:
             log.info(
-                "slash.state_unread: %s cannot be read, so the slash commands are set anew: %s",
+                "slash.state_unread: %s cannot be read, so the slash commands are set again: %s",
                 self._path.name,
                 error,
             )
-            return ""
 
-    def _write(self, published: str) -> None:
+    async def _write(self, published: str) -> None:
         try:
-            replace_file(self._disk, self._path, _File(published=published).model_dump_json().encode())
-        except OSError as error:
-            log.warning(
-                "slash.state_not_kept: %s could not be written; the slash commands will be set again: %s",
-                self._path.name,
-                error,
-            )
+            await self._file.replace(_File(published=published))
+        except StoreUnavailable as error:
+            log.warning("slash.state_not_kept: the slash commands will be set again: %s", error)
 
 
 def digest_of(tree: app_commands.CommandTree[discord.Client]) -> str:

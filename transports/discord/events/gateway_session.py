@@ -1,17 +1,17 @@
-"""What one session of the gateway tells, and who is to know it (`wire.link.Hooks`)."""
+"""Where the events of one gateway session go (`gateway.Hooks`)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import discord
 
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.command_registration import Published
+from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.intake import Intake
-from transports.discord.events.slash_commands import Slash
+from transports.discord.events.slash_commands import SlashCommands
 from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
@@ -28,31 +28,31 @@ NEEDED = discord.Permissions(
 
 
 class Session:
-    """``models`` are what `/model` completes; ``upload_limits``, the bytes a file may have by guild, are learnt."""
+    """``models`` are what `/model` completes. Fills ``upload_limits``: the bytes a file may have, by guild."""
 
     def __init__(
         self,
         soon: Soon,
         intake: Intake,
         channels: Channels,
-        published: Published,
+        registration: CommandRegistration,
         models: Sequence[str],
         upload_limits: dict[str, int],
     ) -> None:
-        self._soon, self._intake, self._channels, self._published = soon, intake, channels, published
+        self._soon, self._intake, self._channels, self._registration = soon, intake, channels, registration
         self._models, self._upload_limits = models, upload_limits
-        self._slash: Slash | None = None
+        self._slash: SlashCommands | None = None
+        self.on_session, self.on_message = intake.began, intake.message
+        self.on_edit, self.on_delete, self.on_interaction = intake.edited, intake.deleted, intake.interaction
+        self.on_channel, self.on_gone = channels.see, channels.forget
 
     def prepare(self, client: discord.Client) -> None:
-        self._slash = Slash(client, self._channels, self._intake.command, self._models)
-
-    def on_session(self) -> None:
-        self._intake.began()
+        self._slash = SlashCommands(client, self._channels, self._intake.command, self._models)
 
     def on_ready(self, client: discord.Client) -> None:
         self._intake.ready(client)
         if self._slash:
-            self._soon(partial(self._published.sync, self._slash))
+            self._soon(partial(self._registration.sync, self._slash))
         if not client.guilds and client.application_id:
             link = discord.utils.oauth_url(
                 client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")
@@ -61,24 +61,6 @@ class Session:
                 "discord.uninvited: the bot is in no server yet; whoever owns one invites it with %s", link
             )
 
-    def on_message(self, message: discord.Message) -> None:
-        self._intake.message(message)
-
-    def on_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
-        self._intake.edited(payload)
-
-    def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None:
-        self._intake.deleted(channel_id, message_ids)
-
-    async def on_interaction(self, interaction: discord.Interaction) -> None:
-        await self._intake.interaction(interaction)
-
     def on_guild(self, guild: discord.Guild) -> None:
         self._upload_limits[str(guild.id)] = guild.filesize_limit
         self._intake.joined(guild)
-
-    def on_channel(self, channel: object) -> None:
-        self._channels.see(channel)
-
-    def on_gone(self, channel_id: str) -> None:
-        self._channels.forget(channel_id)

@@ -1,7 +1,7 @@
 """What comes in, live or from a catch-up, on its way to the sink.
 
 The gateway tells its events one after another from within its reading, so nothing here waits for one: it is put into
-its channel's lane (`lanes.Lanes`).
+its channel's lane (`lanes.ChannelQueues`).
 
 | event                                | what becomes of it                                                       |
 |--------------------------------------|--------------------------------------------------------------------------|
@@ -35,13 +35,13 @@ from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
 from transports.discord.events.catch_up import History
-from transports.discord.events.channel_queue import Lanes
+from transports.discord.events.channel_queue import ChannelQueues
 from transports.discord.events.interactions import take_in
 from transports.discord.events.message_text import is_ours
 from transports.discord.events.parse_message import parse_edit, parse_message
-from transports.discord.events.parse_press import EXPIRED, Pressed, parse_press
+from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
 from transports.discord.events.read_marks import last_said, path
-from transports.discord.events.reply_chains import Chains
+from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.events.roles import Roles
 from transports.discord.post.ephemeral_answers import Answers
 from transports.discord.post.rewrite import disarm
@@ -57,7 +57,7 @@ REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class IntakeOptions:
     """Who is heard, and how. ``roles`` are those that rights hang on: of others nothing is kept."""
 
     bots: frozenset[str] = frozenset()
@@ -80,26 +80,26 @@ class Intake:
         sink: Sink,
         places: Places,
         answers: Answers,
-        hearing: Hearing,
+        options: IntakeOptions,
         *,
         asks: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
         """*asks* says whether the message of that id holds a question that is open."""
-        self.presses: Presses[Pressed] = Presses()
+        self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._places, self._answers = sink, places, answers
-        self._hearing, self._asks, self._now = hearing, asks, now
-        self._lanes, self._chains, self._cap = (
-            Lanes(tasks),
-            Chains(rest, me, places),
-            BotLoopGuard(hearing.bots),
+        self._options, self._asks, self._now = options, asks, now
+        self._queues, self._reply_chains, self._cap = (
+            ChannelQueues(tasks),
+            ReplyChains(rest, me, places),
+            BotLoopGuard(options.bots),
         )
-        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=hearing.max_age_s)
+        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=options.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         self._threads: OrderedDict[str, ThreadId] = OrderedDict()
-        self._roles = Roles(rest, hearing.roles)
+        self._roles = Roles(rest, options.roles)
         self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
     def began(self) -> None:
@@ -125,9 +125,9 @@ class Intake:
         place, channel, at = self._channels.see(message.channel), str(message.channel.id), str(message.id)
         guild = place.guild if place else str(getattr(message.channel, "guild_id", None) or DIRECT)
         where = path(guild, channel)
-        if place and not self._lanes.busy(channel) and self._is_chatter(message, place):
+        if place and not self._queues.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
-        elif not self._lanes.put(channel, partial(self._take, message, where)):
+        elif not self._queues.put(channel, partial(self._take, message, where)):
             log.warning(
                 "intake.full: more comes in than can be taken in: what is said in %s waits there", where
             )
@@ -200,7 +200,7 @@ class Intake:
             except (PostFailed, StoreUnavailable) as error:
                 log.warning("intake.change_lost: an edit or a deletion was not taken in: %s", error)
 
-        if not self._lanes.put(channel, take):
+        if not self._queues.put(channel, take):
             log.warning(
                 "intake.change_lost: an edit or a deletion in %s was not taken in: too much waits", channel
             )
@@ -213,7 +213,7 @@ class Intake:
         return self._parsed(message, place) is None
 
     def _parsed(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
-        return parse_message(message, place, self._me, root=root, bots=self._hearing.bots)
+        return parse_message(message, place, self._me, root=root, bots=self._options.bots)
 
     async def _missed(self, message: discord.Message) -> None:
         if is_ours(message, self._me):
@@ -231,11 +231,11 @@ class Intake:
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
-        root = await self._chains.root_of(message, place) if message.reference else ""
+        root = await self._reply_chains.root_of(message, place) if message.reference else ""
         if not (incoming := self._parsed(message, place, root)):
             return
         if not live:
-            old = (self._now() - instant(incoming.id)).total_seconds() > self._hearing.max_age_s
+            old = (self._now() - instant(incoming.id)).total_seconds() > self._options.max_age_s
             incoming = replace(
                 incoming, author=await self._roles.asked_for(incoming.author, place), stale=old
             )
@@ -256,8 +256,8 @@ class Intake:
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
         place = await self._channels.of(str(event.channel_id))
         known = self._threads.get(str(event.message_id))
-        root = known.root if known else await self._chains.root_of(event.message, place)
-        for inbound in parse_edit(event, place, self._me, root=root, bots=self._hearing.bots):
+        root = known.root if known else await self._reply_chains.root_of(event.message, place)
+        for inbound in parse_edit(event, place, self._me, root=root, bots=self._options.bots):
             if isinstance(inbound, Incoming):
                 await self._hand_over(inbound)
             else:
@@ -268,12 +268,12 @@ class Intake:
         for id_ in message_ids:
             await self._sink(Deleted(id_, self._threads.get(id_) or place.thread(id_)))
 
-    async def _pressed(self, interaction: discord.Interaction) -> Pressed | None:
+    async def _pressed(self, interaction: discord.Interaction) -> ButtonPress | None:
         place = self._channels.see(interaction.channel) or await self._channels.of(
             str(interaction.channel_id)
         )
         message = interaction.message
-        root = await self._chains.root_of(message, place) if message else ""
+        root = await self._reply_chains.root_of(message, place) if message else ""
         return parse_press(interaction, place, root=root)
 
     def _close_gaps(self) -> None:

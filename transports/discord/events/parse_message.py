@@ -50,7 +50,7 @@ def parse_message(
     """Return what a message says to the bot, or None when it is not for it. Never raises.
 
     *root* is the first message of the conversation that it continues by replying to the bot in a channel
-    (`chains.Chains`). *bots* are the users of other bots, or the webhooks, that are listened to.
+    (`chains.ReplyChains`). *bots* are the users of other bots, or the webhooks, that are listened to.
     """
     author, via = heard_from(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:

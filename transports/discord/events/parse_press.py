@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import discord
 
 from threads.model import Incoming
+from transports.base.text import digest
 from transports.discord.api.values import Place
-from transports.discord.events.interactions import author_of, digest
+from transports.discord.events.interactions import author_of
 from transports.discord.events.parse_message import sent_at
 from transports.discord.markdown.buttons import command_of
 
@@ -21,7 +22,7 @@ EXPIRED = "This button does not work any more. Say what you would like to do ins
 
 
 @dataclass(frozen=True, slots=True)
-class Pressed:
+class ButtonPress:
     """A choice that a person made: ``channel`` and ``message`` are where the button is.
 
     An ``ephemeral`` message is one that only this person sees.
@@ -33,11 +34,11 @@ class Pressed:
     ephemeral: bool = False
 
 
-def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "") -> Pressed | None:
+def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "") -> ButtonPress | None:
     """Read a press; None when the button is none that we know: `EXPIRED` is the answer. Never raises.
 
     *root* is the first message of the conversation that the message with the button belongs to, where the bot
-    answers in place (`chains.Chains`).
+    answers in place (`chains.ReplyChains`).
     """
     message, author, custom_id = interaction.message, author_of(interaction), _custom_id(interaction)
     command = command_of(custom_id)
@@ -52,7 +53,7 @@ def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "
         sent_at=sent_at(str(interaction.id)),
         via="mention",  # to the bot alone: it is always answered
     )
-    return Pressed(incoming, place.id, id_, ephemeral)
+    return ButtonPress(incoming, place.id, id_, ephemeral)
 
 
 def _custom_id(interaction: discord.Interaction) -> str:

@@ -1,7 +1,7 @@
 """Which conversation a reply continues, in a channel where the bot answers in place.
 
 A reply to a message of the bot continues the conversation of which that was an answer. From answer to question and
-from question to the answer that it replied to, the way goes back to the first message, the root:
+from question to the answer that it replied to, the walk goes back to the first message, the root:
 
     question of a person        the root
       answer of the bot         replies to the question
@@ -9,13 +9,14 @@ from question to the answer that it replied to, the way goes back to the first m
           its answer            and so on
 
 A message of the bot that replies to nothing is a root itself. A person's reply to a person begins anew. Of what this
-process posted the root is known, and the way ends there.
+process posted the root is known, and the walk ends there.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 import discord
@@ -25,25 +26,26 @@ from transports.discord.api.rest import Rest
 from transports.discord.api.values import Me, Place
 from transports.discord.events.message_text import is_ours, replied_to
 from transports.discord.post.thread_opening import Places
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
 MOST_STEPS, LONGEST_WALK_S = 50, 5.0
-"""How far back the way goes, in messages and seconds; then the earliest that was found is the root."""
+"""How far back the walk goes, in messages and seconds; then the earliest that was found is the root."""
 
 PAUSES_S = (0.5, 1.5)
 """Waits before a message that could not be read is asked for again: without it, what was said is said anew."""
 
 
 @dataclass(slots=True)
-class _Way:
-    """What was found on the way back: the earliest message so far, and the bot's own that lead there."""
+class _Walk:
+    """What was found on the walk back: the earliest message so far, and the bot's own that lead there."""
 
     root: str = ""
     answers: list[str] = field(default_factory=list)
 
 
-class Chains:
+class ReplyChains:
     def __init__(self, rest: Rest, me: Me, places: Places) -> None:
         self._rest, self._me, self._places = rest, me, places
 
@@ -51,37 +53,37 @@ class Chains:
         """Return the id of the first message of the conversation that a message continues, "" if it continues none.
 
         One of the bot's own belongs to the conversation that it is an answer in. Never raises: what is deleted or
-        cannot be read now ends the way.
+        cannot be read now ends the walk.
         """
-        way = _Way()
+        walk = _Walk()
         if place.kind == "channel":
             try:
                 with anyio.fail_after(LONGEST_WALK_S):
-                    await self._walk(message, way)
+                    await self._walk(message, walk)
             except (PostFailed, TimeoutError) as failure:
                 log.info(
                     "discord.chain_unread: the beginning of a chain of replies cannot be read: %s", failure
                 )
             else:
-                self._places.answered(way.root, way.answers)
-        return way.root
+                self._places.answered(walk.root, walk.answers)
+        return walk.root
 
-    async def _walk(self, message: discord.Message, way: _Way) -> None:
+    async def _walk(self, message: discord.Message, walk: _Walk) -> None:
         for _ in range(MOST_STEPS):
             ours, previous = is_ours(message, self._me), _previous(message)
             if ours:
-                way.root = str(message.id)
-                way.answers.append(way.root)
+                walk.root = str(message.id)
+                walk.answers.append(walk.root)
             if known := self._places.root_of(str(message.id)) or self._places.root_of(previous):
-                way.root = known
+                walk.root = known
             if known or not previous:
                 return
             if ours:  # what the bot answered was a question, also if it is deleted, or cannot be read now
-                way.root = previous
+                walk.root = previous
             before = await self._before(message, previous)
             if before is None or not (ours or is_ours(before, self._me)):
                 return
-            way.root, message = str(before.id), before
+            walk.root, message = str(before.id), before
 
     async def _before(self, message: discord.Message, previous: str) -> discord.Message | None:
         """Return the message that another replies to; Discord gives one along, but not its own predecessor."""
@@ -89,16 +91,10 @@ class Chains:
             return found
         if message.reference and isinstance(message.reference.resolved, discord.DeletedReferencedMessage):
             return None
-        for pause in (*PAUSES_S, None):
-            try:
-                return await self._rest.message(str(message.channel.id), previous)
-            except TransportRejected:
-                return None
-            except PostFailed:
-                if pause is None:
-                    raise
-                await anyio.sleep(pause)
-        raise AssertionError  # the last try returned or raised
+        try:
+            return await retry(partial(self._rest.message, str(message.channel.id), previous), PAUSES_S)
+        except TransportRejected:
+            return None
 
 
 def _previous(message: discord.Message) -> str:

@@ -1,9 +1,10 @@
-"""The roles of people: told by Discord with what they say, but not in its history, where they are asked for."""
+"""The roles of people. Live messages have them; for messages of the history Discord is asked."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
+
+from cachetools import LRUCache
 
 from threads.errors import TransportRejected
 from threads.model import Author
@@ -15,11 +16,11 @@ REMEMBERED = 10_000
 
 
 class Roles:
-    """``matter`` are those that rights hang on: of others nothing is kept, and without any nobody is asked for."""
+    """``matter`` are the roles that grant rights: others are dropped, and without any Discord is not asked."""
 
     def __init__(self, rest: Rest, matter: frozenset[str]) -> None:
         self._rest, self._matter = rest, matter
-        self._known: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+        self._known: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(REMEMBERED)
 
     def forget(self) -> None:
         self._known.clear()
@@ -32,11 +33,10 @@ class Roles:
         if not self._matter or place.kind == "direct":
             return author
         who = place.guild, author.id
-        if who not in self._known:
+        if (roles := self._known.get(who)) is None:
             try:
-                self._known[who] = await self._rest.roles_of(*who)
-            except TransportRejected:  # who is no member any more
-                self._known[who] = ()
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return replace(author, roles=self._known[who])
+                roles = await self._rest.roles_of(*who)
+            except TransportRejected:  # not a member any more
+                roles = ()
+            self._known[who] = roles
+        return replace(author, roles=roles)

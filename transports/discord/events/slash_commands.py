@@ -18,8 +18,9 @@ from discord import app_commands
 
 from threads import wording
 from threads.model import Incoming
+from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.interactions import author_of, digest, take_in, tell
+from transports.discord.events.interactions import author_of, take_in, tell
 from transports.discord.events.parse_message import sent_at
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ Take = Callable[[Incoming, discord.Interaction, anyio.Event], Awaitable[str]]
 """Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
 
 
-class Slash(app_commands.CommandTree[discord.Client]):
+class SlashCommands(app_commands.CommandTree[discord.Client]):
     """The commands of one client of the gateway. ``models`` are the names that `/model` completes."""
 
     def __init__(self, client: discord.Client, channels: Channels, take: Take, models: Sequence[str]) -> None:

@@ -23,9 +23,7 @@ Nothing here is urgent: all of it goes out at its own pace beside final texts, a
 
 from __future__ import annotations
 
-import logging
 import math
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -49,10 +47,10 @@ from transports.discord.live.draft import Draft
 from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
 from transports.discord.live.typing_indicator import Typing
+from transports.discord.post.rewrite import DraftMessage
 from transports.discord.post.thread_opening import Places
-from transports.shared.live.background_calls import Jobs
-
-log = logging.getLogger(__name__)
+from transports.shared.live import presence as shared
+from transports.shared.live.presence import LiveMessage
 
 Streaming = Literal["edits", "progress", "off"]
 
@@ -67,24 +65,18 @@ OUTCOMES: dict[Outcome, str] = {
     "undelivered": "⚠️",
 }
 
-MOST_LIVE = 1_000
-"""Messages that are known; beyond, the one that was silent for longest is given up."""
-
 MOST_JOBS = 4_000
-
-Key = tuple[ThreadId, str]
 
 
 @dataclass(slots=True)
-class _Live:
-    """A message that is not settled. ``started``: its turn runs; ``posted``: its own post is out."""
+class _Live(LiveMessage[DraftMessage]):
+    """``started``: its turn runs."""
 
-    started: bool = False
-    posted: bool = False
     draft: Draft | None = None
+    started: bool = False
 
 
-class Presence:
+class Presence(shared.Presence[_Live, DraftMessage]):
     def __init__(
         self,
         rest: Rest,
@@ -94,73 +86,45 @@ class Presence:
         typing: bool = True,
         reactions: bool = True,
     ) -> None:
+        super().__init__(_Live, MOST_JOBS)
         self._rest, self._places, self._pace = rest, places, Pace()
         self._streaming = streaming
-        self._jobs = Jobs(MOST_JOBS)
-        self.soon = self._jobs.soon
         self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
         self._typing = Typing(rest, places, self._pace, self.soon) if typing else None
-        self._lives: OrderedDict[Key, _Live] = OrderedDict()
-
-    async def run(self) -> None:
-        """Make the calls, until cancelled."""
-        await self._jobs.run()
-
-    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Note what goes on in the turn of a message. Never blocks, never raises."""
-        try:
-            self._saw(thread, message_id, event)
-        except Exception:  # the boundary of a transport: what cannot be shown costs no turn
-            log.exception(
-                "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
-            )
-
-    def draft_of(self, thread: ThreadId, message_id: str) -> Draft | None:
-        live = self._lives.get((thread, message_id))
-        return live.draft if live else None
-
-    def live_in(self, thread: ThreadId) -> frozenset[str]:
-        """Return the ids of the thread's live messages."""
-        drafts = [live.draft for (where, _), live in self._lives.items() if live.draft and where == thread]
-        return frozenset(message.id for draft in drafts for message in draft.messages)
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the post of the message is out: nobody types any more."""
-        if live := self._lives.get((thread, message_id)):
+        if live := self._messages.get((thread, message_id)):
             live.posted = True
-            self._quiet(thread, live)
+            self._quiet(live)
 
-    def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        if isinstance(event, TurnSettled):
-            self._settled(thread, message_id, event)
-            return
-        live = self._live(thread, message_id)
+    def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         match event:
             case Taken(again=again):
-                self._mark(thread, message_id, EYES, again=again)
+                self._mark(live.thread, message_id, EYES, again=again)
             case TurnStarted():
                 live.started = True
-                self._busy(thread, live)
+                self._busy(live)
             case Waiting(seconds=math.inf):
-                self._quiet(thread, live)
+                self._quiet(live)
             case Resumed():
-                self._busy(thread, live)
+                self._busy(live)
             case _:
                 pass
-        self._draw(thread, message_id, live, event)
+        self._draw(live, message_id, event)
 
-    def _busy(self, thread: ThreadId, live: _Live) -> None:
-        if self._typing and thread.root and live.started and not live.posted:
-            self._typing.begin(thread)
+    def _busy(self, live: _Live) -> None:
+        if self._typing and live.thread.root and live.started and not live.posted:
+            self._typing.begin(live.thread)
 
-    def _quiet(self, thread: ThreadId, live: _Live) -> None:
+    def _quiet(self, live: _Live) -> None:
         if self._typing and live.started:
-            self._typing.end(thread)
+            self._typing.end(live.thread)
 
-    def _draw(self, thread: ThreadId, message_id: str, live: _Live, event: TurnEvent) -> None:
-        begins = isinstance(event, TextDelta | ToolStarted | Waiting) and thread.root
+    def _draw(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+        begins = isinstance(event, TextDelta | ToolStarted | Waiting) and live.thread.root
         if live.draft is None and begins and self._streaming != "off":
-            live.draft = Draft(thread, message_id, self._rest, self._places, self._pace, self._streaming)
+            live.draft = Draft(live.thread, message_id, self._rest, self._places, self._pace, self._streaming)
             self.soon(live.draft.run)
         if live.draft:
             live.draft.feed(event)
@@ -178,24 +142,12 @@ class Presence:
         inside = message_id != thread.root and (spot is None or spot.channel == thread.root)
         return [thread.root, thread.channel] if inside else [thread.channel, thread.root]
 
-    def _live(self, thread: ThreadId, message_id: str) -> _Live:
-        key = (thread, message_id)
-        if key in self._lives:
-            self._lives.move_to_end(key)
-        else:
-            self._lives[key] = _Live()
-        if len(self._lives) > MOST_LIVE:
-            self._forget(*next(iter(self._lives)), "failed")
-        return self._lives[key]
-
-    def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+    def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if reaction := OUTCOMES.get(end.outcome):
             self._mark(thread, message_id, reaction, again=end.again)
-        self._forget(thread, message_id, end.outcome)
 
-    def _forget(self, thread: ThreadId, message_id: str, outcome: Outcome) -> None:
-        live = self._lives.pop((thread, message_id), None)
-        if live:
-            self._quiet(thread, live)
-        if live and live.draft:
-            self.soon(partial(live.draft.close, outcome))
+    def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        if live := self._messages.pop((thread, message_id), None):
+            self._quiet(live)
+            if live.draft:
+                self.soon(partial(live.draft.close, end.outcome))

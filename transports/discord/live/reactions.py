@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+from cachetools import TTLCache
 
 from threads.errors import PostFailed
 from transports.discord.api.api_errors import DiscordRefused
@@ -74,7 +75,7 @@ class Reactions:
         self._rest, self._pace, self._soon = rest, pace, soon
         self._marked: OrderedDict[str, _Marked] = OrderedDict()
         self._lines: dict[str, OrderedDict[str, None]] = {}
-        self._barred: dict[str, float] = {}
+        self._barred: TTLCache[str, None] = TTLCache(MOST_BARRED, BARRED_S, anyio.current_time)
 
     def mark(self, message_id: str, emoji: str, places: Sequence[str], *, maybe: str = "") -> None:
         """Have *emoji* on the message, which is in one of the channels *places*, and no other of ours.
@@ -98,7 +99,7 @@ class Reactions:
             while waiting := self._lines[line]:
                 message_id = next(iter(waiting))
                 marked = self._marked[message_id]
-                if not marked.next or self._is_barred(marked.places[0]):
+                if not marked.next or marked.places[0] in self._barred:
                     del waiting[message_id]
                     continue
                 await self._pace.turn()
@@ -137,12 +138,7 @@ class Reactions:
                 channel,
                 refused,
             )
-            if len(self._barred) >= MOST_BARRED:
-                self._barred.clear()
-            self._barred[channel] = anyio.current_time() + BARRED_S
-
-    def _is_barred(self, channel: str) -> bool:
-        return self._barred.get(channel, 0.0) > anyio.current_time()
+            self._barred[channel] = None
 
     async def _failed(self, message_id: str, marked: _Marked, error: PostFailed) -> None:
         log.debug("reaction.failed: %s", error)

@@ -12,7 +12,9 @@ from threads.model import Outcome
 from transports.discord.api.rest import Rest
 from transports.discord.live.pacing import Pace
 from transports.discord.markdown.render import MAX_CONTENT, note, utf16_size
-from transports.discord.post.rewrite import PAUSES_S, DraftMessage, remove
+from transports.discord.post.rewrite import DraftMessage, remove
+from transports.shared.delivery import rewrite
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +45,12 @@ async def leave(
 
 async def _keep(rest: Rest, pace: Pace, message: DraftMessage, content: str) -> None:
     """Take the button away: so a message is meant to stay."""
-    for pause in (*PAUSES_S, None):
-        try:
-            async with pace.turn_in(message.channel):
-                await rest.edit(message.channel, message.id, content, urgent=False)
-        except PostFailed as error:
-            if error.retryable and pause is not None:
-                await anyio.sleep(error.retry_after or pause)
-                continue
-            log.info("live.left: as it was: %s", error)
-        return
+
+    async def edit() -> None:
+        async with pace.turn_in(message.channel):
+            await rest.edit(message.channel, message.id, content, urgent=False)
+
+    try:
+        await retry(edit, rewrite.PAUSES_S)
+    except PostFailed as error:
+        log.info("live.left: as it was: %s", error)

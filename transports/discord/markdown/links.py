@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from markdown_it.rules_inline import StateInline
 
+from transports.base.text import trim_address
+
 _SCHEME = re.compile(r"(?<![A-Za-z0-9])https?\Z", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?=\w)[^\s<>\[\]`|*\\\"\u3000-\u303f\uff00-\uff65]{1,2000}+")
 _IN_BRACKETS = re.compile(r"<(https?://\w[^\s<>]{0,2000}+)>", re.IGNORECASE)
@@ -22,7 +24,7 @@ def address(state: StateInline, silent: bool) -> bool:
         return False
     scheme = _SCHEME.search(state.pending[-6:])
     found = _ADDRESS.match(state.src, state.pos + 3, state.posMax)
-    rest = _trimmed(found[0]) if found else ""
+    rest = trim_address(found[0]) if found else ""
     if scheme is None or not rest:
         return False
     if not silent:
@@ -41,18 +43,6 @@ def address_in_brackets(state: StateInline, silent: bool) -> bool:
         state.push("address", "", 0).content = found[1]
     state.pos = found.end()
     return True
-
-
-def _trimmed(address: str) -> str:
-    """Return *address* without the punctuation that belongs to the sentence around it."""
-    while address:
-        trimmed = address.rstrip(".,;:!?'_~")
-        if trimmed.endswith(")") and trimmed.count("(") < trimmed.count(")"):
-            trimmed = trimmed[:-1]
-        if trimmed == address:
-            break
-        address = trimmed
-    return address
 
 
 def link(label: str, url: str, beyond: str = "") -> str:

@@ -12,7 +12,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from transports.base.text import PREFIX, Fence, continued, fence_after, is_delimiter, split, without_controls
+from transports.base.text import PREFIX, Fence, continued, fence_after, is_delimiter, split
+from transports.base.text import clean as without_unseen
 from transports.discord.markdown import tables
 from transports.discord.markdown.inline import ZERO_WIDTH, escaped, prose
 
@@ -25,7 +26,6 @@ TABLE_FOLLOWS = "*(a table, shown when it is complete)*"
 MAX_NOTE = 300
 """UTF-16 units of a note, its mark included."""
 
-_UNSEEN = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _PREFIX = re.compile(PREFIX)
 _QUOTE = re.compile(r">[ \t]?")
@@ -45,9 +45,9 @@ def utf16_size(text: str) -> int:
 
 
 def clean(text: str) -> str:
-    """Drop what no reader sees or what turns the reading direction, so that what is read is what is there."""
+    """Join surrogate pairs; drop what no reader sees, and what turns the reading direction."""
     text = _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
-    return _UNSEEN.sub("", without_controls(text.replace("\u2028", "\n").replace("\u2029", "\n")))
+    return without_unseen(text)
 
 
 def rendered(text: str) -> str:

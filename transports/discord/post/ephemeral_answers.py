@@ -9,13 +9,13 @@ the gateway's client was made anew, there is nobody to whisper to, and the answe
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 import discord
+from cachetools import TTLCache
 
 from threads.errors import PostFailed
 from transports.discord.api.api_errors import FROM_OUTSIDE, DiscordRefused, explain
@@ -42,7 +42,6 @@ class _Asked:
 
     interaction: discord.Interaction
     acknowledged: anyio.Event
-    until: float
     thinking: bool
 
 
@@ -50,20 +49,16 @@ class Answers:
     """Remembers whom to answer, by the id that their press or command has as a message."""
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[str, _Asked] = OrderedDict()
+        self._asked: TTLCache[str, _Asked] = TTLCache(REMEMBERED, ANSWER_WITHIN_S, anyio.current_time)
+        """Each holds the client that heard it, with all that knew."""
 
     def remember(self, message_id: str, interaction: discord.Interaction, acknowledged: anyio.Event) -> None:
         """Remember an interaction, which can be answered once it is *acknowledged*.
 
         To a slash command the bot is thinking by that.
         """
-        self._asked.pop(message_id, None)
-        now = anyio.current_time()
         thinking = interaction.type is discord.InteractionType.application_command
-        self._asked[message_id] = _Asked(interaction, acknowledged, now + ANSWER_WITHIN_S, thinking)
-        # Each holds the client that heard it, with all that knew.
-        while len(self._asked) > REMEMBERED or next(iter(self._asked.values())).until <= now:
-            self._asked.popitem(last=False)
+        self._asked[message_id] = _Asked(interaction, acknowledged, thinking)
 
     async def whisper(self, message_id: str, content: str, buttons: Sequence[Button] = ()) -> str:
         """Say it to that person alone and return the message's id.
@@ -71,7 +66,7 @@ class Answers:
         Raises `DiscordRefused` when it cannot be said so, and other `PostFailed` when it may work later.
         """
         asked = self._asked.get(message_id)
-        if asked is None or asked.until <= anyio.current_time():
+        if asked is None:
             raise DiscordRefused("whisper", 404, UNKNOWN, "nobody waits for this answer any more")
         await asked.acknowledged.wait()
         if asked.thinking:
@@ -84,7 +79,7 @@ class Answers:
     async def release(self, message_id: str) -> None:
         """Let a command whose answer went elsewhere, or that has none, think no longer. Never raises."""
         asked = self._asked.pop(message_id, None)
-        if asked and asked.thinking and asked.until > anyio.current_time():
+        if asked and asked.thinking:
             await asked.acknowledged.wait()
             try:
                 await _done(asked.interaction.delete_original_response())

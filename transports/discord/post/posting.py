@@ -18,12 +18,12 @@ its question would be worse than none. A thread that is locked is told of once, 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+
+from cachetools import LRUCache
 
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
@@ -39,21 +39,21 @@ from transports.discord.post.page_sender import Showing, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
+from transports.shared.delivery.open_questions import OpenQuestions
 
 log = logging.getLogger(__name__)
 
-K = TypeVar("K")
-T = TypeVar("T")
-
 MOST_SWEPT = 10
 REMEMBERED = 1_000
-"""Posts, open questions, and locked threads, that are known."""
+"""Posts, and locked threads, that are known."""
 
 LOCKED = "<#{root}> is locked, so I cannot answer there."
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
+    """A question that is out: the message with its buttons."""
+
     channel: str
     id: str
     content: str
@@ -73,9 +73,9 @@ class Posting:
     ) -> None:
         self._rest, self._places, self._answers = rest, places, answers
         self._upload_limit, self._now = upload_limit, now
-        self._sent: OrderedDict[str, Sent] = OrderedDict()
-        self._questions: OrderedDict[str, _Question] = OrderedDict()
-        self._locked: OrderedDict[ThreadId, None] = OrderedDict()
+        self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
+        self.questions: OpenQuestions[Question] = OpenQuestions()
+        self._locked: LRUCache[ThreadId, None] = LRUCache(REMEMBERED)
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the id of the first part.
@@ -139,20 +139,15 @@ class Posting:
 
     def asks(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
-        return any(asked.id == message_id for asked in self._questions.values())
+        return any(question.id == message_id for question in self.questions.values())
 
-    def left_open(self, key: str) -> list[str]:
-        """Return the keys of the questions of the message *key* that are open."""
-        return [asked for asked in self._questions if asked.startswith(f"{key}?")]
-
-    async def close_question(self, key: str, decision: str) -> None:
-        """Take the buttons off the question posted under *key*, and say below it how it ended; may be dropped."""
-        if asked := self._questions.pop(key, None):
-            try:
-                content = ended(asked.content, decision)
-                await self._rest.edit(asked.channel, asked.id, content, urgent=False)
-            except PostFailed as error:
-                log.info("question.not_closed: keeps its buttons: %s", error)
+    async def close_question(self, question: Question, decision: str) -> None:
+        """Take the buttons off a question, and say below it how it ended; may be dropped."""
+        try:
+            content = ended(question.content, decision)
+            await self._rest.edit(question.channel, question.id, content, urgent=False)
+        except PostFailed as error:
+            log.info("question.not_closed: keeps its buttons: %s", error)
 
     async def _spot(self, outgoing: Outgoing) -> Spot:
         """Return where a post goes; a refusal opens no thread."""
@@ -200,8 +195,7 @@ class Posting:
                 await way.show(page)
         self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.shown if page.buttons), None):
-            asked = _Question(way.spot.channel, sent.out[asking.part], asking.content)
-            _remember(self._questions, outgoing.key, lambda: asked)
+            self.questions[outgoing.key] = Question(way.spot.channel, sent.out[asking.part], asking.content)
 
     async def _as_file(self, way: Showing, said: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; False when it has to go out in messages."""
@@ -243,7 +237,7 @@ class Posting:
         )
         if thread in self._locked or not thread.root or thread.workspace == DIRECT:
             return
-        _remember(self._locked, thread, lambda: None)
+        self._locked[thread] = None
         try:
             nonce = nonce_of(f"{thread}#locked")
             await self._rest.send(
@@ -257,18 +251,10 @@ class Posting:
             self._places.answered(thread.root, sent.out.values())
 
     def _known(self, key: str) -> Sent:
-        return _remember(self._sent, key, lambda: Sent(key))
+        return self._sent.setdefault(key, Sent(key))
 
 
 def _for_one(outgoing: Outgoing) -> bool:
     """Return whether a post answers a slash command, or tells whoever pressed a button that it was no good."""
     told = outgoing.kind in ("notice", "refusal")
     return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and told)
-
-
-def _remember(kept: OrderedDict[K, T], key: K, make: Callable[[], T]) -> T:
-    """Return what is kept under *key*, made if need be; what was not used for longest is forgotten."""
-    value = kept[key] = kept.pop(key) if key in kept else make()
-    while len(kept) > REMEMBERED:
-        kept.popitem(last=False)
-    return value

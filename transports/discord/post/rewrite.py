@@ -1,25 +1,19 @@
-"""What is written over a message of ours that is there: live answers are finished, leftovers are taken away.
-
-All of it may be done again at will, so a lost answer costs nothing.
-"""
+"""Writing over a message of ours in Discord, see `transports.shared.delivery.rewrite`."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
-import anyio
-
-from threads.errors import PostFailed, TransportUnavailable
+from threads.errors import PostFailed
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.post.message_pages import Page
+from transports.shared.delivery import rewrite
 
 log = logging.getLogger(__name__)
-
-PAUSES_S = (1.0, 2.0)
-"""Waits before a deletion is tried again: what is not deleted would stand beside the answer for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +26,12 @@ class DraftMessage:
 
 
 async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
-    """Make a message the page; False when it cannot be, and the page needs a message of its own.
+    """Make a message the page; return False if it cannot be, and the page needs a message of its own.
 
-    So it is when the message is gone, older than Discord lets be edited often (30046), or cannot be written over
-    just now: to post may work all the same.
+    The message may be gone, or older than Discord lets be edited often (30046).
     """
-    for pause in (PAUSES_S[0], None):
+
+    async def edit() -> bool:
         try:
             await rest.edit(channel, message, page.content, buttons=page.buttons)
         except DiscordRefused as refused:
@@ -45,40 +39,25 @@ async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
                 raise
             log.info("live.not_taken: a message does not take its text: %s", refused)
             return False
-        except TransportUnavailable as error:
-            if pause is not None:
-                await anyio.sleep(pause)
-                continue
-            # What was not answered may be done all the same: it has to be gone before another takes its place.
-            log.warning("live.replaced: a message cannot be written over, and is deleted: %s", error)
-            if not await remove(rest, channel, message):
-                raise
-            return False
         return True
-    raise AssertionError  # the last try returned or raised
+
+    return await rewrite.take_over(edit, partial(remove, rest, channel, message))
 
 
 async def disarm(rest: Rest, channel: str, message: str) -> None:
-    """Take the buttons off a message of ours; may be dropped."""
+    """Take the buttons off a message of ours. Never raises `PostFailed`."""
     with suppress(PostFailed):
         await rest.edit(channel, message, urgent=False)
 
 
 async def remove(rest: Rest, channel: str, message: str) -> bool:
-    """Delete a message, and say whether it is gone; failing that, leave a dash. Never raises `PostFailed`."""
-    for pause in (*PAUSES_S, None):
+    """Delete a message, and return whether it is gone; failing that, leave a dash."""
+
+    async def delete() -> None:
         try:
             await rest.delete(channel, message)
-        except PostFailed as error:
-            if isinstance(error, DiscordRefused) and error.kind == "gone":
-                return True
-            if error.retryable and pause is not None:
-                await anyio.sleep(error.retry_after or pause)
-                continue
-            log.warning("live.not_deleted: an unfinished message: %s", error)
-        else:
-            return True
-        break
-    with suppress(PostFailed):
-        await rest.edit(channel, message, "-", urgent=False)
-    return False
+        except DiscordRefused as refused:
+            if refused.kind != "gone":
+                raise
+
+    return await rewrite.remove(delete, partial(rest.edit, channel, message, "-", urgent=False))

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import anyio
+from cachetools import LRUCache
 
 from threads.model import ThreadId
 from transports.discord.api.api_errors import DiscordRefused
@@ -67,9 +67,9 @@ class Places:
 
     def __init__(self, rest: Rest, in_place: Collection[str] = ()) -> None:
         self._rest, self._in_place = rest, in_place
-        self._conversations: OrderedDict[ThreadId, _Conversation] = OrderedDict()
-        self._barred: dict[str, float] = {}
-        self._roots: OrderedDict[str, str] = OrderedDict()
+        self._conversations: LRUCache[ThreadId, _Conversation] = LRUCache(REMEMBERED)
+        self._barred: LRUCache[str, float] = LRUCache(REMEMBERED)
+        self._roots: LRUCache[str, str] = LRUCache(MOST_ANSWERS)
 
     def begins(self, thread: ThreadId, title: str) -> None:
         """Note that *thread* begins with a message said in its channel; *title* is what that says."""
@@ -82,11 +82,7 @@ class Places:
 
     def answered(self, root: str, answers: Iterable[str]) -> None:
         """Note that these messages of the bot, in place, belong to the conversation that began with *root*."""
-        for answer in answers:
-            self._roots[answer] = root
-            self._roots.move_to_end(answer)
-        while len(self._roots) > MOST_ANSWERS:
-            self._roots.popitem(last=False)
+        self._roots.update(dict.fromkeys(answers, root))
 
     def root_of(self, answer: str) -> str:
         """Return what the conversation began with that a message of the bot, in place, belongs to; "" if unknown."""
@@ -168,16 +164,10 @@ class Places:
     def _bar(self, channel: str, refused: DiscordRefused) -> None:
         if channel not in self._barred:
             log.warning("post.no_threads: in channel %s, answers go there as replies: %s", channel, refused)
-        if len(self._barred) >= REMEMBERED:
-            self._barred.clear()
         self._barred[channel] = anyio.current_time() + BARRED_S
 
     def _conversation(self, thread: ThreadId) -> _Conversation:
-        kept = self._conversations.pop(thread, None) or _Conversation()
-        self._conversations[thread] = kept
-        while len(self._conversations) > REMEMBERED:
-            self._conversations.popitem(last=False)
-        return kept
+        return self._conversations.setdefault(thread, _Conversation())
 
 
 def title_of(text: str) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
 
-from threads.errors import PostFailed, TransportRejected, retry_fields
+from threads.errors import PostFailed, TransportRejected
 from threads.store.attachments import safe_name
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Upload
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -39,21 +42,17 @@ async def of_file(path: Path, name: str, max_bytes: int) -> Upload:
 
 async def send(rest: Rest, channel: str, upload: Upload, *, nonce: str, reply_to: str) -> None:
     """Show a file in the channel, once: the second try has the same nonce. Raises `PostFailed`."""
-    for last in (False, True):
-        try:
-            await rest.send(channel, "", nonce=nonce, reply_to=reply_to, upload=upload)
-        except DiscordRefused as refused:
-            if refused.kind == "forbidden":
-                refused.friendly = MAY_NOT
-            raise
-        except PostFailed as error:
-            if last or not error.retryable:
-                raise
-            pause = error.retry_after or PAUSE_S
-            log.warning("file.upload_failed: %s", error, extra=retry_fields(error.code, 2, pause))
-            await anyio.sleep(pause)
-        else:
-            return
+    send_once = partial(rest.send, channel, "", nonce=nonce, reply_to=reply_to, upload=upload)
+    try:
+        await retry(send_once, (PAUSE_S,), _log_retry)
+    except DiscordRefused as refused:
+        if refused.kind == "forbidden":
+            refused.friendly = MAY_NOT
+        raise
+
+
+def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.warning("file.upload_failed: %s", error, extra=fields)
 
 
 def rejected(why: str, friendly: str) -> TransportRejected:

@@ -10,30 +10,10 @@ from threads.model import ToolFinished, ToolStarted, Waiting
 MOST_RUNNING = 50
 """Running tools of one turn that are known by name; more are not shown."""
 
-LONGEST_TITLE = 120
-"""Characters of what a tool does."""
-
-DOING = {
-    "read_file": "reading",
-    "write_file": "writing",
-    "edit_file": "editing",
-    "list_files": "looking through",
-    "attach": "attaching",
-    "shell": "running",
-    "web_fetch": "reading",
-    "browser": "browsing",
-    "load_skill": "looking up",
-    "recall": "remembering",
-}
-"""Verbs of the tools that people meet most; another is "using" by its name."""
-
 
 def doing(tool: ToolStarted) -> str:
-    """Return what a tool does in a few plain words, such as "reading notes.md"; nothing in them is made safe."""
-    verb = DOING.get(tool.name)
-    words = f"{verb or f'using {tool.name}'} {tool.summary}" if tool.summary or not verb else f"{verb} files"
-    line = " ".join(words.split())
-    return line if len(line) <= LONGEST_TITLE else f"{line[: LONGEST_TITLE - 1]}…"
+    """Return what a tool does in a few plain words, such as "reading notes.md"; nothing in them is escaped."""
+    return tool.label or tool.name
 
 
 def waiting_words(waiting: Waiting) -> str:

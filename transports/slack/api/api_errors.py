@@ -1,12 +1,12 @@
-"""What Slack's refusals mean: from a failed answer to one of our errors. Pure.
+"""Slack's failed answers as our errors. Pure.
 
-the answer                              becomes
+answer                                  error
 429, or `ratelimited` with any status   `TransportRateLimited`, Retry-After in seconds
 a code that will pass                   `TransportUnavailable`, maybe applied
-any other code                          `SlackRefused`, of a kind that tells what to do
+any other code                          `SlackRefused`, with a kind
 5xx, a body that is not Slack's         `TransportUnavailable`, maybe applied
-404, 405, 413, 414 without a code       `SlackRefused`: this server has no such method, or it was too much
-any other status without a code         `TransportUnavailable`: some box on the way spoke, not Slack
+404, 405, 413, 414 without a code       `SlackRefused`: no such method, or too large
+any other status without a code         `TransportUnavailable`: a proxy answered, not Slack
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PASSING = frozenset(
         *("temporarily_unavailable", "failed_to_process", "update_failed", "server_error"),
     }
 )
-"""Codes of a bad moment, or of a workspace or channel that is being moved; a part of the call may have been done."""
+"""Codes that will pass; a part of the call may have been done."""
 
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
 
@@ -89,15 +89,15 @@ ADVICE: dict[Kind, str] = {
 """For operators, after the code."""
 
 ASK_AGAIN_S = 10.0
-"""What a 429 without a usable Retry-After means: a few tokens of any tier."""
+"""The wait after a 429 without a usable Retry-After."""
 
-UNSAID = "no_code"
+NO_CODE = "no_code"
 
 
 class SlackRefused(TransportRejected):
-    """Slack took the call, understood it, and said no; nothing was done.
+    """Slack refused the call; nothing was done.
 
-    ``error`` is Slack's code, ``needed`` the scope that a `missing_scope` names, ``kind`` what to do about it.
+    ``error`` is Slack's code, ``needed`` the scope of a `missing_scope`, ``kind`` what to do about it.
     """
 
     def __init__(self, method: str, error: str, needed: str = "") -> None:
@@ -114,17 +114,17 @@ def kind_of(code: str) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Return whether no other form or way of the same call would be accepted: the token, a right, or the place."""
+    """Tell whether every form of the same call would be refused: for the token, a right, or the place."""
     return isinstance(error, SlackRefused) and error.kind in ("token", "scope", "place")
 
 
 def needs_a_person(refused: SlackRefused) -> bool:
-    """Return whether the same call will be refused until a person gives another token, or a right to this one."""
+    """Tell whether the call is refused until a person changes the token or its rights."""
     return refused.kind in ("token", "scope") or refused.error == "not_allowed_token_type"
 
 
-def creates(method: str) -> bool:
-    """Return whether a call that is made twice may show twice, or is worth a look before it is made again."""
+def may_create_post(method: str) -> bool:
+    """Tell whether a repeated call may show twice, so it is looked up first."""
     return method.startswith(("chat.", "files.complete")) and method not in (
         "chat.delete",
         "chat.getPermalink",
@@ -132,7 +132,7 @@ def creates(method: str) -> bool:
 
 
 def explain(method: str, status: int, headers: Mapping[str, str], body: JsonValue) -> PostFailed:
-    """Say what an answer means that is not a plain ok."""
+    """Return the error of an answer that is not a plain ok."""
     code, needed = _code(body)
     if status == 429 or code in RATE_LIMITED:
         return TransportRateLimited(f"{method}: rate limited", retry_after=_retry_after(headers))
@@ -140,25 +140,25 @@ def explain(method: str, status: int, headers: Mapping[str, str], body: JsonValu
         return SlackRefused(method, code, needed)
     if not code and f"http_{status}" in KINDS:
         return SlackRefused(method, f"http_{status}")
-    said = code or f"status {status} and no answer of Slack's"
-    return TransportUnavailable(f"{method}: {said}", maybe_posted=creates(method))
+    reason = code or f"status {status} and no answer of Slack's"
+    return TransportUnavailable(f"{method}: {reason}", maybe_posted=may_create_post(method))
 
 
 def _code(body: JsonValue) -> tuple[str, str]:
-    """Return Slack's code and the scope it names; no code if this is no refusal of Slack's."""
+    """Return Slack's code and the scope it names; both blank if this is not a refusal of Slack's."""
     match body:
         case {"ok": False, "error": str(code), "needed": str(needed)} if code:
             return code[:100], needed[:200]
         case {"ok": False, "error": str(code)} if code:
             return code[:100], ""
         case {"ok": False}:
-            return UNSAID, ""
+            return NO_CODE, ""
         case _:
             return "", ""
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds that Slack asks for: whole ones as documented, so at least one."""
+    """Return the seconds that Slack asks for, at least one."""
     try:
         seconds = float(headers.get("Retry-After", ""))
     except ValueError:

@@ -1,7 +1,4 @@
-"""The HTTP session under the Web API: who may be spoken to, and how much is read.
-
-The SDK reads bodies without a bound, and takes a proxy from the environment for every host, loopback too.
-"""
+"""The HTTP session under the Web API: which hosts it reaches, and how much it reads. The SDK has no bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ HOSTS = ("slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com")
 """Where Slack keeps files, with all that is below them."""
 
 MAX_ANSWER = 16_000_000
-"""Bytes of a whole answer, unpacked: 200 messages of history with all their blocks are a few millions."""
+"""Bytes of an unpacked answer; 200 messages with all their blocks are a few millions."""
 
 
 class Moved(aiohttp.ClientError):
@@ -25,10 +22,7 @@ class Moved(aiohttp.ClientError):
 
 
 class _Answer(aiohttp.ClientResponse):
-    """A response that is given up when its body is larger than any answer of Slack's.
-
-    A download that reads ``content`` piece by piece has a bound of its own.
-    """
+    """A response with a bound on `read`; a download reads ``content`` and has its own bound."""
 
     async def read(self) -> bytes:
         if self._body is None:
@@ -46,7 +40,7 @@ class _Answer(aiohttp.ClientResponse):
 async def open_session(base_url: str) -> AsyncIterator[aiohttp.ClientSession]:
     """Open the session for the API at *base_url*, for uploads and for downloads.
 
-    A redirect of the API itself is an error: what is said in a chat goes to the configured host and to no other.
+    A redirect of the API is an error: a chat's text goes to the configured host only.
     """
     base = URL(base_url)
 

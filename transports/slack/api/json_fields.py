@@ -1,8 +1,7 @@
-"""Reading JSON that somebody else wrote: what is missing or of another type reads as empty; pure."""
+"""Reading foreign JSON: a field that is missing or of another type reads as empty; pure."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -10,7 +9,7 @@ from decimal import Decimal
 from pydantic import JsonValue
 
 Shape = Mapping[str, JsonValue]
-"""A JSON object of which nothing is known yet."""
+"""An unchecked JSON object."""
 
 _ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _STAMP = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
@@ -38,7 +37,7 @@ def parts(shape: Shape, name: str) -> Sequence[Shape]:
 
 
 def identifier(shape: Shape, name: str) -> str:
-    """Return the id of a person, a channel or an event; one that is not made of plain letters reads as missing."""
+    """Return the id of a person, a channel or an event; one with odd characters reads as missing."""
     value = string(shape, name)
     return value if _ID.fullmatch(value) else ""
 
@@ -50,7 +49,7 @@ def stamp(shape: Shape, name: str) -> str:
 
 
 def is_stamp(value: str) -> bool:
-    """Say whether an id is that of a message; a press, a slash command and a stop have none in Slack."""
+    """Tell whether an id is a message's; a press, a slash command and a stop have ids of our own."""
     return _STAMP.fullmatch(value) is not None
 
 
@@ -59,16 +58,11 @@ def instant(ts: str) -> Decimal:
     return Decimal(ts)
 
 
-def digest(*words: str) -> str:
-    """Return a short name made of these words, the same each time."""
-    return hashlib.sha256("\0".join(words).encode("utf-8", "replace")).hexdigest()[:20]
-
-
 def is_direct(channel: str) -> bool:
-    """Say whether a channel is a DM with the bot: Slack's ids of those begin with a D, and of no others."""
+    """Tell whether a channel is a DM with the bot: only their ids begin with a D."""
     return channel.startswith("D")
 
 
 def is_one_persons(message_id: str) -> bool:
-    """Return whether the answer to this message is for the person alone who pressed or typed it."""
+    """Tell whether the answer to this message is for the person alone who pressed or typed it."""
     return message_id.startswith(("press-", "slash-"))

@@ -1,12 +1,8 @@
-"""How often Slack may be called: token buckets per workspace and method, shared by all threads.
+"""Slack's rate limits: token buckets per workspace and method, shared by all threads.
 
-Slack counts per method, workspace and app in tiers of calls a minute, and posts about one a second per channel
-(docs.slack.dev, "Rate limits"; where it is silent, what live clients report). A `Bucket` is pure, `Limits` waits.
-
-    a bucket is    what may go                                                  until
-    open           `take`, and `try_take` while more than the reserve is left   it is empty, or a 429
-    empty          nobody: `take` stands in line, `try_take` is refused         the next token
-    paused (429)   nobody                                                       Retry-After is over; then one
+Slack counts calls a minute per method, workspace and app, and posts about one a second per channel (docs.slack.dev,
+"Rate limits"; else what live clients report). A `Bucket` is pure, `Limits` waits. `take` waits in line for a token;
+`try_take` is refused when only the reserve is left. A 429 pauses the bucket until its Retry-After is over.
 """
 
 from __future__ import annotations
@@ -17,20 +13,20 @@ from dataclasses import dataclass
 import anyio
 
 NEARLY = 1e-6
-"""What a token may lack and still be one, for clocks and sums are not exact; it is owed, so it never adds up."""
+"""Tolerance for inexact clocks and sums; it is owed, so it never adds up."""
 
 SWEEP_AT = 64
-"""Channels kept before the idle ones are forgotten."""
+"""Channels that are stored before the idle ones are dropped."""
 
 LONGEST_PAUSE_S = 120.0
-"""A Retry-After is believed up to here, then one call goes out to ask again."""
+"""The cap of a Retry-After; then one call goes out to ask again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
     """At most ``per_minute`` calls in any minute, ``burst`` of them at once after a rest.
 
-    ``first`` more may go at once when a process begins, which rested while it was down; if it had not, Slack says so.
+    ``first`` more may go at once when a process begins.
     """
 
     per_minute: int
@@ -39,17 +35,17 @@ class Rate:
 
     @property
     def per_second(self) -> float:
-        """The steady rate, such that a burst and the minute after it stay within ``per_minute``."""
+        """The steady rate: a burst and the minute after it stay within ``per_minute``."""
         return (self.per_minute - self.burst) / 60
 
     @property
     def reserve(self) -> int:
-        """Half of the burst is kept for those who wait: final texts pass while live edits take all they can."""
+        """Half of the burst is for `take`: final texts pass while live edits use all they can."""
         return self.burst // 2
 
 
 CHANNEL = Rate(56, 1)
-"""chat.postMessage in one channel: one a second, with a little room for what the network does to the distance."""
+"""chat.postMessage in one channel: one a second, with some room for network jitter."""
 
 TIER_2, TIER_3, TIER_4 = Rate(20, 5), Rate(50, 10), Rate(100, 15)
 
@@ -76,10 +72,10 @@ RATES: dict[str, Rate] = {
     **dict.fromkeys(("conversations.history", "conversations.replies"), READS),
     "assistant.threads.setStatus": Rate(60, 10),
 }
-"""What is not here is tier 4."""
+"""Other methods are tier 4."""
 
 UNLIMITED = frozenset({"apps.connections.open"})
-"""Tier 1, one a minute: who has no link asks at once, and its own backoff paces it."""
+"""Tier 1, one a minute; the backoff of the link paces it."""
 
 FLOORS_S: dict[str, float] = {"chat.update": 1.5}
 """An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
@@ -113,7 +109,7 @@ class Bucket:
         self._level -= 1
 
     def pause(self, now: float, seconds: float) -> None:
-        """Owe so much that nothing is there for so long, and one token then: Slack has counted more than we."""
+        """Leave no token for so long, and one then: Slack has counted more than we."""
         self._refill(now)
         self._level = min(self._level, 1 - seconds * self.rate.per_second)
 
@@ -129,8 +125,7 @@ class Bucket:
 class Lane:
     """A bucket and the line before it.
 
-    Of the patient ones only the first stands in the common line: they are served in their order too, and no urgent
-    call ever has more than one of them before it.
+    Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one.
     """
 
     __slots__ = ("_line", "_patient", "bucket")
@@ -149,7 +144,7 @@ class Lane:
             self.bucket.take(clock())
 
     def spare(self, now: float) -> bool:
-        """Return whether a token is left that nobody wants who waits, now or soon."""
+        """Tell whether a token beyond the reserve is left and nobody waits."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
     def idle(self, now: float) -> bool:
@@ -166,15 +161,12 @@ class Limits:
         self._sweep_at = SWEEP_AT
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
-        """Wait for a call of *method*, in the order of asking; what is not urgent lets the rest pass."""
+        """Wait for a call of *method*, in order; urgent calls go first."""
         for lane in self._lanes_of(method, channel):
             await lane.take(self._clock, urgent=urgent)
 
     def try_take(self, method: str, channel: str = "") -> bool:
-        """Take a call only if no one is waiting and the reserve stays untouched: for what may be dropped.
-
-        Whoever waits in `take` waits no longer than if the bucket held the reserve alone and this did not exist.
-        """
+        """Take a call only if nobody waits and the reserve stays untouched: for calls that may be dropped."""
         lanes, now = self._lanes_of(method, channel), self._clock()
         if not all(lane.spare(now) for lane in lanes):
             return False
@@ -188,11 +180,11 @@ class Limits:
             lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
 
     def spacing(self, method: str, sharers: int) -> float:
-        """Return how many seconds each of so many live drafts shall leave between its calls of *method*."""
+        """Return the seconds between calls of *method* for each of so many live drafts."""
         return max(FLOORS_S.get(method, FLOOR_S), sharers / rate_of(method).per_second)
 
     def _lanes_of(self, method: str, channel: str) -> list[Lane]:
-        """Return what a call must pass, the narrowest first."""
+        """Return the lanes of a call, the narrowest first."""
         if method in UNLIMITED:
             return []
         if (lane := self._methods.get(method)) is None:
@@ -206,7 +198,7 @@ class Limits:
         return lane
 
     def _sweep(self) -> None:
-        """Forget the channels whose lanes are as good as new, once there are many."""
+        """Drop the idle channels, once there are many."""
         if len(self._channels) >= self._sweep_at:
             now = self._clock()
             self._channels = {name: lane for name, lane in self._channels.items() if not lane.idle(now)}

@@ -1,12 +1,10 @@
 """Receiving from Slack: Socket Mode through Bolt, every envelope acknowledged when it is durable and not before.
 
-`Link.run` keeps one socket up. A socket that asks to be replaced stays open until its successor is: a refresh has no
-gap, where the SDK closes first. Two sockets at all times would cost a repeat of everything a dying one held, and win
-nothing more. A socket that broke ends the run: the supervisor tells, waits and runs it again.
+`SocketModeLink.run` keeps one socket up. A socket that asks to be replaced stays open until its successor is open, so
+a refresh has no gap; the SDK closes first. A socket that breaks ends the run, and the supervisor runs it again.
 
-Bolt reads and dispatches each request, and our middleware takes it before any other: nothing is left for an authorise
-or a listener to do, so no ``auth.test`` is made, no type of event can be forgotten, and an event costs a quarter of
-what Bolt's own chain does. Our own messages come too; who reads the events tells them by their bot id.
+Bolt reads and dispatches each request, and our middleware takes it before any other. So no ``auth.test`` is made, no
+type of event can be forgotten, and an event costs a quarter of what Bolt's own chain costs.
 """
 
 from __future__ import annotations
@@ -34,23 +32,20 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["event", "action", "command", "other"]
 Take = Callable[[Kind, Mapping[str, JsonValue]], Awaitable[Mapping[str, JsonValue] | None]]
-"""Makes one payload durable, and returns what its acknowledgement says; what raises is not acknowledged."""
+"""Makes one payload durable, and returns the body of its acknowledgement; if it raises, there is none."""
 
 AT_ONCE = 256
-"""How many envelopes may be in the taking. What comes beyond stays unread in the socket, in order, and Slack waits.
-
-Slack sends 30,000 events an hour and workspace at most (8 a second), so this many wait only when the disk hangs.
-"""
+"""Envelopes that are handled at a time; the rest stays unread in the socket. Slack sends at most 8 a second."""
 DRAIN_S = 3.0
-"""How long a socket that is let go waits for what it took: Slack's own budget for an acknowledgement."""
+"""How long a released socket waits for open envelopes: Slack's deadline for an acknowledgement."""
 HELLO_WITHIN_S = 5.0
 
 
-class Link:
-    """The stream of events of one app. ``silent_s``: replace a socket on which nothing happened for so long.
+class SocketModeLink:
+    """The events of one app. A socket is replaced after ``silent_s`` without an event.
 
-    ``heard`` is told of each look that finds that something came.
-    ``settled_s``: a socket that asks to be replaced sooner is a failed one, or two would replace each other all day.
+    ``heard`` is called by each look that finds a new frame. A socket that asks to be replaced within ``settled_s``
+    has failed, or two would replace each other all day.
     """
 
     def __init__(
@@ -78,17 +73,16 @@ class Link:
         self._open = 0
 
     async def run(self, connected: Callable[[], None]) -> None:
-        """Receive until the link is down: raises `LinkDown` then, or `TransportFatal`; leaves nothing open.
+        """Receive until the link is down, then raise `LinkDown` or `TransportFatal`. Leaves nothing open.
 
-        *connected* is called for every socket that comes up, before anything of it is taken: events may have been
-        missed before it, and what comes first must not pass for the next one after what came last.
+        *connected* is called for every new socket, before its first event: events before it may be missed.
         """
         async with anyio.create_task_group() as sockets:
             end = await self._succession(sockets, connected)
         raise end
 
     async def _succession(self, sockets: TaskGroup, connected: Callable[[], None]) -> BotError:
-        """Open one socket after another, each before the last is let go; return why there is none any more."""
+        """Open one socket after another, each before the last is released; return why the last one ended."""
         current: Socket | None = None
         while True:
             try:
@@ -106,11 +100,11 @@ class Link:
             log.info("link.renewed: %s", end)
 
     async def _hold(self, connected: Callable[[], None], *, task_status: TaskStatus[Socket]) -> None:
-        """Open a socket, keep it until it is released, finish what it took, close it."""
-        room, told = anyio.Semaphore(AT_ONCE, fast_acquire=True), anyio.Event()
+        """Open a socket, hold it until it is released, finish its envelopes, close it."""
+        room, announced = anyio.Semaphore(AT_ONCE, fast_acquire=True), anyio.Event()
 
         async def envelope(frame: Frame) -> None:
-            await told.wait()
+            await announced.wait()
             await room.acquire()
             taking.start_soon(self._answer, socket, frame, room)
 
@@ -134,7 +128,7 @@ class Link:
                         await socket.spoken.wait()
                     if socket.ended is None:
                         connected()
-                        told.set()
+                        announced.set()
                     task_status.started(socket)
                     await socket.released.wait()
                     reading.cancel_scope.cancel()
@@ -151,18 +145,18 @@ class Link:
             raise LinkDown(f"no connection within {self._open_within_s:.0f} s") from error
 
     async def _answer(self, socket: Socket, frame: Frame, room: anyio.Semaphore) -> None:
-        """Have one envelope taken, and acknowledge it if it was."""
+        """Handle one envelope, and acknowledge it if that worked."""
         try:
             await send_async_response(socket, *await self._dispatch(frame), start_time=0)
         except ConnectionError as error:
             log.info("link.ack_lost: the event will come again: %s", error)
-            # What came before it broke may still wait to be read, and nobody looks for its end before that.
+            # Events from before it broke may still wait to be read.
             socket.end(Renew(f"no acknowledgement can be sent: {error}"))
         finally:
             room.release()
 
     async def _dispatch(self, frame: Frame) -> tuple[SocketModeRequest, BoltResponse]:
-        """Run an envelope through Bolt. What Bolt cannot even read is acknowledged: no repeat would read better."""
+        """Run an envelope through Bolt. One that Bolt cannot read is acknowledged: a repeat would not help."""
         try:
             request = SocketModeRequest.from_dict(frame)
             if request is not None:
@@ -187,7 +181,7 @@ class Link:
 
 
 class _Taking(AsyncMiddleware):
-    """The first and last middleware: it takes every request, and answers for it."""
+    """The first and last middleware: it handles and answers every request."""
 
     def __init__(self, take: Take) -> None:
         self._take = take

@@ -1,4 +1,4 @@
-"""What was said in a thread, as Slack keeps it, page by page."""
+"""Reading the history of a thread, page by page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from transports.slack.api.json_fields import Shape, part, parts, string
 from transports.slack.api.web_api import Web
 
 PAGE, MOST_PAGES = 200, 20
-"""Messages a page, and pages, that one look-up reads: what was said in a thread since the message at hand."""
+"""Messages per page, and pages of one look-up."""
 
 
 async def read(web: Web, channel: str, root: str, since: str, *, urgent: bool = True) -> list[Shape]:
-    """Return what was said in a thread (a blank root: in the channel) after *since*; none if it is gone."""
+    """Return the messages of a thread, or with a blank root of a channel, after *since*; none if it is gone."""
     method = "conversations.replies" if root else "conversations.history"
     messages: list[Shape] = []
     cursor = ""

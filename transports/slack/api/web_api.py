@@ -1,7 +1,7 @@
-"""The one way to call Slack's Web API: within the limits, and with our own errors.
+"""Calls of Slack's Web API: within the rate limits, and with our own errors.
 
-The SDK encodes and sends; it never retries (its default makes two posts out of a lost answer), never sleeps, and
-its exceptions end here. They and aiohttp's hold the request with its token, so none of them is chained.
+The SDK encodes and sends. It never retries (its default makes two posts out of a lost answer) and never sleeps. Its
+exceptions and aiohttp's hold the request with its token, so none of them is chained.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from yarl import URL
 
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
 from transports.shared.link.proxy import own_origin, proxy_for
-from transports.slack.api.api_errors import SlackRefused, creates, explain, needs_a_person
+from transports.slack.api.api_errors import SlackRefused, explain, may_create_post, needs_a_person
 from transports.slack.api.http_session import open_session, trusted
 from transports.slack.api.json_fields import string
 from transports.slack.api.rate_limits import Limits
@@ -45,8 +45,8 @@ GETS = frozenset(
 )
 AS_PARAMETERS = frozenset({"chat.delete", "assistant.threads.setTitle"})
 AS_JSON = ("agents.", "assistant.", "chat.", "views.")
-"""What goes as JSON, but for the two above; the rest goes as parameters, as from the SDK's own methods: Slack reads
-nearly all of it either way, but a server that is not Slack may know only what the SDK does."""
+"""These go as JSON, but for the two above; the rest as parameters, like the SDK's own methods: a server that is not
+Slack may know only those forms."""
 
 NEVER_SENT = (
     aiohttp.ClientConnectorError,
@@ -54,20 +54,20 @@ NEVER_SENT = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-"""What can be raised only before the request went out."""
+"""Errors from before the request went out."""
 
 FROM_OUTSIDE = (aiohttp.ClientError, OSError, SlackClientError)
-"""What a call fails with that is no bug of ours; a TimeoutError is an OSError."""
+"""Errors that are not bugs of ours; a TimeoutError is an OSError."""
 
-MOST_TOLD = 200
-"""Refusals of live calls that are logged, by method and code; nobody reads more."""
+MAX_LOGGED = 200
+"""Refusals of live calls that are logged, by method and code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the bot is in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` the user's.
+    """The bot in its workspace: ``team``, ``user`` and ``bot_id`` are ids, ``name`` is the user's.
 
-    ``url`` is the workspace's own address on the web; it ends with a slash.
+    ``url`` is the workspace's address on the web, with a slash at its end.
     """
 
     team: str
@@ -79,23 +79,19 @@ class Identity:
 
 
 class Web:
-    """Slack's Web API with one bot token; ``limits`` are those of its workspace.
-
-    ``client`` and ``session`` are for bolt, for uploads and for downloads; a call of the API goes through here.
-    """
+    """Slack's Web API with one bot token. ``client`` and ``session`` are for Bolt, uploads and downloads only."""
 
     def __init__(self, client: AsyncWebClient, session: aiohttp.ClientSession, limits: Limits) -> None:
         self.client, self.session, self.limits = client, session, limits
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._refused: SlackRefused | None = None
         self._token_refused = anyio.Event()
 
     async def call(
         self, method: str, *, channel: str = "", urgent: bool = True, **arguments: JsonValue
     ) -> Mapping[str, JsonValue]:
-        """Call *method* when it is its turn and return Slack's answer.
+        """Call *method* within the limits and return Slack's answer. Arguments that are None are left out.
 
-        *channel*, if any, is an argument of the call too; a None is left out.
         Raises `SlackRefused`, `TransportRateLimited`, `TransportUnavailable`, and no other `Exception`.
         """
         await self.limits.take(method, channel, urgent=urgent)
@@ -104,32 +100,32 @@ class Web:
     async def try_call(
         self, method: str, *, channel: str = "", **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Call *method* if a call is to spare, for what may be dropped; None if it was not made or failed."""
+        """Call *method* if the limits have a call to spare. Returns None if it was not made or failed."""
         if not self.limits.try_take(method, channel):
             return None
         try:
             return await self.ask(method, channel=channel, **arguments)
         except SlackRefused as refused:
-            self._tell_once(refused)
+            self._log_once(refused)
         except PostFailed as error:
             log.debug("live.call_failed: %s", error)
         return None
 
     async def ask(self, method: str, *, channel: str = "", **arguments: JsonValue) -> Mapping[str, JsonValue]:
-        """Call *method* now, for one whose token `limits` has given already; else as `call`."""
+        """Call *method* now, if `limits` has granted it already; else as `call`."""
         if channel:
             arguments["channel"] = channel
         return _answer(method, await self._send(method, arguments))
 
     async def respond(self, url: str, content: Mapping[str, JsonValue]) -> None:
-        """Answer a press or a slash command at the address that came with it, to its person alone.
+        """Answer a press or a slash command, to its person alone, at the address that came with it.
 
         Raises `TransportUnavailable`, and `SlackRefused` for an address that is not Slack's or takes nothing.
         """
         if not trusted(URL(url), own_origin(self.client.base_url)):
             raise SlackRefused("response_url", "untrusted_address")
-        said = {**content, "response_type": "ephemeral", "replace_original": False}
-        body = {name: value for name, value in said.items() if value is not None}
+        reply = {**content, "response_type": "ephemeral", "replace_original": False}
+        body = {name: value for name, value in reply.items() if value is not None}
         try:
             async with self.session.post(
                 url, json=body, allow_redirects=False, proxy=proxy_for(url)
@@ -157,9 +153,13 @@ class Web:
         )
         if not user:
             raise TransportUnavailable("auth.test: the answer names no user")
-        told = response.headers.get("x-oauth-scopes", "").split(",")
-        scopes = frozenset(filter(None, map(str.strip, told)))
+        names = response.headers.get("x-oauth-scopes", "").split(",")
+        scopes = frozenset(filter(None, map(str.strip, names)))
         return Identity(team or "workspace", user, name, bot_id, scopes, string(answer, "url"))
+
+    async def ping(self) -> None:
+        """Ask for a sign of life. Raises `PostFailed`."""
+        await self.ask("api.test")
 
     async def until_refused(self) -> NoReturn:
         """Wait until Slack does not accept the bot token any more, then raise `TransportFatal`."""
@@ -178,10 +178,10 @@ class Web:
                 log.exception("platform.broke: %s: the call broke on our side", method)
             sent = not isinstance(error, NEVER_SENT)
             failed = TransportUnavailable(
-                f"{method}: {type(error).__name__}", maybe_posted=sent and creates(method)
+                f"{method}: {type(error).__name__}", maybe_posted=sent and may_create_post(method)
             )
         self._note(failed, method, arguments)
-        raise failed  # out here, so that the error above with the token in its request is no part of it
+        raise failed  # outside the handler, so that the error with the token is not its context
 
     async def _api_call(self, method: str, arguments: dict[str, JsonValue]) -> AsyncSlackResponse:
         verb = "GET" if method in GETS else "POST"
@@ -202,10 +202,10 @@ class Web:
             case _:
                 pass
 
-    def _tell_once(self, refused: SlackRefused) -> None:
+    def _log_once(self, refused: SlackRefused) -> None:
         seen = (refused.method, refused.error)
-        if seen not in self._told and len(self._told) < MOST_TOLD:
-            self._told.add(seen)
+        if seen not in self._logged and len(self._logged) < MAX_LOGGED:
+            self._logged.add(seen)
             log.warning("live.refused: Slack refused a live call, which is said once: %s", refused)
 
 
@@ -224,7 +224,7 @@ async def open_web(base_url: str | None, token: str, limits: Limits | None = Non
 
 
 def explained(method: str, error: SlackApiError) -> PostFailed:
-    """Say what the SDK's error means; the caller does not chain it."""
+    """Return our error for the SDK's; the caller does not chain it."""
     match error.response:
         case AsyncSlackResponse(status_code=status, headers=headers, data=body):
             return explain(method, status, headers, body if isinstance(body, dict) else None)
@@ -241,7 +241,7 @@ def _answer(method: str, response: AsyncSlackResponse) -> Mapping[str, JsonValue
 
 
 def _parameter(value: JsonValue) -> JsonValue:
-    """Return *value* as it goes into a query; the SDK makes 0 and 1 of booleans."""
+    """Return *value* as a query parameter; the SDK converts booleans."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 

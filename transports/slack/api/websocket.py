@@ -1,10 +1,10 @@
 """One web socket of Slack's Socket Mode, used once: the SDK's, without its own ways of going on.
 
-The SDK's client (slack_sdk 3.47) reconnects by itself, and badly: it asks for an address once and tries a dead one
-for ever, it keeps a link whose peer is gone, and it queues frames and starts tasks without a bound. Here a socket
-connects once, says in ``ended`` why it is no good any more, and never comes back: `Link` opens the next one.
+The SDK's client (slack_sdk 3.47) reconnects badly: it asks for an address once and retries a dead one for ever, it
+keeps a link whose peer is gone, and it queues frames and starts tasks without a bound. Here a socket connects once,
+and says in ``ended`` why it is of no use any more; `SocketModeLink` opens the next one.
 
-| what is seen                                      | ``ended`` with                                    |
+| event                                             | ``ended`` with                                    |
 |---------------------------------------------------|---------------------------------------------------|
 | disconnect: link_disabled                         | `TransportFatal`                                  |
 | disconnect: too_many_websockets                   | `LinkDown`, to be tried again later               |
@@ -12,8 +12,8 @@ connects once, says in ``ended`` why it is no good any more, and never comes bac
 | no frame but pongs for ``silent_s``               | `Renew`                                           |
 | an acknowledgement that cannot be sent            | `Renew`: what came before may still be read       |
 | close frame, error, reset                         | `LinkDown`                                        |
-| 4 pings in a row, and nothing came                | `LinkDown`                                        |
-| a frame that waits for 30 s to be taken           | `LinkDown`: it is us who are stuck                |
+| 4 pings in a row without a frame                  | `LinkDown`                                        |
+| a frame that is not handled for 30 s              | `LinkDown`: we are stuck                          |
 
 Wire: https://docs.slack.dev/apis/events-api/using-socket-mode/
 """
@@ -43,21 +43,21 @@ Frame = dict[str, JsonValue]
 
 MISSED_PINGS = 4
 LOOKS_PER_PING = 5
-"""A reset is seen at the next look, not only at the next ping."""
+"""A look sees a reset before the next ping."""
 CLOSE_WITHIN_S = 1.0
-"""How long a peer may take to answer our close frame; one that is gone never does."""
+"""How long a peer may take to answer our close frame."""
 TOO_MANY_S = 30.0
 STUCK_S = 30.0
 
 
 class Renew(LinkDown):
-    """The socket should be replaced, and works until it is: routine."""
+    """The socket should be replaced, and works until then: routine."""
 
 
 class Socket(SocketModeClient):
     """``hello`` gets Slack's greeting; ``envelope`` is awaited for each envelope before the next frame is read.
 
-    ``heard`` is told of each look that finds that something came.
+    ``heard`` is called by each look that finds a new frame.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Socket(SocketModeClient):
         self._spoke_at = self.opened_at = anyio.current_time()
         self._over, self.spoken, self.released = anyio.Event(), anyio.Event(), anyio.Event()
         self.reading = True
-        """False while a frame waits to be taken: then it is not the peer who is slow."""
+        """False while a frame is handled: then the peer is not the slow one."""
         self.ended: BotError | None = None
 
     async def connect(self) -> None:
@@ -100,7 +100,7 @@ class Socket(SocketModeClient):
             )
         except (aiohttp.ClientError, OSError) as error:
             why = f"{type(error).__name__} {getattr(error, 'status', '')}".rstrip()
-            # without the error itself: it tells the address, and the ticket in there opens a socket
+            # not chained: the error has the address, with a ticket that opens a socket
             raise LinkDown(f"no socket at the address Slack gave ({why})") from None
         self._spoke_at = self.opened_at = anyio.current_time()
 
@@ -118,7 +118,7 @@ class Socket(SocketModeClient):
         return url
 
     async def close(self) -> None:
-        """Close all that was opened; the SDK's own leaves the session open when it is cancelled midway."""
+        """Close everything; the SDK's own leaves the session open when it is cancelled midway."""
         self.closed = True
         with anyio.CancelScope(shield=True):
             if self.current_session is not None:
@@ -129,10 +129,10 @@ class Socket(SocketModeClient):
         return self.current_session is not None and not self.current_session.closed
 
     async def process_messages(self) -> None:
-        """Nothing: frames are taken as they are read, no queue grows between."""
+        """Do nothing: frames are handled as they are read."""
 
     async def enqueue_message(self, message: str) -> None:
-        """Take one text frame; the next one is not read before this returns."""
+        """Handle one text frame; the next one is not read before this returns."""
         self._frames += 1
         self.spoken.set()
         try:
@@ -153,10 +153,7 @@ class Socket(SocketModeClient):
                 log.debug("link.odd_frame: a frame that means nothing to us, %d characters", len(message))
 
     async def watch(self) -> None:
-        """Judge the socket until it has ended.
-
-        In pings, not in seconds: while our own loop is blocked none goes out, so none can be missed.
-        """
+        """Watch the socket until it ends. Counts pings, not seconds: a blocked loop sends none, so misses none."""
         assert self.current_session is not None
         missed, pings, heard = 0, 0, self._signs
         last = heard
@@ -198,7 +195,7 @@ class Socket(SocketModeClient):
         self.end(LinkDown(f"Slack closed the socket ({message.type.name} {message.data})"))
 
     def end(self, why: BotError) -> None:
-        """Say that this socket is no good any more. The first reason stands: Slack closes what it had us renew."""
+        """End this socket. The first reason stands: Slack closes a socket that it asked to renew."""
         if self.ended is None:
             self.ended = why
             self._over.set()
@@ -228,7 +225,7 @@ def _disconnect(reason: JsonValue) -> BotError:
 
 
 def _refusal(failed: PostFailed, app_token: str) -> BotError:
-    """Say what a failed apps.connections.open means for the link."""
+    """Return the link's error for a failed apps.connections.open."""
     if not isinstance(failed, SlackRefused) or not needs_a_person(failed):
         return LinkDown(f"Slack gives no address to connect to: {failed}", retry_after=failed.retry_after)
     form = "" if app_token.startswith("xapp-") else "it must begin with xapp-: "

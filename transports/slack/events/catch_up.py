@@ -1,30 +1,32 @@
-"""Reading what was said while nobody listened: Socket Mode has no replay.
+"""Reading missed messages from the history: Socket Mode has no replay.
 
-Of a channel with a gap the history is read back to the mark, then the replies of the threads that moved since (their
-roots tell, those on the page before the mark too) and of those that the bot takes part in, and all is handed over,
-oldest first, as if it came live: same `parse_message`, same sink (see `transports.shared.backfill.catch_up`).
+In a channel with a gap the history is read back to the mark, then the replies in threads that moved since, and in
+those that the bot takes part in. All go to the sink, oldest first (see `transports.shared.backfill.catch_up`).
 
-What is not found: replies in a thread whose root is older than the pages that are read, and in which the bot takes no
-part yet. Slack lists no such threads, and search is not for bots.
+Replies are not found in a thread whose root is older than the pages read, and in which the bot takes no part: Slack
+lists no such threads, and bots cannot search.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import PostFailed, TransportRejected
 from threads.model import Incoming
 from transports.shared.backfill.catch_up import Verdict, begin_of
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import NEVER
+from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import (
     Shape,
@@ -36,27 +38,31 @@ from transports.slack.api.json_fields import (
     parts,
     string,
 )
-from transports.slack.events.catch_up_round import Reading
+from transports.slack.events.catch_up_round import CatchUpRound
 from transports.slack.events.parse_message import Me, parse_message
 
 log = logging.getLogger(__name__)
 
 PAGE = 200
-"""What Slack recommends at most; apps that are distributed outside its marketplace get 15."""
+"""Slack's recommended maximum; apps distributed outside its marketplace get 15."""
 
 MOST_PAGES = 1_000
-"""Pages of one listing: at 50 calls a minute 20 minutes, a bound for what should have ended."""
+"""Pages of one listing: 20 minutes at 50 calls a minute."""
 
 MOST_AT_ONCE = 10_000
-"""How many messages are held before they are handed over; the oldest come first, the rest in a next round."""
+"""Messages of one round; the oldest come first."""
 
 OUTCOMES_FIRST_S = 5.0
-"""After a start that owes something nothing is read for so long: look-ups before its posts need the same calls."""
+"""Reading waits so long after a start with pending answers: look-ups before their posts need the same calls."""
 
 PAUSES_S = (1.0, 4.0)
-"""Waits before a call that failed is made again: or a channel with many threads would hardly ever be read whole."""
+"""Waits before retries: without them a channel with many threads would hardly ever be read whole."""
 
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
+
+
+def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
 
 
 class Caller(Protocol):
@@ -70,8 +76,8 @@ class Caller(Protocol):
 class History:
     """Reads a workspace's history, for `transports.shared.backfill.catch_up`.
 
-    ``active_threads`` gives, by channel, the roots of the threads that the bot takes part in, of the last days. It is
-    asked once per gap. Nothing is read before ``not_before`` on the clock of `anyio.current_time`.
+    ``active_threads`` returns, by channel, the roots of recent threads that the bot takes part in; it is called once
+    per gap. Nothing is read before ``not_before`` on the clock of `anyio.current_time`.
     """
 
     def __init__(
@@ -93,7 +99,7 @@ class History:
         self._bots, self._most, self._not_before = bots, most_at_once, not_before
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
-        """The gap after which ``_active`` was asked for."""
+        """The gap for which ``_active`` was read."""
         self._asking = anyio.Lock()
 
     def verdict(self, refused: TransportRejected) -> Verdict:
@@ -108,65 +114,59 @@ class History:
                 return "unread"
 
     async def look(self) -> None:
-        """Follow the DMs that were opened while nobody listened."""
+        """Follow the DMs that were opened during the gap."""
         await anyio.sleep_until(self._not_before)
         since = self._marks.alive_at
 
-        def follow(found: Sequence[Shape]) -> bool:
-            for channel in filter(None, (identifier(one, "id") for one in found)):
+        async for page in self._pages("users.conversations", "channels", types="im"):
+            for channel in filter(None, (identifier(one, "id") for one in page)):
                 self._marks.start(channel, since, missed=True)
-            return True
-
-        await self._list("users.conversations", "channels", follow, types="im")
 
     async def read(self, channel: str, gap: int) -> str:
-        """Hand over what was missed in a channel, oldest first, in rounds of so many messages."""
+        """Hand over the missed messages of a channel, oldest first, in rounds."""
         await anyio.sleep_until(self._not_before)
-        reading = await self._reading(channel, gap)
+        found = await self._new_round(channel, gap)
         while True:
-            # Of what is said from here on, a thread that was quiet when it was looked at may hold more.
+            # A thread that is quiet when it is read may get a message later in this round.
             began, upto = self._marks.clock(), NEVER
-            await self._fill(channel, reading)
-            for incoming in reading.ordered():
+            await self._fill(channel, found)
+            for incoming in found.ordered():
                 await self._sink(replace(incoming, stale=self._is_stale(incoming)))
                 upto = incoming.id
-            if not reading.cut:
+            if not found.cut:
                 return min(upto, began, key=instant)
             log.info("catch_up.long: more than %d messages were missed in %s: going on", self._most, channel)
-            reading = Reading(instant(upto), self._most, threads=reading.threads)
+            found = CatchUpRound(instant(upto), self._most, threads=found.threads)
 
     def _is_stale(self, incoming: Incoming) -> bool:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
 
-    async def _reading(self, channel: str, gap: int) -> Reading:
+    async def _new_round(self, channel: str, gap: int) -> CatchUpRound:
         async with self._asking:
             if self._active_of < gap:
                 self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
-        return Reading(instant(begin_of(self._marks, channel)), self._most, threads=threads)
+        return CatchUpRound(instant(begin_of(self._marks, channel)), self._most, threads=threads)
 
-    async def _fill(self, channel: str, reading: Reading) -> None:
-        def take(page: Sequence[Shape]) -> bool:
-            reading.add(self._parsed(page, channel))
-            after = [reading.note(message) for message in page]
-            return all(after) or reading.goes_back()
-
+    async def _fill(self, channel: str, found: CatchUpRound) -> None:
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.
         # And further back, if that takes fewer calls than to ask for each thread that is older still.
-        await self._list("conversations.history", "messages", take, channel=channel)
-        for root in list(reading.threads):
-            await self._read_thread(channel, root, reading)
+        async with aclosing(self._pages("conversations.history", "messages", channel=channel)) as pages:
+            async for page in pages:
+                found.add(self._parsed(page, channel))
+                is_after = [found.note(message) for message in page]
+                if not (all(is_after) or found.goes_back()):
+                    break
+        for root in list(found.threads):
+            await self._read_thread(channel, root, found)
 
-    async def _read_thread(self, channel: str, root: str, reading: Reading) -> None:
-        def take(page: Sequence[Shape]) -> bool:
-            reading.add(self._parsed(page, channel))
-            return True
-
-        oldest = f"{max(reading.since, Decimal(0)):.6f}"
+    async def _read_thread(self, channel: str, root: str, found: CatchUpRound) -> None:
+        oldest = f"{max(found.since, Decimal(0)):.6f}"
         try:
-            await self._list(
-                "conversations.replies", "messages", take, channel=channel, ts=root, oldest=oldest
-            )
+            async for page in self._pages(
+                "conversations.replies", "messages", channel=channel, ts=root, oldest=oldest
+            ):
+                found.add(self._parsed(page, channel))
         except SlackRefused as refused:
             if refused.kind != "gone":
                 raise
@@ -180,29 +180,17 @@ class History:
         return [incoming for incoming in found if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
-        for tried, pause in enumerate(PAUSES_S, 1):
-            try:
-                return await self._web.call(method, urgent=False, **arguments)
-            except (TransportUnavailable, TransportRateLimited) as error:
-                fields = retry_fields(error.code, tried + 1, pause)
-                log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
-                await anyio.sleep(pause)
-        return await self._web.call(method, urgent=False, **arguments)
+        return await retry(partial(self._web.call, method, urgent=False, **arguments), PAUSES_S, _log_retry)
 
-    async def _list(
-        self,
-        method: str,
-        key: str,
-        take: Callable[[Sequence[Shape]], bool],
-        *,
-        channel: str = "",
-        **arguments: JsonValue,
-    ) -> None:
-        """Give *take* page after page, until it has had enough. Raises `PostFailed`."""
+    async def _pages(
+        self, method: str, key: str, *, channel: str = "", **arguments: JsonValue
+    ) -> AsyncGenerator[Sequence[Shape], None]:
+        """Yield the pages of a listing. Raises `PostFailed`."""
         for _ in range(MOST_PAGES):
             answer = await self._call(method, channel=channel, limit=PAGE, **arguments)
+            yield parts(answer, key)
             cursor = string(part(answer, "response_metadata"), "next_cursor")
-            if not take(parts(answer, key)) or cursor in ("", arguments.get("cursor")):
+            if cursor in ("", arguments.get("cursor")):
                 return
             arguments["cursor"] = cursor
         log.error(

@@ -1,4 +1,4 @@
-"""What a round of a catch-up found in one channel: the messages, and the threads that moved. Pure."""
+"""One round of a catch-up in one channel: its messages, and the threads that moved. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from transports.slack.api.json_fields import Shape, instant, stamp
 
 
 @dataclass(slots=True)
-class Reading:
-    """What one round found in a channel after ``since``: at most so many, the oldest; ``cut`` is where they end.
+class CatchUpRound:
+    """The oldest ``most`` messages after ``since``; ``cut`` if there are more.
 
-    ``threads`` are to be read; of those in ``unsure`` the pages so far do not show whether they moved.
+    ``threads`` are to be read. The pages so far do not show whether those in ``unsure`` moved. ``back`` counts the
+    pages that were read for their sake.
     """
 
     since: Decimal
@@ -24,7 +25,6 @@ class Reading:
     cut: bool = False
     unsure: set[str] = field(init=False)
     back: int = 0
-    """Pages that were read for the sake of those alone."""
 
     def __post_init__(self) -> None:
         self.unsure = {*self.threads}
@@ -41,7 +41,7 @@ class Reading:
         return sorted(self.messages.values(), key=lambda message: instant(message.id))
 
     def note(self, message: Shape) -> bool:
-        """Note whether a message of the channel shows a thread that moved; False for one before ``since``."""
+        """Note whether a message shows a thread that moved. Returns False for one before ``since``."""
         ts, root, latest = (stamp(message, name) for name in ("ts", "thread_ts", "latest_reply"))
         self.unsure -= {ts, root}
         if root and instant(latest or ts or root) > self.since:
@@ -51,6 +51,6 @@ class Reading:
         return not ts or instant(ts) > self.since
 
     def goes_back(self) -> bool:
-        """Say whether to read a page more: it may show many threads at once, where else each takes a call."""
+        """Tell whether to read one more page: it may show many threads, which take a call each otherwise."""
         self.back += 1
         return len(self.unsure) > self.back

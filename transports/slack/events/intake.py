@@ -17,26 +17,31 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Inbound, Incoming, Sink
+from threads.model import Feedback, Inbound, Incoming, Sink
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.slack.api.socket_mode import Kind
-from transports.slack.api.user_names import Names
+from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
 from transports.slack.events.catch_up import History
-from transports.slack.events.parse_action import Judged, Pressed, parse_action, parse_command, reply_address
+from transports.slack.events.parse_action import (
+    ButtonPress,
+    parse_action,
+    parse_command,
+    reply_address,
+)
 from transports.slack.events.parse_event import (
+    EventsDropped,
     HomeOpened,
     Joined,
     Left,
-    Overload,
+    SessionRenamed,
     Signal,
-    TitleChanged,
     parse_event,
 )
 from transports.slack.events.parse_message import Me
-from transports.slack.events.pressed_buttons import Buttons
+from transports.slack.events.pressed_buttons import PressedButtons
 from transports.slack.live.presence import Presence
 
 log = logging.getLogger(__name__)
@@ -57,7 +62,7 @@ class Intake:
         marks: Marks,
         sink: Sink,
         presence: Presence,
-        names: Names,
+        names: UserNames,
         *,
         recent: Recent,
         now: Callable[[], datetime],
@@ -66,7 +71,7 @@ class Intake:
         on_address: Callable[[str, str], None] = lambda *_: None,
         read_from: float = 0.0,
     ) -> None:
-        self.buttons = Buttons(web, names)
+        self.buttons = PressedButtons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
         self._cap, self._on_address = BotLoopGuard(bots), on_address
@@ -123,11 +128,11 @@ class Intake:
 
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
-            case Pressed() as pressed:
+            case ButtonPress() as pressed:
                 self._on_address(pressed.incoming.id, reply_address(dict(body)))
                 self.buttons.pressed(pressed)
                 await self._hear(pressed.incoming)
-            case Judged(feedback):
+            case Feedback() as feedback:
                 await self._hear(feedback)
                 self._presence.soon(partial(self.buttons.thank, feedback))
             case None:
@@ -148,9 +153,8 @@ class Intake:
 
     def _heed(self, signal: Signal) -> None:
         match signal:
-            case TitleChanged(thread=thread, by=by):
-                if by != self._me.user:
-                    self._presence.renamed(thread)
+            case SessionRenamed(thread):
+                self._presence.renamed(thread)
             case HomeOpened(channel=channel):
                 self._presence.soon(partial(self._presence.home_opened, channel))
             case Joined(channel=channel, at=at):
@@ -159,7 +163,7 @@ class Intake:
                 self._close_gaps()
             case Left(channel=channel):
                 self._marks.drop(channel)
-            case Overload():
+            case EventsDropped():
                 log.error(
                     "slack.dropping: Slack drops events of this workspace, which had more than 30,000 in an hour"
                 )

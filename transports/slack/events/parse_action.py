@@ -1,7 +1,7 @@
-"""Buttons and slash commands, as what the person says by them; pure.
+"""Buttons and slash commands as messages; pure.
 
-A press of a choice is the command that its button stands for; pressed twice, it is the same message. What is no
-command of ours, and every button that we do not know, is nothing.
+A press of a choice is the command of its button; a second press is the same message. Unknown buttons and commands are
+ignored.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 
-from threads.model import Author, Feedback, Incoming, ThreadId
-from transports.slack.api.json_fields import Shape, digest, identifier, is_direct, part, parts, stamp, string
+from threads.model import Author, Feedback, Incoming
+from transports.base.text import digest
+from transports.slack.api.json_fields import identifier, is_direct, part, parts, stamp, string
 from transports.slack.events.decode import decode
 from transports.slack.events.parse_message import Me, sent_at
 
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[/!]?([A-Za-z][A-Za-z-]{0,20})(?=\s|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Pressed:
+class ButtonPress:
     """A choice that a person made: ``channel``, ``ts`` and ``blocks`` are the message with the button.
 
     ``blocks`` are as Slack shows them; there are none in a message that one person alone sees (``ephemeral``).
@@ -40,12 +40,7 @@ class Pressed:
     ephemeral: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    feedback: Feedback
-
-
-def parse_action(payload: JsonValue, me: Me) -> Pressed | Judged | None:
+def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
     """Read an interactive payload. Never raises."""
     if not isinstance(payload, dict) or string(payload, "type") != "block_actions":
         return None
@@ -56,57 +51,28 @@ def parse_action(payload: JsonValue, me: Me) -> Pressed | Judged | None:
     action = next(iter(parts(payload, "actions")), None)
     if action is None or not (channel and ts and user):
         return None
-    place = _Place(me.thread(channel, _root(message, container, ts)), ts, Author(user), action)
-    name = string(action, "action_id")
-    if name.startswith(FEEDBACK):
-        return place.judged()
-    return place.pressed(message, container) if name.startswith(CHOICE) else None
-
-
-def _root(message: Shape, container: Shape, ts: str) -> str:
-    """Return the thread of a message; one that a single person sees is no thread, so outside one it has none."""
-    alone = container.get("is_ephemeral") is True
-    return stamp(message, "thread_ts") or stamp(container, "thread_ts") or ("" if alone else ts)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    thread: ThreadId
-    ts: str
-    author: Author
-    action: Shape
-
-    def id(self, kind: Literal["press", "feedback"]) -> str:
-        return f"{kind}-{digest(self.thread.channel, self.ts, self.author.id, string(self.action, 'value'))}"
-
-    def judged(self) -> Judged | None:
-        match string(self.action, "value"):
-            case "up" | "down" as verdict:
-                return Judged(Feedback(self.id("feedback"), self.thread, self.author, self.ts, verdict))
-            case _:
-                return None
-
-    def pressed(self, message: Shape, container: Shape) -> Pressed | None:
-        command, at = string(self.action, "value"), stamp(self.action, "action_ts")
-        if not _COMMAND.fullmatch(command):
+    ephemeral = container.get("is_ephemeral") is True
+    root = stamp(message, "thread_ts") or stamp(container, "thread_ts") or ("" if ephemeral else ts)
+    thread, author = me.thread(channel, root), Author(user)
+    name, value, at = string(action, "action_id"), string(action, "value"), stamp(action, "action_ts")
+    id_ = digest(channel, ts, user, value)
+    match value:
+        case "up" | "down" if name.startswith(FEEDBACK):
+            return Feedback(f"feedback-{id_}", thread, author, ts, value)
+        case _ if name.startswith(CHOICE) and _COMMAND.fullmatch(value):
+            incoming = Incoming(
+                id=f"press-{id_}",
+                thread=thread,
+                author=author,
+                text=value,
+                sent_at=sent_at(at) if at else "",
+                via="direct" if is_direct(channel) else "mention",
+            )
+            blocks, label = message.get("blocks"), string(part(action, "text"), "text")
+            shown = tuple(blocks) if isinstance(blocks, list) else ()
+            return ButtonPress(incoming, channel, ts, shown, label, ephemeral)
+        case _:
             return None
-        incoming = Incoming(
-            id=self.id("press"),
-            thread=self.thread,
-            author=self.author,
-            text=command,
-            sent_at=sent_at(at) if at else "",
-            via="direct" if is_direct(self.thread.channel) else "mention",
-        )
-        blocks = message.get("blocks")
-        return Pressed(
-            incoming,
-            self.thread.channel,
-            self.ts,
-            tuple(blocks) if isinstance(blocks, list) else (),
-            string(part(self.action, "text"), "text"),
-            ephemeral=container.get("is_ephemeral") is True,
-        )
 
 
 def reply_address(payload: JsonValue) -> str:

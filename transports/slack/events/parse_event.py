@@ -1,7 +1,7 @@
-"""What Slack's Events API tells, as values: what goes to the sink, and what only this transport needs; pure.
+"""Slack's events as values: what goes to the sink, and what only this transport needs; pure.
 
-Every event that is a message also says how far its channel has come (``moved``), whoever wrote it. The twins of a
-mention, ``message`` and ``app_mention``, have the same id and the same meaning, so either may come first or alone.
+Every event that is a message also says how far its channel has come (``moved``), whoever wrote it. A mention comes
+twice, as ``message`` and ``app_mention``, with the same id and meaning, so either may come first or alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TypeAlias
 from pydantic import JsonValue
 
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
-from transports.slack.api.json_fields import Shape, count, digest, identifier, is_direct, part, stamp, string
+from transports.base.text import digest
+from transports.slack.api.json_fields import Shape, identifier, is_direct, part, stamp, string
 from transports.slack.events.parse_message import (
     Me,
     author_of,
@@ -24,22 +25,12 @@ from transports.slack.events.parse_message import (
     text_of,
 )
 
-LEAVING = frozenset(
-    {
-        *("channel_left", "group_left"),
-        *("channel_archive", "group_archive", "channel_deleted", "group_deleted"),
-    }
-)
-"""The events after which nothing more is to be read in a channel; it may begin anew later."""
-
 
 @dataclass(frozen=True, slots=True)
-class TitleChanged:
-    """The user *by* gave a session a title of their own."""
+class SessionRenamed:
+    """A person gave a session a title of their own."""
 
     thread: ThreadId
-    title: str
-    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,6 @@ class HomeOpened:
     """A person opened the bot's Messages tab: ``channel`` is their DM."""
 
     channel: str
-    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +50,17 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Left:
+    """Nothing more can be read in a channel; it may begin anew later."""
+
     channel: str
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
-    """Slack drops events (more than 30,000 in an hour): ``minute`` is when that began, in seconds since 1970."""
-
-    minute: int
+class EventsDropped:
+    """Slack drops events: the workspace had more than 30,000 in an hour."""
 
 
-Signal: TypeAlias = TitleChanged | HomeOpened | Joined | Left | Overload
+Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | Left | EventsDropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +85,14 @@ class _Event:
         return identifier(self.event, "channel")
 
     @property
+    def user(self) -> str:
+        return identifier(self.event, "user")
+
+    @property
+    def root(self) -> str:
+        return stamp(self.event, "thread_ts")
+
+    @property
     def direct(self) -> bool:
         return string(self.event, "channel_type") == "im" or is_direct(self.channel)
 
@@ -102,13 +100,11 @@ class _Event:
 def parse_event(body: JsonValue, me: Me, *, bots: frozenset[str] = frozenset()) -> Parsed:
     """Read the payload of one events_api envelope. Never raises: what it cannot read is ``odd``."""
     if not isinstance(body, dict):
-        return Parsed(odd="a payload that is no object")
+        return Parsed(odd="a payload that is not an object")
     if string(body, "type") == "app_rate_limited":
-        return Parsed(signals=(Overload(count(body, "minute_rate_limited")),))
+        return Parsed(signals=(EventsDropped(),))
     event = part(body, "event")
     kind = string(event, "type")
-    if kind in LEAVING:
-        return _left(_Event(event, "", me, bots))
     read = _READERS.get(kind)
     if read is None:
         return Parsed(odd=f"an event of an unknown type: {kind[:60]!r}")
@@ -122,10 +118,10 @@ def _message(e: _Event) -> Parsed:
         case "message_deleted":
             return _deleted(e)
         case _:
-            return _said(e)
+            return _post(e)
 
 
-def _said(e: _Event) -> Parsed:
+def _post(e: _Event) -> Parsed:
     ts, named = stamp(e.event, "ts"), string(e.event, "type") == "app_mention"
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
@@ -134,7 +130,7 @@ def _said(e: _Event) -> Parsed:
 
 
 def _changed(e: _Event) -> Parsed:
-    """Read an edit; one that adds the bot's name is what the message should have been from the start."""
+    """Read an edit; one that adds the bot's name is also a new message to it."""
     message, before = part(e.event, "message"), part(e.event, "previous_message")
     ts = stamp(message, "ts")
     if not (e.channel and ts):
@@ -151,7 +147,7 @@ def _changed(e: _Event) -> Parsed:
 
 
 def _reworded(message: Shape, before: Shape) -> bool:
-    """Return whether the person changed the words: Slack sends the same event when it adds a preview."""
+    """Return whether the words changed: Slack sends the same event when it adds a preview."""
     if not before:
         return bool(part(message, "edited"))
     return own_words(message) != own_words(before)
@@ -168,56 +164,43 @@ def _deleted(e: _Event) -> Parsed:
 
 def _stopped(e: _Event) -> Parsed:
     """Read a press of Slack's own stop button: the person says "/stop" in that thread."""
-    root, user, at = (
-        stamp(e.event, "thread_ts"),
-        identifier(e.event, "user"),
-        stamp(e.event, "event_ts"),
-    )
-    if not (e.channel and root and user):
+    at = stamp(e.event, "event_ts")
+    if not (e.channel and e.root and e.user):
         return Parsed(odd="a stop without a thread or a person")
-    return Parsed(
-        (
-            Incoming(
-                id=f"stop-{digest(e.id or at, e.channel, root, user)}",
-                thread=e.me.thread(e.channel, root),
-                author=Author(user),
-                text="/stop",
-                sent_at=sent_at(at) if at else "",
-                via="direct" if e.direct else "mention",
-            ),
-        )
+    stop = Incoming(
+        id=f"stop-{digest(e.id or at, e.channel, e.root, e.user)}",
+        thread=e.me.thread(e.channel, e.root),
+        author=Author(e.user),
+        text="/stop",
+        sent_at=sent_at(at) if at else "",
+        via="direct" if e.direct else "mention",
     )
+    return Parsed((stop,))
 
 
 def _titled(e: _Event) -> Parsed:
-    root, title, user = (
-        stamp(e.event, "thread_ts"),
-        string(e.event, "title"),
-        identifier(e.event, "user"),
-    )
-    if not (e.channel and root):
+    if not (e.channel and e.root):
         return Parsed(odd="a new title without a thread")
-    if user == e.me.user:
-        return Parsed()
-    return Parsed(signals=(TitleChanged(e.me.thread(e.channel, root), title, user),))
+    return (
+        Parsed() if e.user == e.me.user else Parsed(signals=(SessionRenamed(e.me.thread(e.channel, e.root)),))
+    )
 
 
 def _home(e: _Event) -> Parsed:
-    user = identifier(e.event, "user")
     if string(e.event, "tab") != "messages":
         return Parsed()
-    if not (e.channel and user):
-        return Parsed(odd="an opened Messages tab without a channel or a person")
-    return Parsed(signals=(HomeOpened(e.channel, user),))
+    if not e.channel:
+        return Parsed(odd="an opened Messages tab without a channel")
+    return Parsed(signals=(HomeOpened(e.channel),))
 
 
 def _joined(e: _Event) -> Parsed:
-    ours = identifier(e.event, "user") == e.me.user and e.channel
+    ours = e.user == e.me.user and e.channel
     return Parsed(signals=(Joined(e.channel, stamp(e.event, "event_ts")),)) if ours else Parsed()
 
 
 def _member_left(e: _Event) -> Parsed:
-    return _left(e) if identifier(e.event, "user") == e.me.user else Parsed()
+    return _left(e) if e.user == e.me.user else Parsed()
 
 
 def _left(e: _Event) -> Parsed:
@@ -226,10 +209,12 @@ def _left(e: _Event) -> Parsed:
 
 _READERS: dict[str, Callable[[_Event], Parsed]] = {
     "message": _message,
-    "app_mention": _said,
+    "app_mention": _post,
     "agent_session_stopped": _stopped,
     "agent_session_title_changed": _titled,
     "app_home_opened": _home,
     "member_joined_channel": _joined,
     "member_left_channel": _member_left,
+    **dict.fromkeys(("channel_left", "channel_archive", "channel_deleted"), _left),
+    **dict.fromkeys(("group_left", "group_archive", "group_deleted"), _left),
 }

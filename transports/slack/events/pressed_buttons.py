@@ -6,9 +6,9 @@ from pydantic import JsonValue
 
 from threads.model import Feedback
 from transports.base.presses import Presses
-from transports.slack.api.user_names import Names
+from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
-from transports.slack.events.parse_action import Pressed
+from transports.slack.events.parse_action import ButtonPress
 from transports.slack.markdown.blocks import without_actions
 
 THANKS = {
@@ -17,12 +17,12 @@ THANKS = {
 }
 
 
-class Buttons(Presses[Pressed]):
-    def __init__(self, web: Web, names: Names) -> None:
+class PressedButtons(Presses[ButtonPress]):
+    def __init__(self, web: Web, names: UserNames) -> None:
         super().__init__()
         self._web, self._names = web, names
 
-    async def retire(self, press: Pressed) -> None:
+    async def retire(self, press: ButtonPress) -> None:
         """Take the buttons off the message; may be dropped."""
         who = await self._names.of(press.incoming.author.id)
         note = f"{press.label or press.incoming.text}{who and ' by '}{who}"

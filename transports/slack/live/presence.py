@@ -19,13 +19,12 @@ Nothing here is urgent: all of it waits behind final texts, and says only the ne
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from threads.model import (
@@ -41,8 +40,9 @@ from threads.model import (
     TurnStarted,
     Waiting,
 )
+from transports.shared.live import presence as shared
 from transports.shared.live.activity import Running
-from transports.shared.live.background_calls import Jobs
+from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
 from transports.slack.live.draft import Draft, Seats
@@ -59,8 +59,7 @@ from transports.slack.live.thread_status import (
     words_arguments,
 )
 from transports.slack.markdown.links import Links, hosts_in
-
-log = logging.getLogger(__name__)
+from transports.slack.post.rewrite import DraftMessage
 
 PROMPTS = "assistant.threads.setSuggestedPrompts"
 
@@ -75,30 +74,21 @@ OUTCOMES: dict[Outcome, str] = {
 }
 
 HEARTBEAT_S = 90.0
-MOST_LIVE = 1_000
-"""Messages that are known; beyond, the one that was silent for longest is given up."""
-
 MOST_RENAMED = 1_000
 MOST_JOBS = 2_000
 MOST_CLEARED = 200
 MOST_PROMPTS = 4
 
-Key = tuple[ThreadId, str]
-
 
 @dataclass(slots=True)
-class _Live:
-    """A message that is not settled. ``posted``: its own post is out."""
-
-    thread: ThreadId
+class _Live(LiveMessage[DraftMessage]):
+    draft: Draft | None = None
     author: str = ""
     hosts: frozenset[str] = frozenset()
-    posted: bool = False
     title: str = ""
     shown: Status = IDLE
     waiting: Waiting | None = None
     tools: Running = field(default_factory=Running)
-    draft: Draft | None = None
 
     def note(self, event: TurnEvent) -> None:
         """Keep what the turn does."""
@@ -115,7 +105,7 @@ class _Live:
                 pass
 
 
-class Presence:
+class Presence(shared.Presence[_Live, DraftMessage]):
     """``allowed`` are the hosts whose links stay links, ``prompts`` pairs of a title and a message."""
 
     def __init__(
@@ -127,51 +117,30 @@ class Presence:
         prompts: Sequence[tuple[str, str]] = (),
         stream_in_channels: bool = False,
     ) -> None:
+        super().__init__(_Live, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
         self._seats = Seats(web, team=team, in_channels=stream_in_channels)
         self._sessions: Board[ThreadId] = Board(web, SESSION)
         self._words: Board[ThreadId] = Board(web, WORDS)
         self._suggestions: Board[str] = Board(web, PROMPTS)
         self._reactions = Reactions(web)
-        self._lives: OrderedDict[Key, _Live] = OrderedDict()
         self._running: dict[ThreadId, str] = {}
         self._closing: list[ThreadId] = []
-        self._beats: OrderedDict[ThreadId, float] = OrderedDict()
+        self._beats: dict[ThreadId, float] = {}
         self._beat = anyio.Event()
-        self._renamed: OrderedDict[ThreadId, None] = OrderedDict()
-        self._jobs = Jobs(MOST_JOBS)
-        self.soon = self._jobs.soon
+        self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
-        """Make the calls, until cancelled."""
         boards = (self._sessions, self._words, self._suggestions, *self._reactions.boards)
         async with anyio.create_task_group() as tasks:
             for board in boards:
                 tasks.start_soon(board.run)
             tasks.start_soon(self._keep_beating)
-            tasks.start_soon(self._jobs.run)
-
-    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Note what goes on in the turn of a message. Never blocks, never raises."""
-        try:
-            self._saw(thread, message_id, event)
-        except Exception:  # the boundary of a transport: what cannot be shown costs no turn
-            log.exception(
-                "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
-            )
-
-    def draft_of(self, thread: ThreadId, message_id: str) -> Draft | None:
-        live = self._lives.get((thread, message_id))
-        return live.draft if live else None
-
-    def live_in(self, thread: ThreadId) -> frozenset[str]:
-        """Return the ts of the thread's live messages."""
-        drafts = [live.draft for live in self._lives.values() if live.draft and live.thread == thread]
-        return frozenset(message.ts for draft in drafts for message in draft.messages)
+            tasks.start_soon(super().run)
 
     def quiet_in(self, thread: ThreadId) -> bool:
         """Return whether no message of the thread is waiting or at work."""
-        return not any(live.thread == thread for live in self._lives.values())
+        return not any(live.thread == thread for live in self._messages.values())
 
     def closing_in(self, thread: ThreadId) -> bool:
         """Return whether a draft of the thread, whose final text will not come, is being closed."""
@@ -179,18 +148,16 @@ class Presence:
 
     def links_for(self, thread: ThreadId, message_id: str, *, live: bool) -> Links:
         """Return which links an answer to the message may have: of hosts that the person named, or settings allow."""
-        known = self._lives.get((thread, message_id))
+        known = self._messages.get((thread, message_id))
         return Links(self._allowed | (known.hosts if known else frozenset()), live)
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the message has a post of its own, which says how it ended."""
-        self._live(thread, message_id).posted = True
+        self._message(thread, message_id).posted = True
 
     def renamed(self, thread: ThreadId) -> None:
         """Note that a person gave the session a title: it is theirs from now on."""
         self._renamed[thread] = None
-        if len(self._renamed) > MOST_RENAMED:
-            self._renamed.popitem(last=False)
 
     async def clear(self, threads: Sequence[ThreadId]) -> None:
         """Take away the status that a killed process may have left in these threads."""
@@ -206,22 +173,8 @@ class Presence:
         if prompts:
             self._suggestions.want(channel, {"channel_id": channel, "prompts": prompts})
 
-    def _live(self, thread: ThreadId, message_id: str) -> _Live:
-        key = (thread, message_id)
-        if key in self._lives:
-            self._lives.move_to_end(key)
-        else:
-            self._lives[key] = _Live(thread)
-        live = self._lives[key]
-        if len(self._lives) > MOST_LIVE:
-            self._forget(*next(iter(self._lives)), TurnSettled("failed"))
-        return live
-
-    def _saw(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        if isinstance(event, TurnSettled):
-            self._settled(thread, message_id, event)
-            return
-        live = self._live(thread, message_id)
+    def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+        thread = live.thread
         match event:
             case Taken(text=text, author=author):
                 live.author, live.hosts = author, hosts_in(text)
@@ -274,8 +227,8 @@ class Presence:
             self._beats_again(thread)
 
     def _beats_again(self, thread: ThreadId) -> None:
+        self._beats.pop(thread, None)
         self._beats[thread] = anyio.current_time() + HEARTBEAT_S
-        self._beats.move_to_end(thread)
         self._beat.set()
 
     async def _keep_beating(self) -> None:
@@ -285,7 +238,7 @@ class Presence:
                 await self._beat.wait()
             thread, due = next(iter(self._beats.items()))
             await anyio.sleep_until(due)
-            live = self._lives.get((thread, self._running.get(thread, "")))
+            live = self._messages.get((thread, self._running.get(thread, "")))
             if self._beats.get(thread) != due:
                 continue
             if live is None:
@@ -308,16 +261,15 @@ class Presence:
         if live.draft:
             live.draft.feed(event)
 
-    def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
-        live = self._lives.get((thread, message_id))
+    def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        live = self._messages.get((thread, message_id))
         reaction = OUTCOMES.get(end.outcome)
         known = live is not None or not end.again  # else an earlier process may have posted how it ended
         if reaction and known and is_stamp(message_id) and not (live and live.posted):
             self._reactions.add(thread.channel, message_id, reaction)
-        self._forget(thread, message_id, end)
 
     def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
-        live = self._lives.pop((thread, message_id), None)
+        live = self._messages.pop((thread, message_id), None)
         self._reactions.remove(thread.channel, message_id, EYES, maybe=end.again)
         if self._running.get(thread) == message_id:
             del self._running[thread]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from cachetools import FIFOCache
 
 from transports.slack.api.json_fields import is_stamp
 from transports.slack.api.web_api import Web
@@ -33,7 +33,7 @@ class Reactions:
     def __init__(self, web: Web) -> None:
         self._adding: Board[Key] = Board(web, ADD, self._added)
         self._removing: Board[Key] = Board(web, REMOVE)
-        self._there: OrderedDict[Key, None] = OrderedDict()
+        self._there: FIFOCache[Key, None] = FIFOCache(MOST_THERE)
         self._unwanted: set[Key] = set()
 
     @property
@@ -66,8 +66,6 @@ class Reactions:
             self._removing.want(key, _arguments(key))
             return
         self._there[key] = None
-        if len(self._there) > MOST_THERE:
-            self._there.popitem(last=False)
 
 
 def _arguments(key: Key) -> Arguments:

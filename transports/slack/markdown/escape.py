@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from transports.base.text import PREFIX, continued, without_controls
+from transports.base.text import PREFIX, clean, continued, trim_address
 from transports.slack.markdown.links import (
     ZERO_WIDTH,
     Links,
@@ -38,7 +38,6 @@ from transports.slack.markdown.links import (
 from transports.slack.markdown.lookahead import CODE, INFO, LINK, SHORT, WORD, Ahead, More
 
 _STRAY_TICK = "\u02cb"  # looks like a backtick and is none
-_UNSEEN = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 _CJK = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 _PLAIN = re.compile(r"(?:[A-Za-z0-9]{1,40}+(?=[ ,;)'\"])|[^A-Za-z0-9\n<>\[\]!@`*\\~])++")
@@ -66,11 +65,6 @@ class _Code:
     prefix: str
     mark: str
     quotes: int
-
-
-def clean(text: str) -> str:
-    """Drop what no reader sees or what turns the reading direction, so that what is read is what is there."""
-    return _UNSEEN.sub("", without_controls(text.replace("\u2028", "\n").replace("\u2029", "\n")))
 
 
 def safe(text: str, links: Links) -> str:
@@ -287,7 +281,7 @@ class SafeStream:
         stop = found.end() if found else begins
         if stop < at + LINK:
             ahead.need(stop, 1)
-        stop = at + len(_trimmed(ahead.text[at:stop]))
+        stop = at + len(trim_address(ahead.text[at:stop]))
         if stop <= begins and not scheme:
             word = ahead.text[at:end]
             inert = word.lower().startswith("www.") and not self._links.clickable(f"http://{word}")
@@ -355,16 +349,6 @@ class SafeStream:
         "]": _closing_bracket,
         "\\": _backslash,
     }
-
-
-def _trimmed(address: str) -> str:
-    """Return *address* without the punctuation that belongs to the sentence around it."""
-    while address:
-        last = address[-1]
-        if last not in ".,;:!?'*_~)" or (last == ")" and address.count("(") >= address.count(")")):
-            break
-        address = address[:-1]
-    return address
 
 
 def _label_in_prose(label: str) -> str:

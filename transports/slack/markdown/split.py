@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transports.base.text import is_delimiter, split
-from transports.slack.markdown.escape import clean, safe
+from transports.base.text import clean, is_delimiter, split
+from transports.slack.markdown.escape import safe
 from transports.slack.markdown.links import ZERO_WIDTH, Links
 from transports.slack.markdown.tables import cells, filled
 

@@ -6,11 +6,11 @@ the first look is kept, and only what this process tried to post without an answ
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import anyio
+from cachetools import LRUCache
 
 from threads.model import ThreadId
 from transports.slack.api import thread_history
@@ -42,7 +42,7 @@ class Lookups:
 
     def __init__(self, web: Web, ours: Collection[str]) -> None:
         self._web, self._ours = web, ours
-        self._kept: OrderedDict[ThreadId, _Kept] = OrderedDict()
+        self._kept: LRUCache[ThreadId, _Kept] = LRUCache(KEPT)
 
     async def first(self, thread: ThreadId, key: str, live: Collection[str]) -> Look:
         """Return what an earlier process left since the message that *key* names. Raises `PostFailed`.
@@ -50,9 +50,6 @@ class Lookups:
         *live* are the ts of the live messages there, which are being worked on.
         """
         kept = self._kept.setdefault(thread, _Kept())
-        self._kept.move_to_end(thread)
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
         async with kept.looking:  # who asks meanwhile is served by the same look
             if kept.look is None or not _reaches(kept.look.since, since_of(key)):
                 kept.look = await self.again(thread, since_of(key), live)

@@ -19,18 +19,18 @@ an answer in another place than its question would be worse than none.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import TypeVar
 
 import anyio
+from cachetools import LRUCache
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import progress
+from transports.shared.delivery.open_questions import OpenQuestions
 from transports.slack.api import thread_history
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
 from transports.slack.api.json_fields import Shape, instant, is_direct, is_one_persons, parts, stamp, string
@@ -45,19 +45,17 @@ from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 Send = Callable[[Tag, str, list[JsonValue] | None], Awaitable[str]]
 """Sends a text, with blocks or without, as the message of that tag, and returns its ts."""
 
 REMEMBERED = 1_000
-"""Posts, and open questions, that are known by key."""
+"""Posts that are known by key."""
 
 PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Question:
     """A question that is out: the message with its buttons."""
 
     channel: str
@@ -72,16 +70,16 @@ class Posting:
     def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
         self._web, self._feedback = web, feedback
         self._lookups = Lookups(web, frozenset(filter(None, (me.user, me.bot_id))))
-        self._sent: OrderedDict[str, Sent] = OrderedDict()
-        self._questions: OrderedDict[str, Asked] = OrderedDict()
-        self._addresses: OrderedDict[str, str] = OrderedDict()
+        self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
+        self.questions: OpenQuestions[Question] = OpenQuestions()
+        self._addresses: LRUCache[str, str] = LRUCache(REMEMBERED)
 
     async def post(self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the ts of the first part.
 
         Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
         """
-        sent = _remembered(self._sent, outgoing.key, Sent)
+        sent = self._sent.setdefault(outgoing.key, Sent())
         sent.ours = True
         with progress(sent.out):
             if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
@@ -91,10 +89,10 @@ class Posting:
 
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
         """Take away the draft messages that the post did without; it is out. Never raises."""
-        used = _remembered(self._sent, key, Sent).out.values()
+        used = self._sent.setdefault(key, Sent()).out.values()
         for spare in draft:
-            if spare.ts not in used:
-                await remove(self._web, thread.channel, spare.ts, leave="-")
+            if spare.id not in used:
+                await remove(self._web, thread.channel, spare.id, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
         """Return the ts of the first part if the whole post is out; what is out of it is remembered for `post`.
@@ -102,7 +100,7 @@ class Posting:
         A post for one person alone cannot be seen again, and may be repeated to them. *live* are the ts of all live
         messages in the thread. Raises `PostFailed`.
         """
-        sent = _remembered(self._sent, key, Sent)
+        sent = self._sent.setdefault(key, Sent())
         known, sent.ours = sent.ours, True
         try:
             if known:
@@ -118,7 +116,7 @@ class Posting:
         for asked in said if "?" in key and sent.whole else ():
             if stamp(asked, "ts") == sent.first:
                 blocks, plain = parts(asked, "blocks"), string(asked, "text")
-                self._asked(key, Asked(thread.channel, sent.first, blocks, plain))
+                self.questions[key] = Question(thread.channel, sent.first, blocks, plain)
         return sent.first if sent.whole else None
 
     async def sweep(
@@ -174,32 +172,21 @@ class Posting:
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
-    def closed(self, key: str) -> Asked | None:
-        """Return the question posted under *key*, which is closed from now on."""
-        return self._questions.pop(key, None)
-
-    def left_open(self, key: str) -> list[Asked]:
-        """Return the open questions of the message *key*, which are closed from now on."""
-        return [self._questions.pop(asked) for asked in [*self._questions] if asked.startswith(f"{key}?")]
-
-    async def close_question(self, asked: Asked, decision: str) -> None:
+    async def close_question(self, question: Question, decision: str) -> None:
         """Take the buttons off a question, and say below it how it ended; may be dropped."""
         await self._web.try_call(
             "chat.update",
-            channel=asked.channel,
-            ts=asked.ts,
-            blocks=[*without_actions(asked.blocks, decision)],
-            text=asked.plain,
+            channel=question.channel,
+            ts=question.ts,
+            blocks=[*without_actions(question.blocks, decision)],
+            text=question.plain,
             parse="none",
             link_names=False,
         )
 
     def answer_at(self, message_id: str, url: str) -> None:
         """Remember where Slack takes the answer to a press or a slash command, wherever the bot is no member."""
-        _remembered(self._addresses, message_id, lambda: url)
-
-    def _asked(self, key: str, question: Asked) -> None:
-        _remembered(self._questions, key, lambda: question)
+        self._addresses[message_id] = url
 
     async def _publish(
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
@@ -212,7 +199,7 @@ class Posting:
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
         if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
             last = shown[-1]
-            self._asked(outgoing.key, Asked(outgoing.thread.channel, ts, last.blocks, last.plain))
+            self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
         """Post for one person alone; False when Slack cannot, and the post has to be for all."""
@@ -311,10 +298,10 @@ class Posting:
         for message in draft:  # one that stands above an earlier part would break the order
             if (
                 not sent.has(page.tag.part)
-                and instant(message.ts) > last
+                and instant(message.id) > last
                 and await take_over(self._web, thread.channel, message, page)
             ):
-                sent.add(page.tag, message.ts)
+                sent.add(page.tag, message.id)
         await _bring(page, sent, say)
 
 
@@ -346,11 +333,3 @@ def _for_one(outgoing: Outgoing) -> bool:
         return False
     press = outgoing.kind == "notice" and is_one_persons(outgoing.reply_to)
     return outgoing.kind == "refusal" or press or bool(not outgoing.thread.root and outgoing.reply_to)
-
-
-def _remembered(kept: OrderedDict[str, T], key: str, make: Callable[[], T]) -> T:
-    """Return what is kept under *key*, made if need be; what was not used for longest is forgotten."""
-    value = kept[key] = kept.pop(key) if key in kept else make()
-    while len(kept) > REMEMBERED:
-        kept.popitem(last=False)
-    return value

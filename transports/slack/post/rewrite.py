@@ -1,28 +1,22 @@
-"""What is written over a message of ours that is there: live answers are finished, leftovers are taken away.
-
-All of it may be done again at will, so a lost answer costs nothing.
-"""
+"""Writing over a message of ours in Slack, see `transports.shared.delivery.rewrite`."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
-import anyio
 from pydantic import JsonValue
 
-from threads.errors import PostFailed, TransportUnavailable
+from transports.shared.delivery import rewrite
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
 from transports.slack.api.web_api import Web
 from transports.slack.markdown.tables import tables_in
 from transports.slack.post.message_pages import Page
 
 log = logging.getLogger(__name__)
-
-PAUSES_S = (1.0, 2.0)
-"""Waits before a deletion is tried again: what is not deleted would stand beside the answer for ever."""
 
 CONFLICT = "streaming_state_conflict"
 
@@ -31,33 +25,19 @@ CONFLICT = "streaming_state_conflict"
 class DraftMessage:
     """A live message of ours that shows the answer so far: a native stream still open, or one that is edited.
 
-    ``shown`` is its text as far as it is certain; "" when it is not.
+    ``id`` is its ts, ``shown`` its text as far as that is certain.
     """
 
-    ts: str
+    id: str
     kind: Literal["stream", "post"]
     shown: str
 
 
 async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
-    """Make a live message the page; False when it cannot be, and the page needs a message of its own.
-
-    So it does when Slack cannot write messages over just now: to post may work all the same.
-    """
-    with suppress(TransportUnavailable):
-        return await _take_over(web, channel, draft, page)
-    await anyio.sleep(PAUSES_S[0])
-    try:
-        return await _take_over(web, channel, draft, page)
-    except TransportUnavailable as error:
-        # What was not answered may be done all the same: it has to be gone before another takes its place.
-        log.warning("live.replaced: a message cannot be written over, and is deleted: %s", error)
-        try:
-            await _at_rest(web, "chat.delete", channel, draft.ts)
-        except SlackRefused as refused:
-            if refused.error != "message_not_found":
-                raise error from None
-        return False
+    """Make a live message the page; return False if it cannot be, and the page needs a message of its own."""
+    return await rewrite.take_over(
+        partial(_take_over, web, channel, draft, page), partial(remove, web, channel, draft.id)
+    )
 
 
 async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
@@ -67,7 +47,7 @@ async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) ->
     forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks]), (words[0], None)]
     for text, blocks in forms[: 2 if len(words) == 1 else 1]:
         try:
-            await _update(web, channel, draft.ts, text, blocks, page.tag.metadata())
+            await _update(web, channel, draft.id, text, blocks, page.tag.metadata())
         except SlackRefused as refused:
             if refused_for_good(refused):
                 raise
@@ -96,7 +76,7 @@ async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool
     last: dict[str, JsonValue] = {"metadata": page.tag.metadata(), "blocks": [*page.below] or None}
     try:
         how: dict[str, JsonValue] = {"session_status": "active", **(last if same else {})}
-        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.ts, **how)
+        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.id, **how)
     except SlackRefused as refused:
         if refused_for_good(refused):
             raise
@@ -117,21 +97,16 @@ async def _at_rest(web: Web, method: str, channel: str, ts: str, **arguments: Js
         await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
 
 
-async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> None:
-    """Delete a message; failing that, write *leave* over it. Never raises: what had to be said is out."""
-    for pause in (*PAUSES_S, None):
-        try:
-            await _at_rest(web, "chat.delete", channel, ts)
-        except PostFailed as error:
-            if isinstance(error, SlackRefused) and error.error == "message_not_found":
-                return
-            if error.retryable and pause is not None:
-                await anyio.sleep(error.retry_after or pause)
-                continue
-            log.warning("live.not_deleted: an unfinished message: %s", error)
-        else:
-            return
-        break
-    if leave:
-        with suppress(PostFailed):
-            await _update(web, channel, ts, leave, None)
+async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> bool:
+    """Delete a message, and return whether it is gone; failing that, write *leave* over it."""
+    return await rewrite.remove(
+        partial(_delete, web, channel, ts), partial(_update, web, channel, ts, leave, None) if leave else None
+    )
+
+
+async def _delete(web: Web, channel: str, ts: str) -> None:
+    try:
+        await _at_rest(web, "chat.delete", channel, ts)
+    except SlackRefused as refused:
+        if refused.error != "message_not_found":
+            raise

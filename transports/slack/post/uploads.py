@@ -7,16 +7,18 @@ the file's id or name. Until `share` nobody sees anything, so what comes before 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 import anyio
 from pydantic import JsonValue
 
-from threads.errors import TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable
 from transports.shared.link.proxy import proxy_for
+from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.web_api import Web
 
@@ -96,15 +98,17 @@ async def upload(web: Web, source: Source, size: int, name: str) -> str:
         raise
     match answer:
         case {"upload_url": str(url), "file_id": str(file_id)}:
-            for last in (False, True):
-                if await _put(web.session, url, source, size, last=last):
-                    break
+            await retry(partial(_put, web.session, url, source, size), (PAUSE_S,), _log_retry)
             return file_id
     raise TransportUnavailable("files.getUploadURLExternal: no address in the answer")
 
 
-async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: int, *, last: bool) -> bool:
-    """Send the bytes; False if it is worth another try, and raises what is not.
+def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.warning("file.upload_failed: %s", error, extra=fields)
+
+
+async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: int) -> None:
+    """Send the bytes. Raises `TransportUnavailable` if another try may work, and `TransportRejected`.
 
     The address is Slack's word and a secret of its own: no token goes there, and it is not logged.
     """
@@ -118,18 +122,11 @@ async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: i
         ):
             status = response.status
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        why = type(error).__name__
-    else:
-        if status == 200:
-            return True
-        if status < 500 and status != 429:
-            raise rejected(f"upload: status {status}", "Slack did not take the file.")
-        why = f"status {status}"
-    if last:
-        raise TransportUnavailable(f"upload: {why}")
-    log.warning("file.upload_failed: %s", why, extra=retry_fields("transport_unavailable", 2, PAUSE_S))
-    await anyio.sleep(PAUSE_S)
-    return False
+        raise TransportUnavailable(f"upload: {type(error).__name__}") from None
+    if status >= 500 or status == 429:
+        raise TransportUnavailable(f"upload: status {status}")
+    if status != 200:
+        raise rejected(f"upload: status {status}", "Slack did not take the file.")
 
 
 async def share(web: Web, file_id: str, name: str, channel: str, root: str) -> None:

@@ -22,7 +22,7 @@ from bot.admin.doctor.screen import Screen, group_of
 from bot.admin.doctor.settings import look_at_settings
 from bot.admin.status.client import Silent
 from bot.config.settings import Budget, Settings
-from bot.llm.verify import Verified
+from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
 from bot.ports.status import Status, TransportStatus
 from threads.store.data_folder import lock_data_folder
@@ -172,13 +172,15 @@ async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
 def test_what_a_model_says_becomes_a_finding():
     asked = Asked("openai/x", 0, Settings(), " (as the settings say)")
     assert (
-        judged(asked, Verified(ok=True, took_s=0.8)).found
+        judged(asked, Verification(ok=True, took_s=0.8)).found
         == "openai/x (as the settings say) answered in 0.8 s"
     )
-    bad = judged(asked, Verified(ok=False, took_s=0.8, error=Unauthorized("no")))
+    bad = judged(asked, Verification(ok=False, took_s=0.8, error=Unauthorized("no")))
     assert (bad.state, bad.name) == ("fail", "model")
     assert "good key" in bad.fix
-    spare = judged(replace(asked, place=1), Verified(ok=False, took_s=20, error=ModelTimeout("no answer")))
+    spare = judged(
+        replace(asked, place=1), Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
+    )
     assert (spare.state, spare.name) == ("warn", "model.1")
 
 

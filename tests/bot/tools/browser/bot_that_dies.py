@@ -8,8 +8,8 @@ import anyio
 
 from bot.tools.browser.launch import Chromium
 from bot.tools.browser.processes import parent
-from bot.tools.browser.protocol import Wish
-from bot.tools.browser.session import OneBrowser
+from bot.tools.browser.protocol import PageRequest
+from bot.tools.browser.session import SharedBrowser
 
 from .site import Site, page
 
@@ -18,7 +18,7 @@ async def main() -> None:
     site = Site()
     site.pages["/"] = page("<script>fetch('/opened')</script>")
     launch = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
-    one = OneBrowser(site.egress, launch)
+    one = SharedBrowser(site.egress, launch)
 
     async def opened(stream):
         from bot.tools.browser.chromium import _pids  # noqa: PLC0415 - it needs Playwright
@@ -30,7 +30,7 @@ async def main() -> None:
     site.pages["/opened"] = opened
     async with site.serving(), anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)
-        await one.see(Wish("http://site.test/", wait_for="#never"), anyio.current_time() + 60)
+        await one.view(PageRequest("http://site.test/", wait_for="#never"), anyio.current_time() + 60)
 
 
 if __name__ == "__main__":

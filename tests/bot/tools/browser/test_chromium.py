@@ -23,8 +23,8 @@ from bot.tools.browser.detect import has_own, system_browser
 from bot.tools.browser.launch import Chromium
 from bot.tools.browser.page_text import MAX_LINKS, MAX_TEXT
 from bot.tools.browser.processes import parent
-from bot.tools.browser.protocol import BrowserBroken, PageStuck, Wish
-from bot.tools.browser.session import OneBrowser
+from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest
+from bot.tools.browser.session import SharedBrowser
 
 from .site import Site, page, redirect, silence
 
@@ -40,7 +40,7 @@ pytestmark = [
 @asynccontextmanager
 async def opened(site, **more):
     launch = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
-    one = OneBrowser(site.egress, launch, **more)
+    one = SharedBrowser(site.egress, launch, **more)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)
         yield one
@@ -59,8 +59,8 @@ async def one(site):
     async with opened(site) as one:
         site.pages["/probe"] = page("up")
         try:
-            await one.see(Wish("http://site.test/probe"), anyio.current_time() + 60)
-        except BrowserBroken as error:
+            await one.view(PageRequest("http://site.test/probe"), anyio.current_time() + 60)
+        except BrowserFailed as error:
             if "sandbox" in str(error).lower():
                 pytest.skip("this machine gives Chromium no sandbox")
             raise
@@ -76,14 +76,14 @@ def fresh(site):
 
 
 async def see(one, url="http://site.test/", seconds=20.0, **more):
-    return await one.see(Wish(url, **more), anyio.current_time() + seconds)
+    return await one.view(PageRequest(url, **more), anyio.current_time() + seconds)
 
 
 async def failure(one, **more):
     """Return what a page failed with; an exception of pytest's own would take the other fixtures' tasks with it."""
     try:
         await see(one, **more)
-    except (BrowserBroken, PageStuck) as error:
+    except (BrowserFailed, PageFailed) as error:
         return error
 
 
@@ -271,7 +271,7 @@ async def test_what_never_appears_is_said_with_the_page(one, site):
 
 async def test_a_server_that_never_answers_is_given_up_in_time(one, site):
     site.pages["/"] = silence
-    with pytest.raises(PageStuck):
+    with pytest.raises(PageFailed):
         await see(one, seconds=2)
 
 
@@ -310,7 +310,7 @@ ENDLESS = {
 async def test_a_page_without_an_end_is_over_in_time_and_the_next_one_works(one, site, what):
     site.pages["/"] = page(f"<body>text{ENDLESS[what]}")
     started = anyio.current_time()
-    with suppress(PageStuck):
+    with suppress(PageFailed):
         await see(one, seconds=2)
     assert anyio.current_time() - started < 8
     site.pages["/"] = page("fine")
@@ -323,7 +323,7 @@ async def test_a_page_that_takes_too_much_memory_ends_and_the_next_one_works(one
         "<script>const all = []; setInterval(() => all.push(new Uint8Array(5e7).fill(1)), 1)</script>"
     )
     async with opened(site, max_memory=600_000_000) as one:
-        assert isinstance(await failure(one, wait_for="#never"), PageStuck)
+        assert isinstance(await failure(one, wait_for="#never"), PageFailed)
         site.pages["/"] = page("fine")
         assert (await see(one)).text == "fine"
 
@@ -334,7 +334,7 @@ async def test_a_page_of_fifty_megabytes_costs_this_process_little(one, site):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         seen = await see(one, seconds=30)
-    except PageStuck:  # it took more of the browser's memory than there is for pages
+    except PageFailed:  # it took more of the browser's memory than there is for pages
         pass
     else:
         assert len(seen.text) <= MAX_TEXT
@@ -356,7 +356,7 @@ async def test_a_picture_of_a_huge_page_has_an_end(one, site):
     site.pages["/"] = page(
         "<div style='width: 90000px; height: 9000000px; background: repeating-linear-gradient(red, blue 9px)'>"
     )
-    seen = await see(one, picture=True, whole=True)
+    seen = await see(one, picture=True, full_page=True)
     assert Image.open(BytesIO(seen.picture)).size == (1280, 3200)
 
 
@@ -370,7 +370,7 @@ async def test_a_tab_that_dies_is_the_pages_fault(one, site):
 
     site.pages["/"] = page("<script>fetch('/kill')</script>")
     site.pages["/kill"] = kill
-    with pytest.raises(PageStuck):
+    with pytest.raises(PageFailed):
         await see(one, wait_for="#never")
 
 
@@ -395,7 +395,7 @@ async def test_a_browser_that_dies_or_hangs_in_the_middle_of_a_page_is_broken_an
         victims = []
         site.pages["/"] = page("<script>fetch('/strike')</script>")
         site.pages["/strike"] = strike
-        assert isinstance(await failure(one, wait_for="#never"), BrowserBroken)
+        assert isinstance(await failure(one, wait_for="#never"), BrowserFailed)
         site.pages["/"] = page("fine")
         assert (await see(one)).text == "fine"
         await gone(victims)

@@ -32,7 +32,7 @@ async def out(site):
 
 class Out:
     def __init__(self, proxy: Proxy, port: int) -> None:
-        self.proxy, self.port, self.visit = proxy, port, proxy.admit()
+        self.proxy, self.port, self.visit = proxy, port, proxy.open_visit()
 
     @property
     def password(self) -> str:
@@ -141,7 +141,7 @@ async def test_without_the_password_of_a_visit_nothing_is_reached(site, out, pas
 
 
 async def test_the_password_of_a_visit_ends_with_it(site, out):
-    out.proxy.dismiss(out.visit)
+    out.proxy.close_visit(out.visit)
     assert (await out.say("GET http://site.test/ HTTP/1.1", "Host: site.test")).startswith(b"HTTP/1.1 407")
 
 
@@ -152,7 +152,7 @@ async def test_a_tunnel_moves_nothing_after_its_visit(site, out):
         )
         await stream.send(head.encode())
         await stream.receive()
-        out.proxy.dismiss(out.visit)
+        out.proxy.close_visit(out.visit)
         await stream.send(b"GET / HTTP/1.1\r\n\r\n")
         assert await rest(stream) == b""
     assert site.asked == []
@@ -249,7 +249,7 @@ async def test_a_tunnel_in_which_nothing_moves_ends(site, out, monkeypatch):
 
 async def test_a_visit_moves_so_many_bytes_and_then_no_more(site, out, monkeypatch):
     monkeypatch.setattr(proxies, "MAX_BYTES", 1_000_000)
-    out.visit = out.proxy.admit()
+    out.visit = out.proxy.open_visit()
     site.pages["/"] = page(b"x" * 3_000_000)
     said = await out.say("GET http://site.test/ HTTP/1.1", "Host: site.test")
     assert 0 < len(said) <= 1_100_000
@@ -270,7 +270,7 @@ async def test_a_server_that_says_wait_without_end_is_hung_up_on_when_the_visit_
         await stream.send(head.encode())
         while not site.asked:
             await anyio.sleep(0.01)
-        out.proxy.dismiss(out.visit)
+        out.proxy.close_visit(out.visit)
         assert await rest(stream) == b""
 
 

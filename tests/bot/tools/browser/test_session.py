@@ -7,13 +7,13 @@ import pytest
 
 from bot.guards.egress import Egress
 from bot.tools.browser import session as sessions
-from bot.tools.browser.protocol import BrowserBroken, PageStuck, Seen, Wish
-from bot.tools.browser.session import OneBrowser
+from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest, PageView
+from bot.tools.browser.session import SharedBrowser
 
 pytestmark = pytest.mark.anyio
 
-WISH = Wish("http://site.test/")
-SEEN = Seen("u", "t", "x")
+REQUEST = PageRequest("http://site.test/")
+VIEW = PageView("u", "t", "x")
 
 
 class Fake:
@@ -40,7 +40,7 @@ class Fake:
             self.open -= 1
             self.closed.set()
 
-    async def look(self, wish, visit, deadline):
+    async def view(self, request, visit, deadline):
         self.looking += 1
         self.most = max(self.most, self.looking)
         try:
@@ -50,8 +50,8 @@ class Fake:
                     await self.hold.wait()
                     tasks.cancel_scope.cancel()
             if self.ended.is_set():
-                raise BrowserBroken("cut off")
-            return SEEN
+                raise BrowserFailed("cut off")
+            return VIEW
         finally:
             self.looking -= 1
 
@@ -72,7 +72,7 @@ def fake():
 
 @asynccontextmanager
 async def running(fake, **more):
-    one = OneBrowser(Egress(), fake, **more)
+    one = SharedBrowser(Egress(), fake, **more)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.run)
         yield one
@@ -87,25 +87,25 @@ async def test_it_is_started_by_the_first_page_and_serves_the_next(fake):
     async with running(fake) as one:
         await anyio.wait_all_tasks_blocked()
         assert fake.lives == 0
-        assert await one.see(WISH, soon()) == SEEN
-        await one.see(WISH, soon())
+        assert await one.view(REQUEST, soon()) == VIEW
+        await one.view(REQUEST, soon())
         assert fake.lives == 1
     assert fake.open == 0
 
 
 async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
     async with running(fake, idle_s=0.01) as one:
-        await one.see(WISH, soon())
+        await one.view(REQUEST, soon())
         with anyio.fail_after(5):
             await fake.closed.wait()
-        assert await one.see(WISH, soon()) == SEEN
+        assert await one.view(REQUEST, soon()) == VIEW
         assert fake.lives == 2
 
 
 async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake):
     fake.hold = anyio.Event()
     async with running(fake, idle_s=0.01) as one, anyio.create_task_group() as tasks:
-        tasks.start_soon(one.see, WISH, soon())
+        tasks.start_soon(one.view, REQUEST, soon())
         await anyio.sleep(0.05)
         assert fake.open == 1
         fake.hold.set()
@@ -115,7 +115,7 @@ async def test_two_pages_at_once_and_no_third(fake):
     fake.hold = anyio.Event()
     async with running(fake) as one, anyio.create_task_group() as tasks:
         for _ in range(5):
-            tasks.start_soon(one.see, WISH, soon())
+            tasks.start_soon(one.view, REQUEST, soon())
         await anyio.wait_all_tasks_blocked()
         fake.hold.set()
     assert fake.most == sessions.MAX_PAGES
@@ -124,41 +124,41 @@ async def test_two_pages_at_once_and_no_third(fake):
 async def test_one_that_does_not_start_is_said_and_the_next_page_tries_again(fake):
     fake.fails = [RuntimeError("no usable sandbox")]
     async with running(fake) as one:
-        with pytest.raises(BrowserBroken, match="no usable sandbox"):
-            await one.see(WISH, soon())
-        assert await one.see(WISH, soon()) == SEEN
+        with pytest.raises(BrowserFailed, match="no usable sandbox"):
+            await one.view(REQUEST, soon())
+        assert await one.view(REQUEST, soon()) == VIEW
 
 
 async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
     fake.hold = anyio.Event()
     async with running(fake) as one:
-        with pytest.raises(BrowserBroken, match="it died"):
+        with pytest.raises(BrowserFailed, match="it died"):
             async with _looking(one, fake):
                 fake.over("it died", False)
         fake.hold = None
-        assert await one.see(WISH, soon()) == SEEN
+        assert await one.view(REQUEST, soon()) == VIEW
     assert fake.lives == 2
 
 
 @pytest.mark.parametrize(
     ("taken", "error", "word"),
-    [(2_000_000_000, PageStuck, "2000 MB"), (OSError("mute"), BrowserBroken, "does not answer")],
+    [(2_000_000_000, PageFailed, "2000 MB"), (OSError("mute"), BrowserFailed, "does not answer")],
 )
 async def test_one_that_takes_too_much_or_does_not_answer_is_ended(fake, monkeypatch, taken, error, word):
     monkeypatch.setattr(sessions, "WATCH_S", 0.01)
     fake.hold, fake.taken = anyio.Event(), taken
     async with running(fake) as one:
         with pytest.raises(error, match=word):
-            await one.see(WISH, soon())
+            await one.view(REQUEST, soon())
         assert fake.open == 0
 
 
 async def test_a_page_without_an_end_is_stuck_and_the_browser_lives_on(fake):
     async with running(fake) as one:
-        await one.see(WISH, soon())
+        await one.view(REQUEST, soon())
         fake.hold = anyio.Event()
-        with pytest.raises(PageStuck):
-            await one.see(WISH, soon(0.02))
+        with pytest.raises(PageFailed):
+            await one.view(REQUEST, soon(0.02))
         assert fake.open == 1
         assert fake.looking == 0
 
@@ -166,12 +166,12 @@ async def test_a_page_without_an_end_is_stuck_and_the_browser_lives_on(fake):
 async def test_whoever_waits_when_the_bot_stops_is_not_left_waiting(fake):
     fake.hold = anyio.Event()
     async with anyio.create_task_group() as callers:
-        one = OneBrowser(Egress(), fake)
+        one = SharedBrowser(Egress(), fake)
         ended = []
 
         async def call():
-            with pytest.raises(BrowserBroken):
-                await one.see(WISH, soon())
+            with pytest.raises(BrowserFailed):
+                await one.view(REQUEST, soon())
             ended.append(True)
 
         async with anyio.create_task_group() as tasks:
@@ -189,8 +189,8 @@ async def _looking(one, fake):
 
     async def look():
         try:
-            await one.see(WISH, soon())
-        except (BrowserBroken, PageStuck) as error:
+            await one.view(REQUEST, soon())
+        except (BrowserFailed, PageFailed) as error:
             failed.append(error)
 
     async with anyio.create_task_group() as tasks:

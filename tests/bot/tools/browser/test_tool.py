@@ -14,10 +14,10 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, Place, Returned
+from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from bot.tools.browser import tool as tools
 from bot.tools.browser.cooldown import COOLDOWN_S, Switch
-from bot.tools.browser.protocol import BrowserBroken, PageStuck, Seen
+from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
 from bot.tools.browser.tool import Browser, BrowserArguments
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
@@ -28,7 +28,7 @@ from threads.store.disk import PosixDisk
 pytestmark = pytest.mark.anyio
 
 JPEG = b"\xff\xd8\xff picture"
-SEEN = Seen("https://site.test/end", "Title", "what it says", "Next <https://site.test/next>", 200)
+VIEW = PageView("https://site.test/end", "Title", "what it says", "Next <https://site.test/next>", 200)
 
 
 class Scripted:
@@ -37,13 +37,13 @@ class Scripted:
     def __init__(self, *script) -> None:
         self.script, self.wishes, self.left = list(script), [], []
 
-    async def see(self, wish, deadline):
-        self.wishes.append(wish)
+    async def view(self, request, deadline):
+        self.wishes.append(request)
         self.left.append(deadline - anyio.current_time())
-        step = self.script.pop(0) if self.script else SEEN
+        step = self.script.pop(0) if self.script else VIEW
         if isinstance(step, Exception):
             raise step
-        return step if isinstance(step, Seen) else await step()
+        return step if isinstance(step, PageView) else await step()
 
 
 class FetchArguments(Arguments):
@@ -54,7 +54,7 @@ class Fetch:
     name, description, risk, arguments = "web_fetch", "", "net", FetchArguments
 
     def __init__(self, answer=None) -> None:
-        self.answer = answer or Returned({"url": "u", "text": "fetched"}, origin="web page")
+        self.answer = answer or ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
         self.places = []
 
     async def __call__(self, arguments, place):
@@ -67,7 +67,9 @@ class Fetch:
 class World:
     def __init__(self, tmp_path) -> None:
         self.told: list[str] = []
-        self.place = Place(tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x")
+        self.place = ToolContext(
+            tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x"
+        )
         self.place.workspace.parent.mkdir()
         self.fetch = Fetch()
         self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))
@@ -89,13 +91,13 @@ def world(tmp_path):
 
 async def test_a_page_is_read_and_marked_as_from_outside(world):
     returned = await world.call(world.browser())
-    assert returned.result == {"url": SEEN.url, "title": "Title", "text": SEEN.text, "links": SEEN.links}
+    assert returned.result == {"url": VIEW.url, "title": "Title", "text": VIEW.text, "links": VIEW.links}
     assert returned.origin == "web page"
     assert world.told == []
 
 
 async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
-    seen = Seen(
+    seen = PageView(
         "u", "t", "x", status=404, cut=True, unready="It had not loaded whole.", refused=(("h", "why"),) * 9
     )
     returned = await world.call(world.browser(seen))
@@ -127,7 +129,7 @@ async def test_what_rules_are_matched_with_is_the_address_and_always_means_its_s
 
 
 async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
-    browser = world.browser(Seen("u", "t", "text", "links", 200, picture=JPEG))
+    browser = world.browser(PageView("u", "t", "text", "links", 200, picture=JPEG))
     returned = await world.call(browser, action="screenshot", full_page=True)
     (image,) = returned.images
     assert image == Image(returned.result["picture"], "image/jpeg")
@@ -136,14 +138,14 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
     assert "text" not in returned.result
     assert returned.origin == "web page"
     assert world.pages.wishes[0].picture
-    assert world.pages.wishes[0].whole
+    assert world.pages.wishes[0].full_page
 
 
 async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     world.place.workspace.mkdir()
     (world.place.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
-    returned = await world.call(world.browser(Seen("u", "t", "text", picture=JPEG)), action="screenshot")
+    returned = await world.call(world.browser(PageView("u", "t", "text", picture=JPEG)), action="screenshot")
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert returned.images == ()
     assert returned.result["text"] == "text"
@@ -151,7 +153,7 @@ async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_pa
 
 
 async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
-    browser = world.browser(Seen("u", "t", "text", picture=JPEG))
+    browser = world.browser(PageView("u", "t", "text", picture=JPEG))
     world.place = replace(world.place, sees=False)
     returned = await world.call(browser, action="screenshot")
     assert returned.images == ()
@@ -161,14 +163,14 @@ async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
 
 
 async def test_a_broken_browser_is_replaced_by_web_fetch_and_both_are_told(world):
-    returned = await world.call(world.browser(BrowserBroken("boom")))
+    returned = await world.call(world.browser(BrowserFailed("boom")))
     assert returned.result == {"url": "u", "text": "fetched", "degraded": tools.OFF}
     assert returned.origin == "web page"
     assert world.told == [tools.TELL_OFF]
 
 
 async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, monkeypatch):
-    browser = world.browser(BrowserBroken("boom"), BrowserBroken("again"), SEEN, SEEN)
+    browser = world.browser(BrowserFailed("boom"), BrowserFailed("again"), VIEW, VIEW)
     await world.call(browser)
     await world.call(browser)
     assert len(world.pages.wishes) == 1
@@ -186,7 +188,7 @@ async def test_while_one_call_tries_it_again_others_go_without(world):
     async def slow():
         began.set()
         await go.wait()
-        return SEEN
+        return VIEW
 
     browser = world.browser(slow)
     browser.switches.browser = Switch("off", 0)
@@ -207,7 +209,7 @@ async def test_a_try_that_is_stopped_leaves_the_try_to_the_next_call(world):
 
 
 async def test_a_page_that_does_not_work_takes_the_browser_from_no_other(world):
-    browser = world.browser(PageStuck("hung"), SEEN)
+    browser = world.browser(PageFailed("hung"), VIEW)
     returned = await world.call(browser)
     assert returned.result["degraded"] == tools.STUCK
     assert world.told == [tools.TELL_STUCK]
@@ -231,7 +233,7 @@ async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, err
 async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, error):
     world.fetch.answer = error
     with pytest.raises(type(error), match="no"):
-        await world.call(world.browser(BrowserBroken("boom")))
+        await world.call(world.browser(BrowserFailed("boom")))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, error)
 async def test_without_web_fetch_too_the_model_is_told_to_go_on_without_the_page(world, error):
     world.fetch.answer = error
     with pytest.raises(ToolError) as raised:
-        await world.call(world.browser(BrowserBroken("boom")))
+        await world.call(world.browser(BrowserFailed("boom")))
     assert "Neither" in str(raised.value)
     assert raised.value.suggestion
     assert raised.value.partial == error.partial
@@ -250,16 +252,16 @@ async def test_without_web_fetch_too_the_model_is_told_to_go_on_without_the_page
 
 async def test_web_fetch_is_not_used_where_people_have_not_enabled_it(world):
     with pytest.raises(ToolError, match="No page could be opened") as raised:
-        await world.call(world.browser(BrowserBroken("secret detail"), fetch=None))
+        await world.call(world.browser(BrowserFailed("secret detail"), fetch=None))
     assert "secret" not in str(raised.value)
     assert world.told == [tools.TELL_NOTHING]
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(BrowserBroken("boom"), ToolError), (PageStuck("hung"), ToolTimeout)]
+    ("error", "kind"), [(BrowserFailed("boom"), ToolError), (PageFailed("hung"), ToolTimeout)]
 )
 async def test_where_the_settings_say_so_an_error_goes_to_the_model_instead(world, error, kind):
-    browser = world.browser(error, SEEN, disable_browser=False)
+    browser = world.browser(error, VIEW, disable_browser=False)
     with pytest.raises(kind):
         await world.call(browser)
     assert world.fetch.places == []
@@ -275,19 +277,19 @@ async def test_a_browser_that_is_not_installed_degrades_or_is_refused_in_its_wor
 
 
 async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_while(world):
-    browser = world.browser(Seen("u", "t", "text", unpictured="secret detail"))
+    browser = world.browser(PageView("u", "t", "text", unpictured="secret detail"))
     returned = await world.call(browser, action="screenshot")
     assert returned.result["text"] == "text"
     assert returned.result["degraded"] == tools.NO_PICTURE
     assert "secret" not in str(returned)
     assert world.told == [tools.TELL_NO_PICTURE]
     assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE
-    assert [wish.picture for wish in world.pages.wishes] == [True, False]
+    assert [request.picture for request in world.pages.wishes] == [True, False]
     assert browser.switches.browser == Switch()
 
 
 async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world):
-    browser = world.browser(Seen("u", "t", "text"), disable_screenshots=False)
+    browser = world.browser(PageView("u", "t", "text"), disable_screenshots=False)
     with pytest.raises(ToolError) as raised:
         await world.call(browser, action="screenshot")
     assert raised.value.partial["text"] == "text"
@@ -296,7 +298,7 @@ async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world)
 
 
 async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):
-    await world.call(world.browser(PageStuck("hung")))
+    await world.call(world.browser(PageFailed("hung")))
     assert world.pages.left[0] == pytest.approx(tools.LONGEST_S * tools.BROWSER_SHARE, abs=1)
     (place,) = world.fetch.places
     assert place.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)

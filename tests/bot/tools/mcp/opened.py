@@ -14,13 +14,13 @@ import anyio
 import anyio.to_thread
 
 from bot.config.settings import McpServer
-from bot.ports.tool import Place, Returned
-from bot.tools.mcp.server import Times
+from bot.ports.tool import ToolContext, ToolOutput
+from bot.tools.mcp.server import Timeouts
 from bot.tools.mcp.servers import Servers, open_servers
 from threads.store.disk import PosixDisk
 
 HERE = Path(__file__).parent
-QUICK = Times(program=10, address=10, first_pause=0.05, longest_pause=0.2)
+QUICK = Timeouts(program=10, address=10, first_pause=0.05, longest_pause=0.2)
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
@@ -53,7 +53,7 @@ def opened(
     configured: Mapping[str, McpServer],
     *,
     environ: Mapping[str, str] = os.environ,
-    times: Times = QUICK,
+    times: Timeouts = QUICK,
     learn_s: float = 20,
 ) -> AbstractAsyncContextManager[Servers]:
     run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
@@ -62,9 +62,9 @@ def opened(
     )
 
 
-async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> Returned:
+async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> ToolOutput:
     tool = next(tool for tool in servers.tools if tool.name == name)
-    place = Place(Path("/nowhere"), deadline=anyio.current_time() + within_s)
+    place = ToolContext(Path("/nowhere"), deadline=anyio.current_time() + within_s)
     return await tool(tool.arguments.model_validate(arguments), place)
 
 

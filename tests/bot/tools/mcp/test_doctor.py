@@ -39,7 +39,7 @@ async def test_each_server_is_tried_and_ended(tmp_path):
     assert good.startswith("1 tool, in ")
     assert none == "its program was not found."
     assert some.startswith("1 tool, in ")
-    assert "left out: bad: it is not in the form of the protocol (inputSchema" in some
+    assert "left out: bad: it is not valid MCP (inputSchema" in some
     assert "64 tools" in wide
     assert "t67: a server may have 64 tools" in wide
     assert "and 3 more" in wide

@@ -14,9 +14,9 @@ from mcp_types import (
 )
 
 from bot.ports.errors import ToolError, ToolInvalidInput
-from bot.ports.tool import Place
-from bot.tools.mcp.result import MAX_TEXT, returned
-from bot.tools.mcp.tool import tool_of
+from bot.ports.tool import ToolContext
+from bot.tools.mcp.result import MAX_TEXT, convert_result
+from bot.tools.mcp.tool import make_tool
 from bot.tools.mcp.tool_list import ListedTool
 from threads.model import Image
 
@@ -38,7 +38,7 @@ def result(*content, data=None, failed=False):
 
 
 def read(*content, **more):
-    return returned(result(*content, **more), "MCP server s", {}, str)
+    return convert_result(result(*content, **more), "MCP server s", {}, str)
 
 
 def test_one_text_is_just_that():
@@ -110,8 +110,10 @@ def called(given, save):
         return given
 
     server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
-    tool = tool_of(server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save)
-    place = Place(Path("/nowhere"), call_id="call/1")
+    tool = make_tool(
+        server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save
+    )
+    place = ToolContext(Path("/nowhere"), call_id="call/1")
     return anyio.run(tool, tool.arguments.model_validate({}), place)
 
 

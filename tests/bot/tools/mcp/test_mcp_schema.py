@@ -4,7 +4,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from bot.tools.mcp.schema import arguments_of, faults, refused, shown
+from bot.tools.mcp.schema import argument_errors, arguments_model, schema_problem
 
 ISSUE = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -34,9 +34,9 @@ def laughs(levels):
 
 
 def test_arguments_are_checked_by_the_servers_schema_and_stay_as_they_are():
-    model = arguments_of("github__create", ISSUE)
+    model = arguments_model("github__create", ISSUE)
     given = {"title": "x", "labels": [{"name": "bug"}]}
-    assert refused(ISSUE) == ""
+    assert schema_problem(ISSUE) == ""
     arguments = model.model_validate(given)
     assert arguments.model_dump(mode="json") == given
     assert arguments.subject() == json.dumps(given, sort_keys=True)
@@ -55,12 +55,12 @@ def test_arguments_are_checked_by_the_servers_schema_and_stay_as_they_are():
 )
 def test_a_mistake_is_named_with_its_place(given, fault):
     with pytest.raises(ValidationError) as wrong:
-        arguments_of("t", ISSUE).model_validate(given)
+        arguments_model("t", ISSUE).model_validate(given)
     assert wrong.value.errors()[0]["msg"] == fault
 
 
 def test_the_same_arguments_have_the_same_subject_in_any_order():
-    model = arguments_of("t", {"type": "object"})
+    model = arguments_model("t", {"type": "object"})
     one, two = (
         model.model_validate({"a": 1, "b": {"c": 2, "d": 3}}),
         model.model_validate({"b": {"d": 3, "c": 2}, "a": 1}),
@@ -79,12 +79,12 @@ def test_no_name_of_an_argument_is_mistaken_for_ours():
         "self": 7,
         "": 8,
     }
-    arguments = arguments_of("t", {"type": "object"}).model_validate(given)
+    arguments = arguments_model("t", {"type": "object"}).model_validate(given)
     assert json.loads(arguments.subject()) == given
 
 
 def test_what_models_are_shown_is_always_an_object_without_combinators_at_its_top():
-    assert shown({"anyOf": [{"required": ["a"]}], "description": "x"}) == {
+    assert arguments_model("t", {"anyOf": [{"required": ["a"]}], "description": "x"}).model_json_schema() == {
         "description": "x",
         "type": "object",
         "properties": {},
@@ -92,10 +92,12 @@ def test_what_models_are_shown_is_always_an_object_without_combinators_at_its_to
 
 
 def test_a_fault_is_short_however_much_was_sent():
-    (fault,) = faults({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": "x" * 100_000})
+    (fault,) = argument_errors(
+        {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": "x" * 100_000}
+    )
     assert len(fault) <= 300
     many = {"type": "object", "additionalProperties": {"type": "integer"}}
-    assert len(faults(many, {f"a{n}": "x" for n in range(1000)})) == 5
+    assert len(argument_errors(many, {f"a{n}": "x" for n in range(1000)})) == 5
 
 
 @pytest.mark.parametrize(
@@ -110,18 +112,18 @@ def test_a_fault_is_short_however_much_was_sent():
         ({"type": "object", "properties": {"a": {"$ref": "#anchor"}}}, "outside of it"),
         ({"type": "object", "$id": "http://evil/", "properties": {}}, "uses $id"),
         ({"type": "object", "$defs": {"a": {"$dynamicRef": "#x"}}}, "uses $dynamicRef"),
-        ({"type": "array"}, "no JSON Schema of an object"),
-        ({"type": "object", "properties": {"a": {"type": "sting"}}}, "no JSON Schema of an object"),
-        ({"type": "object", "properties": []}, "no JSON Schema of an object"),
-        ({"type": "object", "required": "a"}, "no JSON Schema of an object"),
-        ({"type": "object", "properties": {"a": {"minimum": "x"}}}, "no JSON Schema of an object"),
+        ({"type": "array"}, "not a JSON Schema of an object"),
+        ({"type": "object", "properties": {"a": {"type": "sting"}}}, "not a JSON Schema of an object"),
+        ({"type": "object", "properties": []}, "not a JSON Schema of an object"),
+        ({"type": "object", "required": "a"}, "not a JSON Schema of an object"),
+        ({"type": "object", "properties": {"a": {"minimum": "x"}}}, "not a JSON Schema of an object"),
         ({"type": "object", "properties": {"a b": {}}}, "model providers do not take"),
         ({"type": "object", "properties": {"x" * 65: {}}}, "model providers do not take"),
         ({"type": "object", "properties": {"": {}}}, "model providers do not take"),
     ],
 )
 def test_a_schema_that_cannot_stand_in_a_prompt_is_refused(schema, why):
-    assert why in refused(schema)
+    assert why in schema_problem(schema)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_a_schema_that_cannot_stand_in_a_prompt_is_refused(schema, why):
     ],
 )
 def test_ordinary_schemas_are_taken(schema):
-    assert refused(schema) == ""
+    assert schema_problem(schema) == ""
 
 
 @pytest.mark.parametrize(
@@ -159,10 +161,10 @@ def test_ordinary_schemas_are_taken(schema):
 )
 def test_a_check_that_would_cost_too_much_is_not_made(schema, given):
     schema = {"type": "object", **schema}
-    assert refused(schema) == ""
-    faults(schema, {})
+    assert schema_problem(schema) == ""
+    argument_errors(schema, {})
     started = time.process_time()
-    assert faults(schema, given) == []
+    assert argument_errors(schema, given) == []
     assert time.process_time() - started < 3
 
 
@@ -171,4 +173,4 @@ def test_deep_arguments_are_no_crash():
     given: dict[str, object] = {}
     for _ in range(300):
         given = {"a": given}
-    assert faults(tree, given) == []
+    assert argument_errors(tree, given) == []

@@ -10,12 +10,12 @@ import pytest
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolTimeout
 from bot.tools.mcp import session as sdk
-from bot.tools.mcp.framing import Gone
-from bot.tools.mcp.server import MAX_WAITING, Server, Times
+from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.tools.mcp.tool_list import RawTool
 
 pytestmark = pytest.mark.anyio
-FAST = Times(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
+FAST = Timeouts(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
 
 
 class Played:
@@ -60,7 +60,7 @@ def played(monkeypatch):
 
 
 @asynccontextmanager
-async def owned(times: Times = FAST):
+async def owned(times: Timeouts = FAST):
     async def unkept(_name, _listing):
         pass
 
@@ -92,7 +92,7 @@ async def test_nothing_is_started_before_it_is_needed(played):
 
 
 async def test_an_idle_server_is_stopped_and_started_again_by_a_call(played):
-    async with owned(Times(idle=0.05)) as server:
+    async with owned(Timeouts(idle=0.05)) as server:
         await ask(server)
         await until(lambda: server.state == "stopped")
         assert played.closed == 1
@@ -102,7 +102,7 @@ async def test_an_idle_server_is_stopped_and_started_again_by_a_call(played):
 
 async def test_a_server_is_not_idle_while_it_works(played):
     played.answers = anyio.Event()
-    async with owned(Times(idle=0.02)) as server, anyio.create_task_group() as tasks:
+    async with owned(Timeouts(idle=0.02)) as server, anyio.create_task_group() as tasks:
         tasks.start_soon(ask, server)
         await until(lambda: played.running)
         await anyio.sleep(0.1)
@@ -112,7 +112,7 @@ async def test_a_server_is_not_idle_while_it_works(played):
 
 
 async def test_a_failed_connect_fails_the_calls_that_waited_for_it(played):
-    played.refuse = Gone("it ended")
+    played.refuse = ConnectionLost("it ended")
     async with owned() as server:
         with pytest.raises(McpUnavailable, match="cannot be used: it ended"):
             await ask(server)
@@ -120,8 +120,8 @@ async def test_a_failed_connect_fails_the_calls_that_waited_for_it(played):
 
 
 async def test_the_circuit_opens_after_three_failures_refuses_at_once_and_closes_by_itself(played):
-    played.refuse = Gone("it ended")
-    async with owned(Times(first_pause=0.02, longest_pause=0.3)) as server:
+    played.refuse = ConnectionLost("it ended")
+    async with owned(Timeouts(first_pause=0.02, longest_pause=0.3)) as server:
         with pytest.raises(McpUnavailable):
             await ask(server)
         await until(lambda: server._failures >= 3 and server.state == "waiting")
@@ -136,7 +136,7 @@ async def test_the_circuit_opens_after_three_failures_refuses_at_once_and_closes
 
 
 async def test_the_pauses_are_1_2_4_and_at_most_60_s():
-    assert [Times().pause(failures) for failures in (1, 2, 3, 4, 6, 7, 100, 10**9)] == [
+    assert [Timeouts().pause(failures) for failures in (1, 2, 3, 4, 6, 7, 100, 10**9)] == [
         1,
         2,
         4,
@@ -149,8 +149,8 @@ async def test_the_pauses_are_1_2_4_and_at_most_60_s():
 
 
 async def test_nobody_waits_for_a_server_that_nobody_called_for_long(played):
-    played.refuse = Gone("it ended")
-    async with owned(Times(first_pause=0.01, longest_pause=0.02, idle=0.05)) as server:
+    played.refuse = ConnectionLost("it ended")
+    async with owned(Timeouts(first_pause=0.01, longest_pause=0.02, idle=0.05)) as server:
         with pytest.raises(McpUnavailable):
             await ask(server)
         await until(lambda: server.state == "stopped")
@@ -163,7 +163,7 @@ async def test_nobody_waits_for_a_server_that_nobody_called_for_long(played):
 
 async def test_a_connect_that_takes_too_long_is_given_up(played, monkeypatch):
     monkeypatch.setattr(played, "list", anyio.sleep_forever)
-    async with owned(Times(program=0.3)) as server:
+    async with owned(Timeouts(program=0.3)) as server:
         with pytest.raises(McpUnavailable, match=r"did not answer within 0\.3 s"):
             await ask(server)
     assert played.closed == played.opened
@@ -171,7 +171,11 @@ async def test_a_connect_that_takes_too_long_is_given_up(played, monkeypatch):
 
 @pytest.mark.parametrize(
     "fault",
-    [Gone("it ended"), RuntimeError("inside the SDK"), ExceptionGroup("two", [OSError(), ValueError()])],
+    [
+        ConnectionLost("it ended"),
+        RuntimeError("inside the SDK"),
+        ExceptionGroup("two", [OSError(), ValueError()]),
+    ],
 )
 async def test_whatever_the_sdk_raises_ends_the_connection_alone(played, fault):
     async with owned() as server:

@@ -7,9 +7,9 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
-from bot.tools.mcp.secrets_lookup import digest_of
+from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, gone, opened, plain, starts
 from threads.errors import NewerSchema
@@ -182,7 +182,7 @@ async def test_what_is_no_tool_at_all_is_left_out(tool, tmp_path):
     async with opened(tmp_path, {"p": server}) as servers:
         assert [tool.name for tool in servers.tools] == ["p__one"]
         [told] = servers.servers[0].listing.left_out
-        assert told.startswith("(a tool without a name): it is not in the form of the protocol")
+        assert told.startswith("(a tool without a name): it is not valid MCP")
 
 
 async def test_a_listing_that_is_no_listing(tmp_path):
@@ -216,8 +216,8 @@ def test_secrets_are_collected_for_the_mask_and_are_in_no_digest():
     environ = {"KEY": "correct-horse"}
     server = McpServer(command="x", env={"A": "env:KEY", "B": "env:UNSET", "C": "literal"})
     assert secrets_of(Settings(mcp_servers={"s": server}), environ) == ["correct-horse"]
-    assert digest_of(server) == digest_of(server.model_copy())
-    assert digest_of(server) != digest_of(server.model_copy(update={"args": ("a",)}))
+    assert settings_digest(server) == settings_digest(server.model_copy())
+    assert settings_digest(server) != settings_digest(server.model_copy(update={"args": ("a",)}))
 
 
 async def test_through_the_gate(tmp_path):
@@ -236,7 +236,7 @@ async def test_through_the_gate(tmp_path):
         ]
         told = []
         for asked in calls:
-            told += await box.run([asked], Place(tmp_path / "workspace"), unheard)
+            told += await box.run([asked], ToolContext(tmp_path / "workspace"), unheard)
     good, dead, unknown = (json.loads(result.content) for result in told)
     assert told[0].outside
     assert 'from="MCP server p"' in good["result"]

@@ -105,7 +105,7 @@ async def test_a_server_that_cannot_be_used_does_not_keep_the_bot_from_starting(
 
 async def test_the_last_words_of_a_server_are_kept_for_operators(tmp_path):
     async with opened(tmp_path, {"bad": plain(tmp_path, "exit")}) as servers:
-        assert servers.servers[0].words == "ModuleNotFoundError: No module named 'workshop'"
+        assert servers.servers[0].last_output == "ModuleNotFoundError: No module named 'workshop'"
 
 
 @pytest.mark.parametrize("command", ["no-such-program-anywhere", "/etc/passwd", "/"])
@@ -124,7 +124,7 @@ async def test_a_setting_that_refers_to_nothing_is_told_and_stops_nobody_else(tm
     bad = plain(tmp_path, env={"TOKEN": "env:NOT_SET_ANYWHERE"})
     async with opened(tmp_path, {"bad": bad, "good": plain(tmp_path)}) as servers:
         assert servers.servers[0].reason == "its settings cannot be used"
-        assert "NOT_SET_ANYWHERE" in servers.servers[0].words
+        assert "NOT_SET_ANYWHERE" in servers.servers[0].last_output
         assert [tool.name for tool in servers.tools] == ["good__hello"]
 
 
@@ -216,7 +216,7 @@ async def test_secrets_a_server_was_given_are_masked_in_what_it_writes(tmp_path,
     settings = McpServer(command="sh", args=("-c", script), env={"KEY": "env:THE_KEY"})
     environ = {"PATH": os.environ["PATH"], "THE_KEY": "correct-horse-battery"}
     async with opened(tmp_path, {"p": settings}, environ=environ) as servers:
-        assert servers.servers[0].words == "my key is [masked]"
+        assert servers.servers[0].last_output == "my key is [masked]"
     assert "correct-horse" not in caplog.text
     assert "my key is [masked]" in caplog.text
 

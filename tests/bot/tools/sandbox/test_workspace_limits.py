@@ -12,7 +12,7 @@ import pytest
 from bot.config.settings import Settings
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import Place
+from bot.ports.tool import ToolContext
 from bot.tools.files.quota import Quota, counted
 from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
@@ -178,7 +178,7 @@ print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).
 @pytest.mark.parametrize("name", LAYERS)
 async def test_the_model_reads_which_limit_was_met_and_what_to_do(name, folder):
     tool = Shell(await sandbox_named(name, folder, quota=Quota(MB, 200)), offload)
-    place = Place(folder / "w")
+    place = ToolContext(folder / "w")
     told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), place)
     assert "its limit is 1 MB (limits.workspace_mb)" in told.result["workspace"]
     assert "reading and deleting still work" in told.result["workspace"]

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from transports.discord.events.channel_queue import Lanes
+from transports.discord.events.channel_queue import ChannelQueues
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def work(done, name, gate=None):
 
 @pytest.mark.anyio
 async def test_in_a_channel_one_thing_comes_after_the_other_and_no_channel_waits_for_another(tasks):
-    lanes, done, gate = Lanes(tasks), [], anyio.Event()
+    lanes, done, gate = ChannelQueues(tasks), [], anyio.Event()
     lanes.put("slow", work(done, "message", gate))
     lanes.put("slow", work(done, "its edit"))
     lanes.put("quick", work(done, "elsewhere"))
@@ -37,7 +37,7 @@ async def test_in_a_channel_one_thing_comes_after_the_other_and_no_channel_waits
 
 @pytest.mark.anyio
 async def test_what_waits_is_bounded_over_all_channels_and_there_is_room_again_later(tasks):
-    lanes, done, gate = Lanes(tasks, most=2), [], anyio.Event()
+    lanes, done, gate = ChannelQueues(tasks, most=2), [], anyio.Event()
     assert lanes.put("a", work(done, 1, gate))
     assert lanes.put("b", work(done, 2, gate))
     assert not lanes.put("a", work(done, 3))
@@ -50,7 +50,7 @@ async def test_what_waits_is_bounded_over_all_channels_and_there_is_room_again_l
 
 @pytest.mark.anyio
 async def test_a_bug_costs_one_thing_and_not_those_behind_it(tasks, caplog):
-    lanes, done = Lanes(tasks, most=2), []
+    lanes, done = ChannelQueues(tasks, most=2), []
 
     async def broken():
         raise ZeroDivisionError

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.guards.redaction import MARK, Masker
-from bot.guards.stream_redaction import LONGEST, Veiled, suspicion
+from bot.guards.stream_redaction import LONGEST, StreamMasker, boundary_finder
 from threads.model import TextDelta, TextReset, ThinkingDelta, ToolStarted
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ async def shown(pieces, end=ToolStarted("x")):
     async def tell(event):
         events.append(event)
 
-    veiled = Veiled(tell, Masker([LITERAL]), suspicion([LITERAL]))
+    veiled = StreamMasker(tell, Masker([LITERAL]), boundary_finder([LITERAL]))
     for piece in pieces:
         await veiled(TextDelta(piece))
     await veiled(end)
@@ -75,7 +75,7 @@ async def test_a_literal_of_several_words_is_shown_in_no_part():
     async def tell(event):
         events.append(event)
 
-    veiled = Veiled(tell, Masker([literal]), suspicion([literal]))
+    veiled = StreamMasker(tell, Masker([literal]), boundary_finder([literal]))
     for letter in f"a horse, a cat; {literal} it was":
         await veiled(TextDelta(letter))
     await veiled.finish()
@@ -103,7 +103,7 @@ async def test_what_was_said_before_is_not_looked_at_again(word):
     async def tell(event):
         pass
 
-    veiled = Veiled(tell, count, suspicion([LITERAL]))
+    veiled = StreamMasker(tell, count, boundary_finder([LITERAL]))
     for _ in range(2000):
         await veiled(TextDelta(word))
         assert len(veiled._held) <= LONGEST + len(word)
@@ -117,7 +117,7 @@ async def test_ordinary_text_is_shown_word_by_word_at_once():
     async def tell(event):
         events.append(event)
 
-    veiled = Veiled(tell, Masker(), suspicion())
+    veiled = StreamMasker(tell, Masker(), boundary_finder())
     for piece in ("One ", "two ", "thr", "ee."):
         await veiled(TextDelta(piece))
     assert [event.text for event in events] == ["One ", "two "]
@@ -131,7 +131,7 @@ async def test_a_reset_forgets_what_was_held_back_and_thinking_is_masked():
     async def tell(event):
         events.append(event)
 
-    veiled = Veiled(tell, Masker([LITERAL]), suspicion([LITERAL]))
+    veiled = StreamMasker(tell, Masker([LITERAL]), boundary_finder([LITERAL]))
     await veiled(TextDelta("held"))
     await veiled(TextReset())
     await veiled(TextDelta("new "))

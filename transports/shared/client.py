@@ -1,0 +1,230 @@
+"""A chat platform as a transport: what its clients have in common, whatever the platform.
+
+A client has a connection once the platform has said who the bot is. Posts and look-ups wait for that; what is to be
+shown before is kept and shown then. The link may go down and come back; the connection stays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from threads.errors import TransportUnavailable
+from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
+from threads.store.disk import Disk, Offload
+from transports.base.presses import UNDECIDED, Presses, decided
+from transports.base.transport import Capabilities, LinkState
+from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.marks import Marks
+from transports.shared.backfill.message_time import Scale
+from transports.shared.delivery.open_questions import OpenQuestions
+from transports.shared.delivery.reachability import Reach
+from transports.shared.link.supervisor import Supervisor
+from transports.shared.live.presence import Presence
+
+MOST_EARLY = 2_000
+"""Events of turns that are kept until the platform has said who we are; beyond, the oldest are not shown."""
+
+CONNECT_WITHIN_S = 60.0
+
+
+class Api(Protocol):
+    async def until_refused(self) -> NoReturn:
+        """Wait until the platform does not accept the token any more, then raise `TransportFatal`."""
+        ...
+
+    async def ping(self) -> None:
+        """Ask for a sign of life. Raises `PostFailed`."""
+        ...
+
+
+class Posting(Protocol):
+    @property
+    def questions(self) -> OpenQuestions[Any]: ...
+    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None: ...
+    async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
+    async def close_question(self, question: Any, decision: str) -> None: ...
+
+
+A = TypeVar("A", bound=Api)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection(Generic[A]):
+    """What a client has once the platform has said who the bot is."""
+
+    api: A
+    posting: Posting
+    presence: Presence[Any, Any]
+    presses: Presses[Any]
+    opened_at: float = field(default_factory=anyio.current_time)
+
+
+S = TypeVar("S")
+C = TypeVar("C", bound=Connection[Any])
+
+
+class Client(ABC, Generic[S, A, C]):
+    """One bot on a platform. What it has to remember over a restart is in the folder *data*."""
+
+    name: str
+    scale: Scale
+    capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+
+    def __init__(
+        self,
+        options: S,
+        data: Path,
+        *,
+        disk: Disk,
+        offload: Offload,
+        now: Callable[[], datetime],
+        recent: Recent,
+    ) -> None:
+        self._options, self._now, self._recent = options, now, recent
+        self._data, self._disk, self._offload = data, disk, offload
+        self._marks = Marks(disk, data / f"{self.name}-marks.json", offload, now, self.scale)
+        self._supervisor = Supervisor(self.name)
+        self._connection: C | None = None
+        self._connected = anyio.Event()
+        self._reach = Reach()
+        self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+
+    @property
+    def state(self) -> LinkState:
+        return self._supervisor.state
+
+    @property
+    def silent_s(self) -> float | None:
+        return self._supervisor.silent_s
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    async def serve(self, sink: Sink) -> None:
+        """Receive until cancelled. Raises `TransportFatal` when only a person can fix what is wrong."""
+        await self._offload(self._marks.open)
+        async with self._open_api() as api, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._marks.keep, lambda: self.state == "connected")
+            tasks.start_soon(api.until_refused)
+            await self._supervisor.run(partial(self._link, api, sink, tasks))
+
+    async def reconnected(self) -> None:
+        """Return when the link is up, and the API answers again if it could not be reached at all."""
+        await self._supervisor.reconnected()
+        await self._reach.regained((await self._connect()).api.ping)
+
+    async def post(self, outgoing: Outgoing) -> str:
+        connection = await self._connect()
+        thread, message_id = outgoing.thread, outgoing.reply_to
+        answers = outgoing.key == message_key(thread, message_id)
+        draft = connection.presence.draft_of(thread, message_id) if answers else None
+        live = await draft.hand_over() if draft else ()
+        with self._reach.watched():
+            posted = await self._post(connection, outgoing, live)
+        if answers:
+            connection.presence.posted(thread, message_id)
+        if draft and draft.lost:
+            await self._sweep_lost(connection, thread, message_id)
+        return posted
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        connection = await self._connect()
+        found = await connection.posting.find(thread, key, live=connection.presence.live_in(thread))
+        message_id = key.rpartition(":")[2]
+        question = "?" in message_id
+        if found and not question and key == message_key(thread, message_id):
+            connection.presence.posted(thread, message_id)
+            if draft := connection.presence.draft_of(thread, message_id):
+                await connection.posting.clear(thread, key, await draft.hand_over())
+                if draft.lost:
+                    await self._sweep_lost(connection, thread, message_id)
+        return found
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Show the event; before the platform has said who we are, later."""
+        if (connection := self._connection) is None:
+            self._early.append((thread, message_id, event))
+            return
+        posting, soon = connection.posting, connection.presence.soon
+        connection.presence.show(thread, message_id, event)
+        if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
+            soon(partial(self._close, connection, question, event))
+        if isinstance(event, TurnSettled):
+            for question in posting.questions.pop_all_of(message_key(thread, message_id)):
+                soon(partial(posting.close_question, question, UNDECIDED))
+        self._follow_up(connection, thread, message_id, event)
+        if press := connection.presses.taken(message_id, event):
+            soon(partial(self._retire, connection, press))
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        connection = await self._connect()
+        await connection.posting.attach(thread, key, file, name)
+
+    @abstractmethod
+    def _open_api(self) -> AbstractAsyncContextManager[A]:
+        """Open the API, which outlives reconnects of the link."""
+
+    @abstractmethod
+    async def _log_in(self, api: A, sink: Sink, tasks: TaskGroup) -> C:
+        """Ask who the bot is, and build what works with that."""
+
+    @abstractmethod
+    async def _run_link(self, connection: C, connected: Callable[[], None]) -> None:
+        """Receive until the link is down."""
+
+    @abstractmethod
+    async def _post(self, connection: C, outgoing: Outgoing, draft: Sequence[Any]) -> str:
+        """Post, into the *draft* messages as far as they go, and return the id of the post."""
+
+    @abstractmethod
+    def _follow_up(self, connection: C, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Do what only this platform does after an event."""
+
+    @abstractmethod
+    async def _name_of(self, connection: C, user: str) -> str:
+        """Return what to call a person by, "" if that is not known."""
+
+    @abstractmethod
+    async def _retire(self, connection: C, press: Any) -> None:
+        """Take the buttons off a message after one was pressed."""
+
+    @abstractmethod
+    async def _sweep_lost(self, connection: C, thread: ThreadId, message_id: str) -> None:
+        """Delete the messages of a draft that the platform took without an answer.
+
+        The answer counts as posted only after that: a death in between would leave the draft beside it for good.
+        """
+
+    async def _close(self, connection: C, question: Any, event: QuestionClosed) -> None:
+        who = await self._name_of(connection, event.by) if event.by else ""
+        await connection.posting.close_question(question, decided(event, who))
+
+    async def _connect(self) -> C:
+        """Wait until the platform has said who we are: a post may be due before. Raises `TransportUnavailable`."""
+        with anyio.move_on_after(CONNECT_WITHIN_S):
+            await self._connected.wait()
+        if self._connection is None:
+            raise TransportUnavailable(f"{self.name.title()} has not yet said who we are")
+        return self._connection
+
+    async def _link(self, api: A, sink: Sink, tasks: TaskGroup, connected: Callable[[], None]) -> None:
+        """Be connected until the link is down; the supervisor runs this again and again."""
+        if self._connection is None:
+            self._connection = await self._log_in(api, sink, tasks)
+            self._connected.set()
+            while self._early:
+                self.show(*self._early.popleft())
+        await self._run_link(self._connection, connected)

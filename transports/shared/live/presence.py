@@ -1,0 +1,114 @@
+"""Signs of work for the messages that are not settled, on any platform: which are known, and the draft of each."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from threads.model import ThreadId, TurnEvent, TurnSettled
+from transports.shared.live.background_calls import Jobs
+
+log = logging.getLogger(__name__)
+
+MOST_LIVE = 1_000
+"""Messages that are known; beyond, the one that was silent for longest is given up."""
+
+
+class DraftMessage(Protocol):
+    """A message of ours that shows the answer so far."""
+
+    @property
+    def id(self) -> str: ...
+
+
+M_co = TypeVar("M_co", bound=DraftMessage, covariant=True)
+
+
+class Draft(Protocol[M_co]):
+    """The live text of one turn."""
+
+    @property
+    def messages(self) -> tuple[M_co, ...]: ...
+
+    @property
+    def lost(self) -> bool:
+        """Return whether there may be another message of it that nobody knows, to be looked for."""
+        ...
+
+    async def hand_over(self) -> tuple[M_co, ...]:
+        """Make no further call, and return the messages: the final text is to be written over them."""
+        ...
+
+
+@dataclass(slots=True)
+class LiveMessage(Generic[M_co]):
+    """A message that is not settled. ``posted``: its own post is out."""
+
+    thread: ThreadId
+    posted: bool = False
+    draft: Draft[M_co] | None = None
+
+
+L = TypeVar("L", bound=LiveMessage[Any])
+
+
+class Presence(ABC, Generic[L, M_co]):
+    """*new_message* makes what is known of a message; at most *most_jobs* jobs run or wait."""
+
+    def __init__(self, new_message: Callable[[ThreadId], L], most_jobs: int) -> None:
+        self._new_message = new_message
+        self._messages: dict[tuple[ThreadId, str], L] = {}
+        self._jobs = Jobs(most_jobs)
+        self.soon = self._jobs.soon
+
+    async def run(self) -> None:
+        """Make the calls, until cancelled."""
+        await self._jobs.run()
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Note what goes on in the turn of a message. Never blocks, never raises."""
+        try:
+            if isinstance(event, TurnSettled):
+                self._settle(thread, message_id, event)
+                self._forget(thread, message_id, event)
+            else:
+                self._note(self._message(thread, message_id), message_id, event)
+        except Exception:  # the boundary of a transport: a sign that fails costs no turn
+            fields = {"thread_id": str(thread), "message_id": message_id}
+            log.exception("live.failed: not shown", extra=fields)
+
+    def draft_of(self, thread: ThreadId, message_id: str) -> Draft[M_co] | None:
+        live = self._messages.get((thread, message_id))
+        draft: Draft[M_co] | None = live.draft if live else None
+        return draft
+
+    def live_in(self, thread: ThreadId) -> frozenset[str]:
+        """Return the ids of the thread's live messages."""
+        drafts = [live.draft for live in self._messages.values() if live.draft and live.thread == thread]
+        return frozenset(message.id for draft in drafts for message in draft.messages)
+
+    @abstractmethod
+    def posted(self, thread: ThreadId, message_id: str) -> None:
+        """Note that the message has a post of its own."""
+
+    @abstractmethod
+    def _note(self, live: L, message_id: str, event: TurnEvent) -> None:
+        """Show an event of a turn that goes on."""
+
+    @abstractmethod
+    def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        """Show how a turn ended."""
+
+    @abstractmethod
+    def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        """Drop the message, and take its signs away."""
+
+    def _message(self, thread: ThreadId, message_id: str) -> L:
+        key = thread, message_id
+        live = self._messages[key] = self._messages.pop(key, None) or self._new_message(thread)
+        if len(self._messages) > MOST_LIVE:
+            self._forget(*next(iter(self._messages)), TurnSettled("failed"))
+        return live
