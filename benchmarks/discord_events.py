@@ -207,7 +207,7 @@ async def _whole(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]
             gauge.saw(event.text)
 
         async def settled() -> None:
-            while core.journal.ledger.owed:
+            while core.journal.ledger.pending:
                 await anyio.sleep(0.01)
 
         tasks.start_soon(edge.serve, take)

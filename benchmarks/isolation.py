@@ -20,7 +20,7 @@ import anyio
 from benchmarks.figures import Conditions, Figure, quantile
 from benchmarks.rig import Instant, Room, message, running
 from bot.ports.model import Request
-from bot.wiring.app import Core
+from bot.wiring.core import Core
 
 OTHERS = 197
 HUNG, CRASHING, FLOODING = 900, 901, 902

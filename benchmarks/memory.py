@@ -23,7 +23,7 @@ from benchmarks.child import ask, resident
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import LIMITS, Instant, Room, message, running
 from bot.ports.model import Request
-from bot.wiring.app import Core
+from bot.wiring.core import Core
 
 WAVE = 50
 WARM_UP = 200

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
 
-from bot.agent.loop import Agent
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
-from bot.wiring.app import Core, open_core, utc_now
+from bot.wiring.app import utc_now
+from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
+from tests.world import core_parts
 from threads.model import (
     Author,
     Incoming,
@@ -129,15 +129,16 @@ async def running(
     """Run a bot over *data* until the block ends."""
     toolbox = Toolbox([ReadFile(offload), ListFiles(offload)], timeout_s={}, default_timeout_s=5)
     async with anyio.create_task_group() as tasks:
-        yield await open_core(
-            tasks,
+        parts = core_parts(
             data,
-            agent=partial(Agent, model, toolbox, system_prompt("threadfast")),
-            brain=model,
-            transports=[room],
-            limits=limits,
+            room,
+            model,
+            toolbox,
             disk=disk or PosixDisk(),
             offload=offload,
             now=utc_now,
+            agent={"system": system_prompt("threadfast")},
+            limits=limits,
         )
+        yield await open_core(tasks, parts)
         tasks.cancel_scope.cancel()

@@ -17,7 +17,7 @@ from benchmarks.bare import Cost, Recorder, Stopwatch, replay_side_by_side
 from benchmarks.bare_loop import Sizes, run_bare
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, message, running
-from bot.wiring.app import Core
+from bot.wiring.core import Core
 
 
 async def converse(core: Core, room: Room, threads: range, messages: int) -> None:

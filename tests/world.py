@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 import anyio.lowlevel
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.token_estimate import request_size
+from bot.config.settings import Recovery
+from bot.observe.audit import Audit
+from bot.observe.turn_events import Observing
 from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
+from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
+from bot.tools.files.resolve_beneath import mark_output
 from bot.tools.gate import Permits, Toolbox
-from bot.wiring.app import Core, open_core
+from bot.wiring.core import Core, Parts, open_core
 from tests.one_model import OneModel
-from threads.errors import PostFailed
+from threads import wording
+from threads.errors import PostFailed, StoreUnavailable
 from threads.model import (
     Author,
     Incoming,
@@ -38,8 +45,10 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from threads.store.disk import Disk, File, PosixDisk
+from threads.store.data_folder import thread_folder
+from threads.store.disk import Disk, File, Offload, PosixDisk, replace_file
 from transports.base.transport import Capabilities
+from transports.shared.delivery.outbox import Outbox
 
 ANN = Author("U1", "ann")
 T1 = ThreadId("fake", "W", "C1", "1.0")
@@ -223,35 +232,104 @@ class Clock:
         )
 
 
+class NothingAllowed:
+    """`Permissions` of a bot without approvals."""
+
+    async def revoke(self, thread: ThreadId, by: str) -> int:
+        return 0
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        return False
+
+
+async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool) -> str:
+    """Keep a long text on a disk of any kind; the product's tools write to a real one alone."""
+
+    def write() -> None:
+        disk.mkdir(workspace.parent)
+        mark_output(workspace, outside=outside)
+        for folder in (workspace, workspace / "tool-output"):
+            disk.mkdir(folder)
+        replace_file(disk, workspace / "tool-output" / name, text.encode())
+
+    try:
+        await offload(write)
+    except OSError as error:
+        raise StoreUnavailable(f"tool-output: {error}") from error
+    return f"tool-output/{name}"
+
+
+def core_parts(
+    data: Path,
+    transport: object,
+    model: object,
+    toolbox: Toolbox,
+    *,
+    disk: Disk,
+    offload: Offload,
+    now: Callable[[], datetime],
+    agent: Mapping[str, object] = MappingProxyType({}),
+    **changes: object,
+) -> Parts:
+    """Return the parts of a core with one transport; *agent* and *changes* are fields of `Agent` and of `Parts`."""
+
+    def workspace(thread: ThreadId) -> Path:
+        return thread_folder(data, thread) / "workspace"
+
+    fields = {
+        "models": model,
+        "tools": toolbox,
+        "system": "You are kind.",
+        "workspace": workspace,
+        "spill": lambda thread: partial(spill, disk, offload, workspace(thread)),
+        **agent,
+    }
+    parts = Parts(
+        data=data,
+        disk=disk,
+        offload=offload,
+        now=now,
+        mask=str,
+        observing=Observing(),
+        outboxes={transport.name: Outbox(transport)},
+        run=Agent(**fields).run,
+        limits=Limits(),
+        rates=RateLimiter(None),
+        recovery=Recovery(),
+        restored=None,
+        allowed=lambda _: True,
+        is_admin=lambda _: False,
+        models=model,
+        memory=None,
+        schedules=None,
+        permissions=NothingAllowed(),
+        reader=None,
+        troubles=list,
+        explain=lambda error, _, reference: wording.explain(error, reference),
+        escalate=lambda *_: None,
+        on_feedback=Audit(disk, data / "audit", offload=offload, now=now).judged,
+        on_stop=lambda *_: None,
+    )
+    return replace(parts, **changes)
+
+
 @asynccontextmanager
 async def running(
     data: Path,
     platform: Platform,
     model: object,
     *,
-    limits: Limits = Limits(),
     disk: Disk | None = None,
     clock: Clock | None = None,
     tools: Sequence[Tool] = (),
     permits: Permits | None = None,
-    **settings: object,
+    **changes: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
     toolbox = Toolbox(
         [ReadFile(inline), ListFiles(inline), *tools], timeout_s={}, default_timeout_s=5, permits=permits
     )
+    surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
-        core = await open_core(
-            tasks,
-            data,
-            agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
-            brain=model,
-            transports=[platform],
-            limits=limits,
-            disk=disk or PosixDisk(),
-            offload=inline,
-            now=clock or Clock(),
-            **settings,
-        )
-        yield core
+        yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
         tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The outlet of a transport that this process does not serve, and the last one did: nobody there hears anything."""
+"""The outlet of a transport that an earlier process served and this one does not: nobody hears anything."""
 
 from __future__ import annotations
 

@@ -79,7 +79,10 @@ class Outlet(Protocol):
 
 
 class Delivery:
-    """Settles messages. One per process; each message is in the hands of one task at a time."""
+    """Settles messages. One per process; each message is in the hands of one task at a time.
+
+    ``choices`` returns the ways to go on from an error's code, a message's id, and the error's own ways.
+    """
 
     def __init__(
         self,
@@ -89,10 +92,11 @@ class Delivery:
         outlet: Callable[[str], Outlet],
         folder: Callable[[ThreadId], Path],
         now: Callable[[], datetime],
-        mask: Callable[[str], str] = str,
+        mask: Callable[[str], str],
+        choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
     ) -> None:
         self._journal, self._history, self._now, self._mask = journal, history, now, mask
-        self._outlet, self._folder = outlet, folder
+        self._outlet, self._folder, self._choices = outlet, folder, choices
         self._look_from = anyio.current_time() + LATE_POST_S
 
     async def settle(
@@ -121,7 +125,7 @@ class Delivery:
     async def insist(
         self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
     ) -> None:
-        """Settle, however long the disk refuses; for endings that no actor looks after."""
+        """Settle, however long the disk refuses; for endings without an actor."""
         await retry_until_stored(lambda: self.settle(pending, ending, also))
 
     async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
@@ -193,7 +197,7 @@ class Delivery:
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
-        choices = wording.choices(intent.code, asked.id, intent.ways)
+        choices = self._choices(intent.code, asked.id, intent.ways)
         ids = asked.author.id, pending.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)
@@ -267,18 +271,18 @@ def _last(ledger: Ledger) -> list[Settled]:
 
 
 async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work, again and again while the disk refuses it."""
+    """Do the work; retry while the disk refuses."""
     for tried, pause in enumerate(retry_pauses(), 1):
         try:
             return await work()
         except StoreUnavailable as error:
             log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
             await anyio.sleep(pause)
-    raise AssertionError  # retry_pauses has no end
+    raise AssertionError  # the pauses never end
 
 
 def retry_pauses() -> Iterator[float]:
-    """Return the waits, in seconds, while something refuses: 2, 4, 6, then 30 for as long as it takes."""
+    """Return the seconds between retries: 2, 4, 6, then 30 without end."""
     yield from (2.0, 4.0, 6.0)
     while True:
         yield 30.0

@@ -1,34 +1,15 @@
 """The root of the one error hierarchy, with the leaves that the domain and the edges raise themselves.
 
-`bot.ports.errors` adds the leaves of the brain; `threads.wording` holds the sentences for people. Code branches on
+Other layers add leaves of their own; `threads.wording` holds the sentences for people. Code branches on
 the type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 from .model import Way
 
-Code = Literal[
-    "config_invalid", "schema_mismatch", "output_invalid",
-    "rate_limited", "timeout", "unavailable", "connection",
-    "auth", "payment", "model_not_found", "bad_request", "content_policy",
-    "missing_streaming", "missing_tool_calling", "missing_vision", "context_window_too_small",
-    "context_overflow",
-    "tool_timeout", "tool_busy", "tool_rate_limited",
-    "tool_denied", "tool_invalid_input", "tool_malformed_output", "tool_not_found", "tool_failed",
-    "sandbox_error",
-    "budget_exceeded", "turn_timeout", "step_limit", "loop_detected", "mailbox_full",
-    "store_unavailable", "context_corrupt",
-    "transport_rate_limited", "transport_unavailable", "transport_rejected",
-    "mcp_unavailable",
-    "turn_stopped",
-    "internal",
-]  # fmt: skip
 
-
-def retry_fields(code: Code, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:
+def retry_fields(code: str, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:
     """Return the fields by which a log line tells of a retry; the audit takes every line that has them.
 
     *attempt* is the number of the try to come, 2 for the first retry, which is made in *wait_s* seconds because the
@@ -45,7 +26,7 @@ class BotError(Exception):
     go on, besides what the code stands for. A wrapped error is chained with ``raise … from`` and keeps its code.
     """
 
-    code: Code = "internal"
+    code: str = "internal"
     retryable: bool = False
     friendly: str = ""
     ways: tuple[Way, ...] = ()

@@ -1,4 +1,4 @@
-"""Every sentence that a person may read about something that did not go as planned, in one place.
+"""The sentences of the domain: what people read when something does not go as planned.
 
 A sentence says what happened and what to do next. It never holds a secret, a path, a stack trace, or what a provider
 said: those are in the log, under the reference that ends each failure text.
@@ -7,44 +7,16 @@ said: those are in the log, under the reference that ends each failure text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from math import ceil
 
-from .errors import BotError, Code
-from .model import Choice, Way
+from .errors import BotError
+from .model import Way
 
 UNKNOWN = "Something went wrong. Try sending your message again."
-UNREACHABLE = "I'm having trouble reaching my AI provider. Try again in a moment."
 
-FRIENDLY: Mapping[Code, str] = {
-    "rate_limited": "My AI provider is limiting how fast I may ask. Try again in a few minutes.",
-    "timeout": UNREACHABLE,
-    "unavailable": UNREACHABLE,
-    "connection": UNREACHABLE,
-    "auth": "My AI provider does not accept my key. Whoever runs this bot needs to check it.",
-    "payment": "My AI provider says the account is out of credit. Whoever runs this bot needs to top it up.",
-    "model_not_found": "My AI provider does not know the model I am set to use. "
-    "Whoever runs this bot needs to choose another one.",
-    "bad_request": "My AI provider did not accept this request. Try rephrasing it, or start over with /new.",
-    "content_policy": "My AI provider declined to answer this. Try putting it another way.",
-    "missing_tool_calling": "The model I am set to use cannot call tools, and I need some. "
-    "Choose another with /model.",
-    "missing_vision": "The model I am set to use cannot see pictures. Choose another with /model.",
-    "missing_streaming": "The model I am set to use cannot stream its answers. Choose another with /model.",
-    "context_window_too_small": "This conversation is too long for the model I am set to use. "
-    "Choose another with /model, or start over with /new.",
-    "context_overflow": "This conversation has grown too long for the model, and I could not make it shorter. "
-    "Start over with /new, or choose a model with more room with /model.",
-    "budget_exceeded": "I have reached the spending limit that was set for me, so I stopped here. "
-    "Whoever runs this bot can raise it.",
-    "output_invalid": "The model returned nothing I can show. Try again, or ask in another way.",
-    "tool_timeout": "A command I was running timed out. Let me know if you'd like me to try again.",
+FRIENDLY: Mapping[str, str] = {
     "turn_timeout": "This took longer than I may spend on one message, so I stopped. "
     "Try asking for a smaller part of it.",
-    "step_limit": "I used up the steps I may take for one message without finishing. "
-    "Tell me to go on, or narrow the task.",
-    "loop_detected": "I kept trying the same thing without getting anywhere, so I stopped. "
-    "Tell me what to do differently.",
     "mailbox_full": "I still have earlier messages to answer here, so I did not take this one. "
     "Please send it again later.",
     "store_unavailable": "I cannot save to my disk right now. Try again in a moment.",
@@ -62,7 +34,7 @@ def first_cause(error: BaseException) -> BaseException:
     return error
 
 
-def code_of(error: BaseException) -> Code:
+def code_of(error: BaseException) -> str:
     """Return the stable code of any exception; what we have no name for is ``internal``."""
     cause = first_cause(error)
     return cause.code if isinstance(cause, BotError) else "internal"
@@ -80,7 +52,7 @@ def friendly(error: BaseException) -> str:
     text = known.friendly or FRIENDLY.get(known.code, UNKNOWN)
     wait = known.fields.get("retry_after")
     if isinstance(wait, float | int) and wait >= PATIENCE_S:
-        text += f" It will be worth a try in about {duration(wait)}."
+        text += f" Expect to wait about {duration(wait)}."
     return text
 
 
@@ -99,74 +71,9 @@ def ways_of(error: BaseException) -> tuple[Way, ...]:
     return cause.ways if isinstance(cause, BotError) else ()
 
 
-def choices(code: str, message_id: str, ways: Sequence[Way] = ()) -> tuple[Choice, ...]:
-    """Return the ways to go on from a message that failed with this code: its own, or those of the code."""
-    if ways:
-        return tuple(Choice(WAYS[way], f"/retry {message_id} {way}") for way in ways)
-    again = (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
-    return again or {
-        "bad_request": (Choice("Start over", "/new"),),
-        "context_window_too_small": (Choice("Compact", "/compact"), Choice("Start over", "/new")),
-    }.get(code, ())
-
-
-WAYS: Mapping[Way, str] = {
-    "compact": "Compact",
-    "new": "Start over",
-    "without-files": "Leave the attachment out",
-}
-"""What the buttons say that serve a message again that was too long."""
-
-
-def too_long(size: int, window: int | None, *, together: bool, ways: bool) -> str:
-    """Say that a message of *size* tokens, *together* with what was said before or alone, cannot be read."""
-    what = "Your message and our conversation are together" if together else "Your message alone is"
-    figures = f" (about {size:,} tokens, and it reads {window:,})" if window else ""
-    told = f"{what} longer than the model can read at once{figures}."
-    if ways:
-        return f"{told} How shall I go on?"
-    return f"{told} Send it in parts or as a file, or choose a model with more room with /model."
-
-
-def too_long_for(model: str, size: int, window: int, current: str) -> str:
-    """Say why a thread does not get the model that was asked for."""
-    return (
-        f"I stay with {current}: {model} reads {window:,} tokens at once, and our conversation has about {size:,}. "
-        f"Say /compact to have it summarised, or /new to start over, and then /model {model} again."
-    )
-
-
-PRICE_UNKNOWN = (
-    "I do not know what the model I am set to use costs, and my budget allows no guess. "
-    "Whoever runs this bot needs to set its price."
-)
-
 PATIENCE_S = 60
 """A wait that is shorter is not worth a sentence."""
 
-WORTH_RETRYING: frozenset[Code] = frozenset(
-    {
-        *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
-        "output_invalid",
-    }
-)
-"""What may be over when a person presses *Try again*."""
-
-PASSING: frozenset[Code] = frozenset({"rate_limited", "timeout", "unavailable", "connection"})
-"""What passes by itself in a while."""
-
-REASONS: Mapping[Code, str] = {
-    "rate_limited": "is rate limited",
-    "timeout": "does not answer in time",
-    "unavailable": "has trouble",
-    "connection": "cannot be reached",
-    "auth": "does not accept my key",
-    "payment": "is out of credit",
-    "model_not_found": "is not known to its provider",
-    "missing_tool_calling": "cannot call tools",
-    "missing_vision": "cannot see pictures",
-}
-"""Why a model cannot answer, to be said after its name."""
 
 MAYBE_REPEAT = "(this may be a repeat)"
 RESUMED = "(I was interrupted by a restart and picked this up again.)"
@@ -174,42 +81,10 @@ NOT_SAVED = "(I could not save our conversation to my disk; I will try again wit
 HISTORY_DAMAGED = "(Part of our conversation history was damaged. I put it aside and go on with the rest.)"
 HISTORY_LOST = f"({FRIENDLY['context_corrupt']})"
 INTERRUPTED = "[interrupted here]"
-NOT_ALLOWED = "I only answer the people on my list. Ask whoever runs this bot to add you."
-STALE = (
-    "I was not running when this came in and it is too old for me to start on now. "
-    "Please send it again if you still need it."
-)
-CUT_OFF = (
-    "I was stopped while I worked on this, and do not go on now. Please send it again if you still need it."
-)
-DAMAGED = (
-    "Part of what I had stored was damaged, and a message of yours with it. "
-    "Please send it again if you still need an answer."
-)
-NOT_YET_ASKED = "I was interrupted and am not back at my question yet. Please say that again in a moment."
-ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it in this thread."
-EXACTLY_THIS, NOTHING_MORE = "exactly this", "just this once"
-WHOLE_IN_FILE = "This is its beginning: the file above has all of it."
-OUTSIDE_READ = (
-    "I ask because I have read text from outside (a file, a page, another program), "
-    "and it may have talked me into this."
-)
 APPROVED = "Thank you, I go on."
 DENIED = "All right, I leave it."
 NO_QUESTION = "There is no question of mine open here, or it was answered already."
 NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
-COMPACTED = "Done."
-NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
-NOTHING_TO_RETRY = (
-    "There is nothing here to try again. If you still need an answer, please send your message again."
-)
-ALREADY_RETRIED = "I have already taken that message up again."
-NOTHING_TO_STOP = "There is nothing to stop here."
-IN_ITS_THREAD = (
-    "Say this in the thread that it is about. Here I can tell you /status, /usage and /model, and /stop all that I "
-    "do in this channel."
-)
-HOW_TO_ASK = "To ask me something, write to me directly or mention me."
 SAVING_FAILS = "my disk refuses to save"
 
 
@@ -238,22 +113,6 @@ def more_files(count: int) -> str:
     return f"{count} more files" if count > 1 else "1 more file"
 
 
-def not_seen(model: str) -> str:
-    """Say that a model answered without the pictures of the message."""
-    return f"({model} cannot see pictures, so I went by the words alone.)"
-
-
-def picture_refused(model: str) -> str:
-    """Say that a model answered, but would not take the pictures."""
-    return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
-
-
-def may_i(tool: str, arguments: str, why: str, always: str) -> str:
-    """Ask whether a tool may be used with exactly these arguments, and say what *always here* would allow."""
-    more = f"*Always here* would allow {always} in this thread, until `/deny always`."
-    return "\n\n".join(filter(None, [f"May I use `{tool}`?", arguments, why, more]))
-
-
 def which(open_questions: Sequence[tuple[str, str]]) -> str:
     """Ask which of several open questions is meant; each has an id and is told in a few words."""
     named = "\n".join(f"- `{question_id}` {brief}".rstrip() for question_id, brief in open_questions)
@@ -263,136 +122,10 @@ def which(open_questions: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def any_of(tool: str) -> str:
-    return f"any `{tool}`"
-
-
-def revoked(count: int) -> str:
-    """Say how many standing permissions of a thread were taken back."""
-    if not count:
-        return "Nothing is always allowed here."
-    return f"Taken back: {count} thing{'s' if count > 1 else ''} that I was always allowed here. I ask again."
-
-
-def nobody_to_ask(tool: str) -> str:
-    return f"(I did not use {tool}: it needs somebody's permission, and nobody can be asked here.)"
-
-
-def not_decided(tool: str) -> str:
-    return f"(I did not use {tool}: nobody allowed it in time.)"
-
-
 def dead_letter(attempts: int, correlation_id: str) -> str:
     return (
         f"I started on this message {attempts} times and was interrupted each time, so I put it aside. "
         f"Send it again if you want me to try once more. (ref {correlation_id})"
-    )
-
-
-def refused(count: int) -> str:
-    """Say that *count* messages were not taken because the mailbox is full."""
-    if count == 1:
-        return FRIENDLY["mailbox_full"]
-    return (
-        f"I still have earlier messages to answer here, so I did not take your last {count} messages. "
-        "Please send them again later."
-    )
-
-
-def too_fast(count: int) -> str:
-    """Say that *count* messages were not taken because one person sent more than a minute may hold."""
-    which = "this message" if count == 1 else f"your last {count} messages"
-    return f"That was faster than I may answer one person, so I did not take {which}. Please try again in a minute."
-
-
-def stale(count: int) -> str:
-    """Say that *count* messages waited too long while the bot was down."""
-    if count == 1:
-        return STALE
-    return (
-        f"I was not running when {count} messages came in here and they are too old for me to start on now. "
-        "Please send again what you still need."
-    )
-
-
-def cut_off(count: int) -> str:
-    """Say that the turns of *count* messages were cut off and are not taken up again."""
-    if count == 1:
-        return CUT_OFF
-    return (
-        f"I was stopped while I worked on {count} messages here, and do not go on with them now. "
-        "Please send again what you still need."
-    )
-
-
-def stopped(running: int, waiting: int) -> str:
-    """Say what a stop ended: turns that were *running* and messages that were *waiting*."""
-    if not running and not waiting:
-        return NOTHING_TO_STOP
-    if not waiting:
-        return "Stopped."
-    dropped = "1 waiting message" if waiting == 1 else f"{waiting} waiting messages"
-    return f"Stopped, and dropped {dropped}." if running else f"Dropped {dropped}."
-
-
-def because(model: str, code: Code) -> str:
-    """Return why a model cannot answer, for example "openai/gpt-6 is rate limited"."""
-    return f"{model} {REASONS.get(code, 'has trouble')}"
-
-
-def switched(model: str, why: str) -> str:
-    """Say which model answered in place of the one that was chosen; *why* is a clause as of `because`."""
-    return f"({model} answered, because {why}.)"
-
-
-def not_usable(model: str) -> str:
-    return f"({model}, which this thread chose, cannot be used any more; say /model to choose another one.)"
-
-
-def escalated(reasons: Sequence[str]) -> str:
-    """Say to whoever runs the bot that nobody gets answers now; *reasons* are clauses as of `because`."""
-    return f"I could not answer a message: {'; '.join(reasons)}. People are told to try again."
-
-
-DECLINED_BY_PROVIDER = "An AI provider declined to answer a message, because of its content policy."
-
-
-def where(thread: str, correlation_id: str) -> str:
-    """Say to whoever runs the bot which thread it was in (a link, or the thread's id), and what finds the rest."""
-    return f"It was in {thread} (ref {correlation_id})"
-
-
-def transport_down(name: str, since: datetime) -> str:
-    """Say to whoever runs the bot that a platform cannot be reached; *since* is UTC."""
-    return (
-        f"I have been cut off from {name.capitalize()} since {since:%H:%M} UTC. "
-        "I keep trying, and will say here when I am back."
-    )
-
-
-def transport_back(name: str, since: datetime, until: datetime, times: int, *, told: bool) -> str:
-    """Say that a platform can be reached again: the first of its outages began *since*, the last ended *until*."""
-    often = f"{times} times " if times > 1 else ""
-    form = "%H:%M" if since.date() == until.date() else "%d %b %H:%M"
-    late = "" if told else ", and have not said so until now"
-    when = f"between {since.strftime(form)} and {until.strftime(form)} UTC"
-    return f"I am connected to {name.capitalize()} again. I was cut off {often}{when}{late}."
-
-
-def transport_stopped(name: str, fault: str) -> str:
-    """Say that only a person can have a transport work again; *fault* names no secret and no path."""
-    return f"I have stopped serving {name.capitalize()}, until somebody puts this right: {fault}"
-
-
-def answered_by(model: str) -> str:
-    return f"({model} answered.)"
-
-
-def cut_by_the_model(read: int, sent: int) -> str:
-    """Say that a model took in only *read* of about *sent* tokens."""
-    return (
-        f"(The model seems to have read only a part of our conversation: {read:,} of about {sent:,} tokens. "
-        "Say /compact, or /new to start over.)"
     )
 
 

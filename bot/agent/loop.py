@@ -20,10 +20,10 @@ from bot.agent.prompt.compaction import Compaction, new_cooldown
 from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
+from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import ToolContext, Tools
-from threads import wording
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 

@@ -20,9 +20,9 @@ from bot.agent.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.agent.prompt.oversized_message import alone, fits, too_long
 from bot.agent.prompt.repair import repair
 from bot.agent.prompt.token_estimate import request_size, size_of
+from bot.ports import wording
 from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected
 from bot.ports.model import Completion, Request, TurnModel
-from threads import wording
 from threads.errors import retry_fields
 from threads.model import Message, OnEvent, Text, TextReset, Turn
 

@@ -2,8 +2,7 @@
 
 Amounts are whole micro-dollars, costs rounded up and limits down, so that sums never drift and never flatter. A limit
 holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, one day, one
-month. Days are UTC days, and a
-call belongs to the day on which it began.
+month. Days are UTC days, and a call belongs to the day on which it began.
 
 | from             | event                                               | to                                    |
 | running          | spending reaches ``warning_threshold`` of a limit   | warning: said once for that limit     |
@@ -208,16 +207,8 @@ class Policy:
 
     @classmethod
     def of(cls, budget: Budget) -> Policy:
-        given = budget.limit_usd
-        limits: dict[Scope, float | None] = {
-            "turn": given.turn,
-            "thread": given.thread,
-            "user_day": given.user_day,
-            "schedule_day": given.schedule_day,
-            "day": given.day,
-            "month": given.month,
-        }
-        whole = {scope: math.floor(round(usd * MICRO, 6)) for scope, usd in limits.items() if usd is not None}
+        limits = ((scope, getattr(budget.limit_usd, scope)) for scope in get_args(Scope))
+        whole = {scope: math.floor(round(usd * MICRO, 6)) for scope, usd in limits if usd is not None}
         return cls(budget.mode == "hard", budget.warning_threshold, whole)
 
     @property

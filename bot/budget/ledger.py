@@ -21,7 +21,7 @@ import anyio
 
 from bot.budget.budgets import Budgets, Carried, Key, Record, Total, record_adapter
 from threads.errors import StoreUnavailable
-from threads.store.checksummed_lines import encode, read_line, scan
+from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
 
@@ -230,30 +230,9 @@ class Ledger:
 
     def _read(self, part: Part) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
         """Return a file's records with their lines, and its damaged pieces."""
-        return read_records(read_or_empty(self._disk, self._folder / part.name))
+        return read_records(record_adapter(), read_or_empty(self._disk, self._folder / part.name))
 
 
 def _room(head: list[bytes]) -> int:
     """Return how many bytes are appended after such a head before a new file begins."""
     return max(BEGIN_ANEW_ABOVE, HEADS * sum(map(len, head)))
-
-
-def read_records(data: bytes) -> tuple[list[tuple[Record, bytes]], list[bytes]]:
-    """Return the records among a file's bytes with their lines, and the damaged pieces; raises `NewerSchema`."""
-    found = scan(data)
-    good: list[tuple[Record, bytes]] = []
-    damaged = [*found.broken, *([found.tail] if found.tail else [])]
-    for line in found.good:
-        if (record := record_of(line)) is not None:
-            good.append((record, line))
-        else:
-            damaged.append(line)
-    return good, damaged
-
-
-def record_of(line: bytes) -> Record | None:
-    """Return the record of an intact line, None if it holds none; raises `NewerSchema`."""
-    try:
-        return read_line(record_adapter(), line)
-    except ValueError:
-        return None

@@ -26,9 +26,9 @@ from pydantic import JsonValue
 
 from bot.guards.redaction import Masker
 from bot.observe.turn_events import turn_ids
+from bot.ports.wording import WORTH_RETRYING
 from threads.errors import BotError
 from threads.invisible_text import rewritten
-from threads.wording import WORTH_RETRYING
 
 MAX_TEXT = 20_000
 """Characters of one text; of a longer one the middle is left out."""

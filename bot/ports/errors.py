@@ -1,6 +1,6 @@
 """The errors of models, tools and limits, and their report for operators.
 
-The hierarchy starts in `threads.errors`; the sentences for people are in `threads.wording`.
+The hierarchy starts in `threads.errors`; the sentences for people are in `bot.ports.wording`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from threads.errors import BotError, Code
-from threads.wording import PRICE_UNKNOWN, code_of, first_cause, friendly
+from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
+from threads.errors import BotError
+from threads.wording import code_of, first_cause, friendly
 
 EX_CONFIG = 78
 """The exit code after which systemd does not restart: a person has to act (sysexits.h)."""
@@ -24,7 +25,15 @@ class ConfigInvalid(BotError):
     code = "config_invalid"
 
 
-class ProviderError(BotError):
+class BrainError(BotError):
+    """Has the sentence of its code, unless it has one of its own."""
+
+    def __init__(self, message: str = "", **fields: str | float | None) -> None:
+        super().__init__(message, **fields)
+        self.friendly = self.friendly or FRIENDLY.get(self.code, "")
+
+
+class ProviderError(BrainError):
     """A model call failed. ``retry_after`` is in seconds and comes from the provider.
 
     ``usage`` is what the provider has counted, or None if it never began to answer.
@@ -132,12 +141,12 @@ class EmptyAnswer(OutputInvalid):
     """The answer is complete but empty; the model is asked once more."""
 
 
-class CapabilityMissing(BotError):
+class CapabilityMissing(BrainError):
     """A model cannot do what the thread needs; ``str(error)`` says what is missing, in words for people."""
 
-    def __init__(self, code: Code, message: str, **fields: str | float | None) -> None:
-        super().__init__(message, **fields)
+    def __init__(self, code: str, message: str, **fields: str | float | None) -> None:
         self.code = code
+        super().__init__(message, **fields)
 
 
 class AllProvidersFailed(ProviderError):
@@ -148,7 +157,7 @@ class AllProvidersFailed(ProviderError):
             "; ".join(f"{model}: {error.code}: {error}" for model, error in chain),
             retry_after=last.retry_after,
         )
-        self.code = last.code
+        self.code, self.friendly = last.code, last.friendly
         self.chain = tuple(chain)
         self.fields["chain"] = "; ".join(f"{model}: {error.code}" for model, error in chain)
 
@@ -157,7 +166,7 @@ class ModelDeclined(AllProvidersFailed):
     """A person declined the next candidate."""
 
 
-class BudgetExceeded(BotError):
+class BudgetExceeded(BrainError):
     """A call could cost more than is left. Amounts are in USD; ``scopes`` are the limits that it would pass."""
 
     code = "budget_exceeded"
@@ -174,14 +183,14 @@ class PriceUnknown(BudgetExceeded):
     friendly = PRICE_UNKNOWN
 
 
-class ToolError(BotError):
+class ToolError(BrainError):
     """A tool call failed. The model reads the message, and the ``suggestion`` of what to do next.
 
     ``partial`` is the output until then. ``origin`` names the source of text from outside (see
     `bot.ports.tool.ToolOutput`).
     """
 
-    code: Code = "tool_failed"
+    code = "tool_failed"
 
     def __init__(
         self,
@@ -245,11 +254,11 @@ class McpUnavailable(ToolError):
     retryable = True
 
 
-class StepLimit(BotError):
+class StepLimit(BrainError):
     code = "step_limit"
 
 
-class LoopDetected(BotError):
+class LoopDetected(BrainError):
     code = "loop_detected"
 
 
@@ -258,7 +267,7 @@ class ErrorReport(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    type: Code
+    type: str
     message: str
     recoverable: bool
     context: dict[str, str | float]

@@ -1,4 +1,4 @@
-"""The one decision who is served: by platform ids, ``*`` is everyone, an empty list is nobody.
+"""Decides who is served, by platform ids: ``*`` is everyone, an empty list is nobody.
 
 A person is known by their id or by a role that they have; the channel must be served too. An admin is a user without
 being listed twice, but also only in channels that are served.
@@ -13,7 +13,7 @@ from threads.model import Author, Feedback, Incoming, ThreadId
 
 
 def allowed(access: Access, event: Incoming | Feedback) -> bool:
-    """Return whether this is served: a message, a command, a pressed button, a judgement."""
+    """Return whether a message, a command, a pressed button or a judgement is served."""
     return may_use(access, event.author, event.thread)
 
 

@@ -1,4 +1,4 @@
-"""Whether a message is for the bot at all. What is not is never promised anything: it is not even written down.
+"""Decides whether a message is for the bot at all. What is not for it is not even written down.
 
 said to the bot alone     -> taken; a stranger's is taken once a day, to be refused
 names the bot             -> taken; a stranger's is refused

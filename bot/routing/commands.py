@@ -14,7 +14,7 @@ from typing import Literal, Protocol, get_args
 import anyio
 
 from bot.config.settings import Tools
-from threads import wording
+from bot.ports import wording
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
@@ -109,30 +109,34 @@ class ScheduleCommands(Protocol):
 
 
 class Permissions(Protocol):
-    """What was allowed for good; see `bot.tools.approvals.Approvals`."""
+    """What was allowed, and is asked; see `bot.tools.approvals.Approvals`."""
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
         """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
         ...
 
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        """Return whether a question about a call of this message's turn may still be answered."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``troubles`` says what does not work now, if anything.
+    """What commands act on. ``memory`` and ``schedules`` are None when they are off.
 
-    ``on_stop`` is told of a stop: by which message, and how many turns were running and messages waited; ``is_admin``
-    judges a person's id.
+    ``troubles`` returns a clause on each thing that does not work now. ``on_stop`` is told which message stopped how
+    many running turns and waiting messages. ``is_admin`` judges a person's id.
     """
 
     registry: Registry
     questions: Questions
-    brain: ModelCommands
-    troubles: Callable[[], str] = str
-    notes: MemoryCommands | None = None
-    timetable: ScheduleCommands | None = None
-    permissions: Permissions | None = None
-    on_stop: Callable[[PendingMessage, int, int], None] = lambda *_: None
-    is_admin: Callable[[str], bool] = lambda _: False
+    models: ModelCommands
+    memory: MemoryCommands | None
+    schedules: ScheduleCommands | None
+    permissions: Permissions
+    troubles: Callable[[], Sequence[str]]
+    on_stop: Callable[[PendingMessage, int, int], None]
+    is_admin: Callable[[str], bool]
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether somebody may decide about what another asked for."""
@@ -185,8 +189,8 @@ async def _stop(_: Command, pending: PendingMessage, controls: Controls) -> str:
 async def _status(_: Command, pending: PendingMessage, controls: Controls) -> str:
     running, waiting = controls.registry.status(pending.incoming.thread)
     doing = "Working on a message" if running else "Idle"
-    told = f"{doing}; {waiting} waiting. {controls.brain.describe_model(pending.incoming.thread)}"
-    return f"{told} Trouble: {down.rstrip('.')}." if (down := controls.troubles()) else told
+    told = f"{doing}; {waiting} waiting. {controls.models.describe_model(pending.incoming.thread)}"
+    return f"{told} Trouble: {down.rstrip('.')}." if (down := ", ".join(controls.troubles())) else told
 
 
 async def _new(_: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -199,31 +203,31 @@ async def _model(command: Command, pending: PendingMessage, controls: Controls) 
     thread = pending.incoming.thread
     if command.words:
         conversation = await controls.registry.conversation(thread)
-        return await controls.brain.choose_model(thread, command.words, conversation)
-    return controls.brain.list_models(thread)
+        return await controls.models.choose_model(thread, command.words, conversation)
+    return controls.models.list_models(thread)
 
 
 async def _usage(_: Command, pending: PendingMessage, controls: Controls) -> str:
-    return controls.brain.describe_usage(pending.incoming.thread, pending.incoming.author.id)
+    return controls.models.describe_usage(pending.incoming.thread, pending.incoming.author.id)
 
 
 async def _memory(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.notes is None:
+    if controls.memory is None:
         return "I have no memory here: `tools.enabled` in my settings does not name it."
     thread = pending.incoming.thread
     match command.words.split():
         case []:
-            return await controls.notes.describe(thread)
+            return await controls.memory.describe(thread)
         case ["forget", note_id]:
-            return await controls.notes.forget(thread, note_id, pending.incoming.author.id)
+            return await controls.memory.forget(thread, note_id, pending.incoming.author.id)
         case _:
             return "Say /memory, or /memory forget and the id of a note."
 
 
 async def _schedule(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.timetable is None:
+    if controls.schedules is None:
         return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
-    return await controls.timetable.command(pending.incoming.thread, command.words)
+    return await controls.schedules.command(pending.incoming.thread, command.words)
 
 
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -233,7 +237,7 @@ async def _decide(command: Command, pending: PendingMessage, controls: Controls)
         Answer(command.name == "approve", pending.incoming.author.id, words),
         pending.incoming.thread,
     )
-    if not answer.approved and words.lower() == "always" and controls.permissions:
+    if not answer.approved and words.lower() == "always":
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
     patience = ASKED_AGAIN_S
     while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):

@@ -14,11 +14,11 @@ from typing import Literal, assert_never
 
 from anyio.abc import TaskGroup
 
+from bot.ports import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, command_of, obey, parse, retried
 from bot.routing.rate_limit import RateLimiter
-from threads import wording
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
@@ -27,6 +27,7 @@ from threads.journal.journal import Journal
 from threads.journal.records import PendingMessage, Received
 from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
 from threads.store.checksummed_lines import scrub
+from threads.wording import NOT_YOURS
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Orchestrator:
             case _:
                 assert_never(event)
 
-    def route(self, pending: PendingMessage, *, recovered: bool = False) -> None:
+    def route(self, pending: PendingMessage) -> None:
         """Send a durable message where it belongs; never waits."""
         incoming = pending.incoming
         if not self._admission.allowed(incoming):
@@ -97,7 +98,7 @@ class Orchestrator:
             self._share(pending, _too_old)
         elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
             self._tasks.start_soon(self._obey, command, pending)
-        elif not recovered and not self._rates.take(incoming.author.id):
+        elif not pending.recovered and not self._rates.take(incoming.author.id):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)
@@ -105,14 +106,14 @@ class Orchestrator:
             if command and command.name == "compact":
                 pending.incoming = replace(incoming, first="compact", control=True)
             try:
-                self._registry.tell(pending, recovered=recovered)
+                self._registry.tell(pending)
             except MailboxFull:
                 self._share(pending, _full)
 
     def recover(self, found: Plan) -> None:
         """Take up what the last process left; call before any transport serves."""
         for pending in found.serve:
-            self.route(pending, recovered=True)
+            self.route(pending)
         for stale in found.stale.values():
             self._end_together(stale, _too_old(len(stale)))
         for cut in found.cut.values():
@@ -172,7 +173,7 @@ class Orchestrator:
         files = () if "without-files" in ways else failed.files
         first: Way | Literal[""] = next((way for way in ways if way != "without-files"), "")
         if ways and not self._controls.decides(pending.incoming.author.id, failed.author.id):
-            return Ending("refused", wording.NOT_YOURS, "notice")
+            return Ending("refused", NOT_YOURS, "notice")
         again = replace(pending.incoming, author=failed.author, text=failed.text, files=files, first=first)
         if not self._admission.allowed(again):
             return Ending("refused", wording.NOT_ALLOWED, "refusal")

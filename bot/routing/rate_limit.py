@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
+from cachetools import TTLCache
 
 MOST_KNOWN = 10_000
-"""People whose bucket is kept; of so many, those that are full again are forgotten first, then all."""
+"""People whose bucket is kept; beyond, the one that was used longest ago is forgotten."""
+
+MINUTE_S = 60.0
 
 
 class RateLimiter:
@@ -21,29 +24,17 @@ class RateLimiter:
         exempt: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._size, self._clock, self._exempt = per_minute, clock, exempt
-        self._buckets: dict[str, tuple[float, float]] = {}
+        # After a minute without a message a bucket is full again, as a new one is.
+        self._buckets: TTLCache[str, tuple[float, float]] = TTLCache(MOST_KNOWN, MINUTE_S, timer=clock)
 
     def take(self, sender: str) -> bool:
         """Count one message; False when the sender has had what a minute holds."""
         if self._size is None or self._exempt(sender):
             return True
         now = self._clock()
-        left = self._left(self._buckets.get(sender), now)
-        if left < 1:
+        tokens, at = self._buckets.get(sender, (self._size, now))
+        tokens = min(self._size, tokens + (now - at) * self._size / MINUTE_S)
+        if tokens < 1:
             return False
-        if len(self._buckets) >= MOST_KNOWN:
-            self._forget(now)
-        self._buckets[sender] = (left - 1, now)
+        self._buckets[sender] = (tokens - 1, now)
         return True
-
-    def _left(self, bucket: tuple[float, float] | None, now: float) -> float:
-        assert self._size is not None
-        if bucket is None:
-            return self._size
-        left, at = bucket
-        return min(self._size, left + (now - at) * self._size / 60)
-
-    def _forget(self, now: float) -> None:
-        size = self._size
-        kept = {who: bucket for who, bucket in self._buckets.items() if self._left(bucket, now) != size}
-        self._buckets = kept if len(kept) < MOST_KNOWN else {}

@@ -31,9 +31,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from bot.guards.policy import Policy
 from bot.observe.audit import AuditKind
+from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Tool, ToolContext
-from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId

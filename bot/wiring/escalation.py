@@ -1,13 +1,13 @@
-"""A word to whoever runs the bot, in the channel that the settings name: what people there should not find out late.
+"""Messages to the operators, in the channel that the settings name.
 
-| what happened                                      | told                                                      |
+| what happened                                      | posted                                                    |
 |----------------------------------------------------|-----------------------------------------------------------|
 | no model could answer a message                    | once in `AGAIN_AFTER_S` for a kind of failure             |
 | a provider declined, if the settings want it told  | once in `AGAIN_AFTER_S` for a thread                      |
 | a transport went, came back, or stopped for good   | as `bot.wiring.outages` says                              |
 
-What is about a message carries its reference and a link to its thread, never its words. Each of these is in the log
-and in the audit anyway.
+A post about a message has its reference and a link to its thread, never its words. All of it is in the log and the
+audit too.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from datetime import datetime
 
 import anyio
 from anyio.abc import TaskGroup
+from cachetools import TTLCache
 
 from bot.config.settings import Escalation as Settings
 from bot.observe.live_parts import TransportLink
+from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
-from threads import wording
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
 from threads.wording import first_cause
@@ -31,13 +32,13 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Between two looks at the transports."""
+"""Seconds between two looks at the transports."""
 
 FAILED_S = 60.0
-"""How long news that were not posted wait before they are tried again; the post itself was tried several times."""
+"""Seconds until news that could not be posted are tried again; the post itself was tried several times."""
 
 REMEMBERED = 1_000
-"""Kinds of failures, and threads, of which it is known when they were told."""
+"""How many kinds of failures, and threads, are remembered as reported."""
 
 
 class Escalation:
@@ -56,12 +57,12 @@ class Escalation:
     ) -> None:
         self._tasks, self._settings, self._post, self._link, self._now = tasks, settings, post, link, now
         self._thread = ThreadId.parse(f"{settings.channel}:") if settings.channel else None
-        self._told_at: dict[str, float] = {}
+        self._reported = TTLCache[str, bool](REMEMBERED, AGAIN_AFTER_S, timer=anyio.current_time)
         self._outages = Outages()
-        self._telling: set[str] = set()
+        self._reporting: set[str] = set()
 
     def failed(self, error: Exception, thread: ThreadId, reference: str) -> None:
-        """Take up why a turn failed; returns at once."""
+        """Report why a turn failed; returns at once."""
         kind: str
         match first_cause(error):
             case ModelDeclined():
@@ -72,18 +73,14 @@ class Escalation:
                 what, kind = wording.DECLINED_BY_PROVIDER, f"content_policy:{thread}"
             case _:
                 return
-        now = anyio.current_time()
-        if self._thread is None or now - self._told_at.get(kind, -AGAIN_AFTER_S) < AGAIN_AFTER_S:
+        if self._thread is None or kind in self._reported:
             return
-        self._told_at.pop(kind, None)
-        self._told_at[kind] = now
-        if len(self._told_at) > REMEMBERED:
-            del self._told_at[next(iter(self._told_at))]
+        self._reported[kind] = True
         where = wording.where(self._link(thread) or str(thread), reference)
         self._tasks.start_soon(self._send, reference, f"{what} {where}")
 
     def stopped(self, transport: str, fault: str) -> None:
-        """Take up that only a person can have a transport work again."""
+        """Report that a transport stopped until a person acts."""
         self._outages.stopped(transport, fault)
 
     async def watch(self, transports: Sequence[TransportLink]) -> None:
@@ -96,8 +93,8 @@ class Escalation:
             for edge in transports:
                 self._outages.see(edge.name, edge.state, at, now)
             for news in self._outages.news(now) if healthy and healthy.state == "connected" else ():
-                if news.transport not in self._telling:
-                    self._telling.add(news.transport)
+                if news.transport not in self._reporting:
+                    self._reporting.add(news.transport)
                     key = f"{news.transport}:{at.isoformat(timespec='seconds')}"
                     self._tasks.start_soon(self._tell, key, news)
             await anyio.sleep(LOOK_S)
@@ -107,10 +104,10 @@ class Escalation:
             self._outages.told(news, anyio.current_time())
         else:
             await anyio.sleep(FAILED_S)
-        self._telling.discard(news.transport)
+        self._reporting.discard(news.transport)
 
     async def _send(self, what: str, text: str) -> bool:
-        """Post it; False when there is still use in trying again."""
+        """Post it; return False if another try may work."""
         assert self._thread is not None
         try:
             await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))

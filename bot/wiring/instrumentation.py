@@ -1,4 +1,4 @@
-"""What is watched from outside: wrappers of a run, a model, a tool and the journal, none of which knows of it.
+"""Wrappers that observe a run, a model and a tool, none of which knows of it.
 
 | kind       | around                                                                     |
 |------------|----------------------------------------------------------------------------|
@@ -10,10 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import anyio
 from pydantic import JsonValue
@@ -24,59 +22,34 @@ from bot.ports.errors import ToolDenied
 from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
 from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
-from threads.actor.turn import ActorTurn
-from threads.journal.journal import Journal
-from threads.journal.records import PendingMessage, Record, Settled
-from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, ThreadId, Turn, TurnEvent, message_key
-from threads.store.disk import Disk, Offload
+from threads.journal.records import PendingMessage, Settled
+from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEvent
 
 
-def observe_run(run: Run, journal: Journal, observing: Observing) -> Run:
-    """Return *run*, watched, and with its ids on every line that is logged in it."""
+def observe_run(run: Run, observing: Observing) -> Run:
+    """Return *run*, observed, and with its ids on every line that is logged in it."""
 
-    async def watched(turn: Turn) -> str:
+    async def observed(turn: Turn) -> str:
         incoming = turn.incoming
-        pending = journal.ledger.pending.get(incoming.key)
-        started = pending.started if pending is not None else None
-        ids = {"thread_id": str(incoming.thread), "message_id": incoming.id}
-        if started is not None:
-            ids["correlation_id"] = started.correlation_id
-        attempt = started.attempt if started is not None else 1
-        with observing.work("turn", incoming.thread.transport, ids, attempt) as work:
+        ids = {
+            "thread_id": str(incoming.thread),
+            "message_id": incoming.id,
+            "correlation_id": turn.correlation_id,
+        }
+        with observing.work("turn", incoming.thread.transport, ids, turn.attempt) as work:
             try:
                 return await run(turn)
             except anyio.get_cancelled_exc_class():
-                if isinstance(turn, ActorTurn) and turn.clock.cancel_called:
+                if turn.timed_out:
                     work.cut = "turn_timeout"
                 raise
 
-    return watched
+    return observed
 
 
-class WatchedJournal(Journal):
-    """A journal that tells of each message that has its outcome, once that is durable."""
-
-    def __init__(
-        self,
-        disk: Disk,
-        path: Path,
-        *,
-        offload: Offload,
-        now: Callable[[], datetime],
-        observing: Observing,
-    ) -> None:
-        super().__init__(disk, path, offload=offload, now=now)
-        self._observing = observing
-
-    async def append(self, *records: Record) -> None:
-        ends = [(record, self._pending(record)) for record in records if isinstance(record, Settled)]
-        await super().append(*records)
-        for end, pending in ends:
-            transport = end.thread_id.partition(":")[0]
-            self._observing.settled(transport, end.outcome, _took(pending, end) if pending else None)
-
-    def _pending(self, end: Settled) -> PendingMessage | None:
-        return self.ledger.pending.get(message_key(ThreadId.parse(end.thread_id), end.message_id))
+def observe_outcome(observing: Observing, pending: PendingMessage, end: Settled) -> None:
+    """Tell of a message's outcome, once that is durable."""
+    observing.settled(pending.incoming.thread.transport, end.outcome, _took(pending, end))
 
 
 def _took(pending: PendingMessage, end: Settled) -> float | None:

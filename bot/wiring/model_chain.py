@@ -2,7 +2,7 @@
 
 ``BudgetedModel(Failover([RetryingModel(GatedModel(MeteredModel(adapter))), ...]))``: the turn's money, then its
 candidates; for each of them its retries, its place in the provider's line, and the price of every single attempt. The
-outermost and the innermost of these are watched: they are a step and a model call.
+outermost and the innermost of these are observed: they are a step and a model call.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
+from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ConfigInvalid
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
-from threads import wording
 from threads.model import Answer, Message, ThreadId, Turn
 
 OFFLINE = Provider(max_parallel=100_000)
-"""The settings of a provider that has none: nothing to be careful with."""
+"""The settings of a provider that has none, such as the offline one."""
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
 
-SHOWN = 30
-"""Models that a list names."""
+MOST_LISTED = 30
+"""How many models a list names."""
 
 
 def candidates(settings: Settings, name: str) -> list[str]:
-    """Return the model, its downgrades at the same provider, and the fallbacks: who is asked, in this order."""
+    """Return the model, its downgrades at the same provider, and the fallbacks, in the order they are asked."""
     provider, _, model = name.partition("/")
     downgrades = settings.providers.get(provider, OFFLINE).model_map.get(model, ())
     return list(
@@ -128,7 +128,7 @@ class ModelChain:
     def list_models(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
         usable = [name for name in self._offered if name != chosen and not self._refused(name)]
-        others = ", ".join(usable[:SHOWN])
+        others = ", ".join(usable[:MOST_LISTED])
         how = (
             f"Others: {others}. /model NAME takes one of them here."
             if others

@@ -1,4 +1,4 @@
-"""What people are told of transports that are down: a going once, a coming back once, and no flapping. Pure.
+"""What operators read about transports that are down: each outage once, each recovery once, no flapping. Pure.
 
 | a transport is         | and is seen                            | it is then                    |
 |------------------------|----------------------------------------|-------------------------------|
@@ -15,8 +15,7 @@
 | the same, never told of | both in one line, no sooner than a going | it is up; as for a going  |
 | stopped                | that it is, and why                    | nothing more                  |
 
-News that cannot be told stay until they can: of a transport that was down together with the channel, people read
-afterwards from when to when.
+News that cannot be posted wait: if the channel was down too, people read afterwards how long the transport was down.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from threads import wording
+from bot.ports import wording
 
 STEADY_S = 5.0
-"""A link that was up for less has not come back; the supervisor counts it as failed as well."""
+"""A link that was up for fewer seconds has not come back; the supervisor counts it as failed as well."""
 
 AGAIN_AFTER_S = 600.0
-"""How long after one outage the next one of the same transport is told at the earliest, seconds."""
+"""Seconds from one outage until the next one of the same transport is reported at the earliest."""
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class _Link:
             outage.until, outage.last, outage.count = None, at, outage.count + 1
 
     def text(self, now: float) -> str:
-        """Return what there is to tell now; blank for nothing."""
+        """Return what to report now; blank for nothing."""
         outage = self.outage
         if self.fault:
             return wording.transport_stopped(self.name, self.fault)
@@ -84,7 +83,7 @@ class _Link:
         return wording.transport_back(self.name, outage.since, outage.until, outage.count, told=outage.told)
 
     def told(self, news: News, now: float) -> None:
-        """Note that it was told, or never can be; meanwhile the transport may have gone or come again."""
+        """Note that it was reported, or never can be; meanwhile the transport may have changed again."""
         outage = self.outage
         if news.fault:
             self.fault = ""
@@ -98,7 +97,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What there is to tell of a transport. ``back``: it is connected again; ``fault``: a person has to act first."""
+    """What to report about a transport. ``back``: it is connected again; ``fault``: a person has to act first."""
 
     transport: str
     text: str
@@ -108,27 +107,27 @@ class News:
 
 @dataclass(slots=True)
 class Outages:
-    """The transports of one bot, by name. Times are seconds of one clock, but for the instants that people read."""
+    """The transports of one bot, by name. Times are seconds of one clock, except those that people read."""
 
     _links: dict[str, _Link] = field(default_factory=dict)
 
     def see(self, name: str, state: str, at: datetime, now: float) -> None:
-        """Take note of how a transport is; *at* is when that is."""
+        """Note the state of a transport at the time *at*."""
         self._link(name).see(state, at, now)
 
     def stopped(self, name: str, fault: str) -> None:
-        """Take note that a transport has stopped for good."""
+        """Note that a transport has stopped for good."""
         self._link(name).fault = fault
 
     def news(self, now: float) -> Iterator[News]:
-        """Return what there is to tell, at most one thing of each transport."""
+        """Return what to report, at most one thing for each transport."""
         for link in self._links.values():
             if text := link.text(now):
                 back = link.outage is not None and link.outage.until is not None
                 yield News(link.name, text, back, bool(link.fault))
 
     def told(self, news: News, now: float) -> None:
-        """Note that it was told, or never can be."""
+        """Note that it was reported, or never can be."""
         self._link(news.transport).told(news, now)
 
     def _link(self, name: str) -> _Link:

@@ -1,6 +1,6 @@
-"""The tools of one bot, put together: which there are by the settings, what they stand on, and who permits a call.
+"""Builds the tools of a bot from the settings, with the approvals that guard them.
 
-This is wiring, as `bot.wiring.model_chain` is for models: every tool is made here, and nothing else knows them all.
+This is wiring, as `bot.wiring.model_chain` is for models: only this module knows all tools.
 """
 
 from __future__ import annotations
@@ -54,27 +54,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What tools are made of: where things are kept, what time it is, what hides secrets.
-
-    ``offload`` runs what must not wait long, as promises are kept by it; ``work`` what may, as what tools do. Without
-    one it is the same.
-    """
+    """What tools are made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
 
     disk: Disk
     offload: Offload
+    work: Offload
     now: Callable[[], datetime]
     mask: Masker
-    work: Offload | None = None
-    observing: Observing = field(default_factory=Observing)
-
-    @property
-    def hands(self) -> Offload:
-        return self.work or self.offload
+    observing: Observing
 
 
 @dataclass(slots=True)
 class ToolSet:
-    """The tools, and what of them the rest of the bot uses."""
+    """The tools, and those of their parts that the rest of the bot uses."""
 
     documents: Documents
     audit: Audit
@@ -90,7 +82,7 @@ class ToolSet:
     toolbox: Toolbox = field(init=False)
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
-        """Keep a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
+        """Save a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
         try:
             return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
@@ -98,8 +90,8 @@ class ToolSet:
 
     @property
     def troubles(self) -> list[str]:
-        """Return a sentence on each of the tools that cannot work here."""
-        return [*filter(None, [*self.off.values(), *(told() for told in self.status)])]
+        """Return a sentence on each tool that cannot work here."""
+        return [*filter(None, [*self.off.values(), *(status() for status in self.status)])]
 
 
 @asynccontextmanager
@@ -110,18 +102,18 @@ async def open_tool_set(
 
     Raises `threads.errors.NewerSchema` and OSError for what is kept in the data folder.
     """
-    enabled, hands = set(settings.tools.enabled), resources.hands
+    enabled, work = set(settings.tools.enabled), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
-    writer = Writer(resources.disk, hands, quota)
+    writer = Writer(resources.disk, work, quota)
     audit = Audit(resources.disk, settings.data / "audit", offload=resources.offload, now=resources.now)
-    tool_set = ToolSet(Documents(hands), audit, writer)
+    tool_set = ToolSet(Documents(work), audit, writer)
     async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:
-            tool_set.tools += [ReadFile(hands), ListFiles(hands), SearchFiles(hands)]
+            tool_set.tools += [ReadFile(work), ListFiles(work), SearchFiles(work)]
             tool_set.tools += [
                 WriteFile(writer),
                 EditFile(writer),
-                *([Attach(hands, resources.mask)] if attach else []),
+                *([Attach(work, resources.mask)] if attach else []),
             ]
         if "shell" in enabled:
             await _shell(tool_set, settings, resources)
@@ -173,9 +165,9 @@ async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) ->
     folder = settings.data / "threads"
     await resources.offload(resources.disk.mkdir, folder)
     sandbox = await open_sandbox(
-        settings.tools.sandbox, folder, offload=resources.hands, quota=tool_set.writer.quota
+        settings.tools.sandbox, folder, offload=resources.work, quota=tool_set.writer.quota
     )
-    tool_set.tools.append(Shell(sandbox, resources.hands))
+    tool_set.tools.append(Shell(sandbox, resources.work))
     tool_set.sandbox = sandbox.layer
     if sandbox.layer == "off":
         tool_set.off["shell"] = f"The shell is off: {sandbox.why}."
@@ -186,7 +178,7 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     tool_set.skills = skills = Skills(settings.data / "skills", settings.skills)
     await resources.offload(skills.scan)
     tool_set.tools.append(
-        LoadSkill(skills, resources.hands, partial(_loaded, tool_set.audit))
+        LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit))
     )  # one may come later
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
@@ -223,7 +215,7 @@ async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources)
 async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, tasks: TaskGroup) -> None:
     enabled, degradation = set(settings.tools.enabled), settings.degradation
     egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(HttpClient(egress, resources.hands, agent=settings.name), tool_set.documents)
+    fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
     if "web_fetch" in enabled:
         tool_set.tools.append(fetch)
     if "browser" not in enabled:
@@ -234,7 +226,7 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
     missing = await resources.offload(unavailable)
-    pages = SharedBrowser(egress, Chromium(resources.hands))
+    pages = SharedBrowser(egress, Chromium(resources.work))
     tasks.start_soon(pages.run)
     tool_set.tools.append(
         Browser(

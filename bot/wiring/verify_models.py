@@ -1,10 +1,10 @@
-"""`verify_providers`: every model that may be asked says a word before the bot serves.
+"""`verify_providers`: every model that may be asked is asked once before the bot serves.
 
 | what answers                                              | then                                         |
 |-----------------------------------------------------------|----------------------------------------------|
 | all                                                       | it serves                                    |
 | some do not                                               | a warning for each; it serves                 |
-| none, and one of them only does not now (limits, network) | warnings; it serves: that may pass            |
+| none, and for one of them that may pass (limits, network) | warnings; it serves                          |
 | none, and each needs a person (key, account, name)        | `ConfigInvalid`: the start is refused, with 78 |
 """
 
@@ -24,7 +24,9 @@ log = logging.getLogger(__name__)
 
 NEEDS_A_PERSON = frozenset({"auth", "payment", "model_not_found", "config_invalid"})
 AT_ONCE = 4
-"""Models that are asked side by side."""
+"""How many models are asked at the same time."""
+
+NO_MODEL = "No model can answer. Fix one with `threadfast init`, or set verify_providers to false."
 
 Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verification]]
 
@@ -46,21 +48,15 @@ async def verify_all(
     async with anyio.create_task_group() as tasks:
         for name in names:
             tasks.start_soon(one, name)
+    faults: list[str] = []
     for name in names:
-        if answers[name].ok:
-            log.info("model.verified: %s answered in %.1f s", name, answers[name].took_s)
+        if (answer := answers[name]).ok:
+            log.info("model.verified: %s answered in %.1f s", name, answer.took_s)
         else:
-            log.warning("model.unverified: %s: %s", name, _why(name, answers[name], settings))
-    faults = [f"{name}: {_why(name, answers[name], settings)}" for name in names if not answers[name].ok]
+            faults.append(f"{name}: {_why(name, answer, settings)}")
+            log.warning("model.unverified: %s", faults[-1])
     if names and all(_code(answers[name]) in NEEDS_A_PERSON for name in names):
-        raise ConfigInvalid(
-            "\n".join(
-                [
-                    *faults,
-                    "No model can answer. Mend one with `threadfast init`, or set verify_providers to false.",
-                ]
-            )
-        )
+        raise ConfigInvalid("\n".join([*faults, NO_MODEL]))
     return faults
 
 
@@ -69,5 +65,5 @@ def _code(answer: Verification) -> str:
 
 
 def _why(name: str, answer: Verification, settings: Settings) -> str:
-    mend = "" if answer.error is None else sentence(name, answer.error, settings)
-    return " ".join(filter(None, [mend, f"{_code(answer)}: {answer.error}"]))
+    fix = "" if answer.error is None else sentence(name, answer.error, settings)
+    return " ".join(filter(None, [fix, f"{_code(answer)}: {answer.error}"]))

@@ -26,7 +26,6 @@ from zlib import crc32
 import anyio
 import anyio.to_thread
 
-from bot.agent.loop import Agent
 from bot.guards.policy import Policy
 from bot.observe.live_parts import Live
 from bot.observe.shutdown import Stop
@@ -35,9 +34,11 @@ from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals
 from bot.tools.files.read import ListFiles
 from bot.tools.gate import Toolbox
-from bot.wiring.app import open_core, utc_now
+from bot.wiring.app import utc_now
+from bot.wiring.core import open_core
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
+from tests.world import core_parts
 from threads import delivery
 from threads.journal import journal
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
@@ -196,31 +197,28 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
         busy=fate.choice(("steer", "steer", "queue")),
     )
 
-    def brain(*places) -> Agent:
-        return Agent(model, toolbox, "You echo.", *places)
-
     with lock_data_folder(args.data):
         approvals.open()
         async with anyio.create_task_group() as tasks:
-            core = await open_core(
-                tasks,
+            parts = core_parts(
                 args.data,
-                agent=brain,
-                brain=model,
-                transports=[transport],
-                limits=limits,
+                transport,
+                model,
+                toolbox,
                 disk=disk,
                 offload=anyio.to_thread.run_sync,
                 now=utc_now,
+                agent={"system": "You echo."},
+                limits=limits,
                 allowed=lambda event: event.author.id not in (STRANGER, DISCORD_STRANGER),
                 permissions=approvals,
-                asks=approvals.asks,
             )
+            core = await open_core(tasks, parts)
             if isinstance(transport, SocketTransport):
                 transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
-            parts = core.registry, core.slots, core.journal
-            live = Live(args.data, model.name, [transport], *parts, list, list, "", list)
+            inside = core.registry, core.slots, core.journal
+            live = Live(args.data, model.name, [transport], *inside, list, list, "", list)
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()

@@ -18,6 +18,7 @@ from bot.config.settings import Settings
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
+from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
 from bot.tools.sandbox import Ran
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
@@ -218,7 +219,8 @@ async def scene_of(
     scene.outside.mkdir()
     (scene.outside / "secret.txt").write_text(CANARY)
     scene.workspace.mkdir(parents=True)
-    means = Resources(PosixDisk(), anyio.to_thread.run_sync, Clock(), scene.mask)
+    offload = anyio.to_thread.run_sync
+    means = Resources(PosixDisk(), offload, offload, Clock(), scene.mask, Observing())
     async with open_tool_set(settings, {}, means, attach=True) as bench:
         scene.bench = bench
         yield scene

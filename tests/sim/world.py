@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,13 @@ from anyio._core._eventloop import set_current_async_library
 
 import bot.budget.ledger
 import threads.journal.journal
-from bot.agent.loop import Agent
 from bot.budget.ledger import Ledger
+from bot.config.settings import Recovery
 from bot.ports.errors import ProviderError
 from bot.store.model_choice import ModelChoices
 from bot.tools.gate import Toolbox
-from bot.wiring.app import Core, open_core
+from bot.wiring.core import Core, open_core
+from tests.world import core_parts
 from threads.errors import BotError
 from threads.model import Outgoing
 
@@ -156,19 +156,19 @@ class World:
             self.fate.leave = partial(self._leave, tasks.cancel_scope)
             self.model = await self._open_model(tasks)
             self.model.calm = self._calm
-            core = await open_core(
-                tasks,
+            parts = core_parts(
                 DATA,
-                agent=self._agent,
-                brain=self.model,
-                transports=[self.platform],
-                limits=self.plan.limits,
+                self.platform,
+                self.model,
+                self._toolbox,
                 disk=self.disk,
                 offload=self._offload,
                 now=self._now,
-                max_age_s=self.plan.max_age_s,
-                resume=self.plan.resume,
+                agent=self._agent(),
+                limits=self.plan.limits,
+                recovery=Recovery(max_age_s=self.plan.max_age_s, resume=self.plan.resume),
             )
+            core = await open_core(tasks, parts)
             self._look_into(core)
             tasks.start_soon(self.platform.serve, core.orchestrator.receive, name="platform")
             await self._until_nothing_is_owed(core)
@@ -226,14 +226,16 @@ class World:
             now=self._now,
         )
 
-    def _agent(self, *places) -> Agent:
-        agent = Agent(self.model, self._toolbox, "You are kind.", *places, max_steps=8)
+    def _agent(self) -> dict[str, object]:
         if self.stack is None:
-            return agent
+            return {"max_steps": 8}
         given = self.stack.settings
-        return replace(
-            agent, max_tokens=given.max_tokens, compaction=given.compaction, footer=given.budget.footer
-        )
+        return {
+            "max_steps": 8,
+            "max_tokens": given.max_tokens,
+            "compaction": given.compaction,
+            "footer": given.budget.footer,
+        }
 
     def _people(self, outgoing: Outgoing) -> Iterator[tuple[float, str, str]]:
         """Say what people do about a post with choices: the right ones, the wrong ones, in time, late, or nothing."""

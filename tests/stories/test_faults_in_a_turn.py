@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bot.ports.wording import FRIENDLY, UNREACHABLE
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
@@ -24,14 +25,13 @@ from tests.fakes.http import error as page
 from tests.serving import Seat, anthropic, compatible, openai, serving
 from tests.world import T1, T2
 from threads.model import Author, Choice, Outgoing, TextReset
-from threads.wording import FRIENDLY, UNREACHABLE
 
 pytestmark = pytest.mark.anyio
 
 CANARY = "canary-7391"
 """Stands in everything that a provider says about a failure: no person may ever read it."""
 
-BACK = "It will be worth a try in about"
+BACK = "Expect to wait about"
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch):
     def read(reader):
-        monkeypatch.setattr("bot.wiring.app.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
+        monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
         return reader
 
     return read
@@ -272,7 +272,7 @@ async def test_a_request_that_is_too_long_loses_its_old_pictures_first(tmp_path)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_pdf_a_page_a_bomb_and_a_photograph_are_read_for_real(tmp_path, monkeypatch):
     reader = Documents(anyio.to_thread.run_sync)
-    monkeypatch.setattr("bot.wiring.app.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
+    monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
     contents = {
         "F1": made.pdf("the figure is 7"),
         "F2": b"<html><body><h1>News</h1><script>evil()</script>",

@@ -7,6 +7,7 @@ from collections import Counter
 import anyio
 import pytest
 
+from bot.ports import wording as sentences
 from bot.ports.model import Completion, Usage
 from tests.one_model import OneModel
 from tests.world import Platform, message, running, says
@@ -115,7 +116,7 @@ async def test_a_flood_is_refused_politely_and_each_of_its_messages_has_an_outco
         MAILBOX + 1,
     )  # one may have been taken before the mailbox was full
     notices = [post.text for post in platform.posts if post.kind == "notice"]
-    assert notices and set(notices) <= {wording.refused(n) for n in range(1, FLOOD)}
+    assert notices and set(notices) <= {sentences.refused(n) for n in range(1, FLOOD)}
     assert len(notices) < FLOOD / 10, "a flood must not be answered with a flood"
 
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from bot.agent.prompt.compaction import INSTRUCTION
+from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Reply, Stall
 from tests.serving import anthropic, compatible, openai, serving
 from tests.world import ANN, T2
 from threads.model import Author, TextDelta
-from threads.wording import FRIENDLY, PRICE_UNKNOWN
 
 pytestmark = pytest.mark.anyio
 

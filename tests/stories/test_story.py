@@ -13,6 +13,7 @@ import pytest
 from bot.agent.prompt.repair import INTERRUPTED
 from bot.config.settings import LlmRetry
 from bot.llm.policies.retry import RetryingModel
+from bot.ports import wording as sentences
 from bot.ports.errors import BadRequest, ModelUnavailable, Unauthorized
 from tests.one_model import OneModel, Only
 from tests.sim.loop import SimLoop
@@ -107,7 +108,7 @@ async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message
         ("reply", "answered"),
     ]
     assert "sk-secret" not in platform.texts[0]
-    assert platform.texts[0].startswith(wording.FRIENDLY["auth"])
+    assert platform.texts[0].startswith(sentences.FRIENDLY["auth"])
 
 
 async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(tmp_path, caplog):
@@ -432,7 +433,7 @@ async def test_messages_that_waited_too_long_get_one_honest_note(tmp_path):
     clock.offset = timedelta(seconds=1600)
     async with running(tmp_path, platform, Scripted(), clock=clock):
         await platform.settled("m1", "m2", "m3")
-    assert sorted(platform.texts) == sorted([wording.cut_off(1), wording.stale(2)])
+    assert sorted(platform.texts) == sorted([sentences.cut_off(1), sentences.stale(2)])
     assert set(platform.outcomes.values()) == {"failed"}
 
 
@@ -561,7 +562,7 @@ async def test_a_stranger_is_refused_with_a_word_and_never_reaches_the_model(tmp
         await bot.orchestrator.receive(message(1, author=Author("U9", "eve")))
         await platform.settled("m1")
     assert platform.outcomes == {"m1": "refused"}
-    assert platform.texts == [wording.NOT_ALLOWED]
+    assert platform.texts == [sentences.NOT_ALLOWED]
     assert model.requests == []
 
 

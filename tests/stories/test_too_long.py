@@ -9,6 +9,7 @@ import pytest
 
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.agent.prompt.oversized_message import too_long
+from bot.ports import wording as sentences
 from bot.ports.errors import ContextOverflow, ModelUnavailable
 from bot.ports.model import Request
 from tests.fakes import anthropic as a
@@ -95,11 +96,11 @@ async def test_of_two_choices_that_are_pressed_at_once_one_counts(tmp_path):
         told = await overflowing(bot, platform)
         await bot.orchestrator.receive(message(3, told.choices[1].command))
         await held.began.wait()
-        assert (await say(bot, platform, 4, told.choices[0].command)).text == wording.ALREADY_RETRIED
+        assert (await say(bot, platform, 4, told.choices[0].command)).text == sentences.ALREADY_RETRIED
         held.open.set()
         await platform.settled("m3")
     async with running(tmp_path, platform, model) as bot:
-        assert (await say(bot, platform, 5, told.choices[0].command)).text == wording.ALREADY_RETRIED
+        assert (await say(bot, platform, 5, told.choices[0].command)).text == sentences.ALREADY_RETRIED
     assert platform.outcomes["m3"] == "answered"
 
 

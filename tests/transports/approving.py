@@ -14,7 +14,6 @@ from typing import ClassVar
 import anyio
 import anyio.to_thread
 
-from bot.agent.loop import Agent
 from bot.documents.reader import Documents
 from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
@@ -26,15 +25,15 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
-from bot.wiring.app import open_core, utc_now
+from bot.wiring.app import utc_now
+from bot.wiring.core import open_core
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import PROXIES
 from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.settling import outcomes
 from tests.transports.slack.bot import transport as slack_transport
-from tests.world import Scripted
-from threads.model import Limits
+from tests.world import Scripted, core_parts
 from threads.store.disk import PosixDisk
 
 SECRET = "canary-Zk4v9Qx7Lw2"
@@ -267,19 +266,19 @@ class Scene:
         )
         veil = partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
         async with anyio.create_task_group() as tasks:
-            core = await open_core(
-                tasks,
+            parts = core_parts(
                 self.data,
-                agent=lambda *places: Agent(model, toolbox, "You are kind.", *places, veil=veil),
-                brain=model,
-                transports=[edge],
-                limits=Limits(),
+                edge,
+                model,
+                toolbox,
                 disk=disk,
                 offload=offload,
                 now=utc_now,
+                agent={"veil": veil},
                 mask=mask,
                 reader=Documents(offload),
             )
+            core = await open_core(tasks, parts)
             tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
             with anyio.fail_after(10):
                 await edge.reconnected()

@@ -12,12 +12,12 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
-from bot.agent.loop import Agent
 from bot.tools.files.attach import Attach
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
-from bot.wiring.app import open_core, utc_now
-from threads.model import Limits
+from bot.wiring.app import utc_now
+from bot.wiring.core import open_core
+from tests.world import core_parts
 from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
 from transports.base.transport import Transport
@@ -42,9 +42,8 @@ async def bot_over(
     data: Path,
     model: object,
     *,
-    limits: Limits = Limits(),
     connected: bool = True,
-    **settings: object,
+    **changes: object,
 ) -> AsyncIterator[T]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
     for name in PROXIES:
@@ -54,18 +53,8 @@ async def bot_over(
         [ReadFile(offload), ListFiles(offload), Attach(offload)], timeout_s={}, default_timeout_s=5
     )
     async with anyio.create_task_group() as tasks:
-        core = await open_core(
-            tasks,
-            data,
-            agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
-            brain=model,
-            transports=[edge],
-            limits=limits,
-            disk=PosixDisk(),
-            offload=offload,
-            now=utc_now,
-            **settings,
-        )
+        given = {"disk": PosixDisk(), "offload": offload, "now": utc_now}
+        core = await open_core(tasks, core_parts(data, edge, model, toolbox, **given, **changes))
         tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
         if connected:
             with anyio.fail_after(10):

@@ -8,10 +8,10 @@ from functools import partial
 import anyio
 import pytest
 
+from bot.ports import wording
 from bot.tools.approvals import MOST_SHOWN
 from tests.transports.approving import ASKS, Scene, chat_of
 from tests.world import calls, says
-from threads import wording
 from threads.model import Message, ToolCall
 from transports.discord.api.gateway_link import GatewayLink
 

@@ -131,6 +131,7 @@ class Actor:
             await turn.acquire()  # before the start is written: waiting for a slot is no attempt
             await shared.journal.append(pending.start(attempt, reference))
             turn.incoming = pending.incoming  # as edited until now
+            turn.attempt, turn.correlation_id = attempt, reference
             if self._messages is None:
                 turn.notes += await self._load(messages)
             # The conversation shows more than the journal: its records are lost, and its post may be out.

@@ -22,9 +22,9 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, pending: PendingMessage, *, recovered: bool = False) -> None:
-        """Queue a message now, or raise `MailboxFull` now; what a restart found is never refused."""
-        if len(self._waiting) >= self._capacity and not recovered:
+    def put(self, pending: PendingMessage) -> None:
+        """Queue a message now, or raise `MailboxFull` now; a message from before a restart is never refused."""
+        if len(self._waiting) >= self._capacity and not pending.recovered:
             raise MailboxFull(thread_id=pending.received.thread_id)
         self._waiting.append(pending)
         self._arrived.set()

@@ -33,14 +33,14 @@ class Registry:
     def __len__(self) -> int:
         return len(self._actors)
 
-    def tell(self, pending: PendingMessage, *, recovered: bool = False) -> None:
+    def tell(self, pending: PendingMessage) -> None:
         """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
         incoming, thread = pending.incoming, pending.incoming.thread
         actor = self._actors.get(thread)
         if actor is None:
             actor = self._actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
-        actor.mailbox.put(pending, recovered=recovered)
+        actor.mailbox.put(pending)
         self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
 
     async def withdraw(self, deleted: Deleted) -> None:

@@ -1,6 +1,6 @@
-"""Who may run a turn now: at most so many in all and per person, served in the order of asking.
+"""Limits how many turns run at once, in all and per person, in the order of asking.
 
-Once closed, for a stop of the process, no turn is begun any more; those that run go on.
+Once closed, because the process stops, no new turn begins; running ones go on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Slots:
         return len(self._queue)
 
     def close(self) -> None:
-        """Grant nothing any more."""
+        """Grant no more slots."""
         self._closed = True
 
     async def acquire(self, user: str) -> None:

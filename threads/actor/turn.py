@@ -39,7 +39,7 @@ from threads.model import (
     TurnEvent,
     Waiting,
 )
-from threads.store.context import ContextStore
+from threads.store.context import ContextFile
 from threads.store.thread_files import ThreadFiles
 
 from .mailbox import Mailbox
@@ -72,7 +72,7 @@ class ActorParts:
     slots: Slots
     limits: Limits
     run: Run
-    context: Callable[[ThreadId], ContextStore]
+    context: Callable[[ThreadId], ContextFile]
     files: ThreadFiles
     on_error: Callable[[Exception, PendingMessage, str], None]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -87,34 +87,35 @@ class ActorTurn:
         self,
         pending: PendingMessage,
         messages: list[Message],
-        context: ContextStore,
+        context: ContextFile,
         mailbox: Mailbox,
         shared: ActorParts,
     ) -> None:
         self.incoming = pending.incoming
         self.notes, self.saved = list[str](), True
-        self._pending, self._messages = pending, messages
+        self.attempt, self.correlation_id = 0, ""
+        self._pending, self.messages = pending, messages
         self._context, self._mailbox, self._shared = context, mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown = False, ""
         self._room, self._asked, self._open, self._left = anyio.Semaphore(MOST_OPEN), 0, 0, math.inf
 
     @property
-    def messages(self) -> list[Message]:
-        return self._messages
+    def timed_out(self) -> bool:
+        return self.clock.cancel_called
 
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
-        self._messages.extend(replace(message, at=at) for message in messages)
+        self.messages.extend(replace(message, at=at) for message in messages)
         self.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
-        self._messages[:] = messages
+        self.messages[:] = messages
         self.saved = False
 
     async def compact(self, messages: list[Message]) -> None:
         if not self.saved:
-            await self._context.save(self._messages)  # or what only memory holds would be lost
+            await self._context.save(self.messages)  # or what only memory holds would be lost
         await self._context.keep_aside()
         self.replace_messages(messages)
         await self.checkpoint()
@@ -165,7 +166,7 @@ class ActorTurn:
     async def checkpoint(self) -> None:
         for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
             try:
-                await self._context.save(self._messages)
+                await self._context.save(self.messages)
             except StoreUnavailable as error:
                 await self._not_saved(error, tried, pause)
             else:
@@ -265,4 +266,4 @@ class ActorTurn:
 
     def _sources(self, role: Literal["user", "assistant"]) -> set[str]:
         """Return the messages that the conversation holds, or those that it holds the answer to."""
-        return {message.source for message in self._messages if message.source and message.role == role}
+        return {message.source for message in self.messages if message.source and message.role == role}

@@ -19,7 +19,7 @@ from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
 
-from .records import Ledger, PendingMessage, Received, Record, record_adapter
+from .records import Ledger, PendingMessage, Received, Record, Settled, record_adapter
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,21 @@ COMPACT_ABOVE = 16_000_000
 
 
 class Journal:
-    """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
+    """The journal of one data folder. Construct, `open`, then keep `run` going in a task.
 
-    def __init__(self, disk: Disk, path: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
-        self.ledger = Ledger()
+    ``on_settled`` is told of each message that has its outcome, once that is durable.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        *,
+        offload: Offload,
+        now: Callable[[], datetime],
+        on_settled: Callable[[PendingMessage, Settled], None] = lambda *_: None,
+    ) -> None:
+        self.ledger, self._on_settled = Ledger(), on_settled
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None
         self._grown = 0
@@ -102,9 +113,11 @@ class Journal:
         at = self._now().isoformat(timespec="milliseconds")
         for record in records:
             self.ledger.stamp(record, at)
-        await self._durable(
-            self._group.put(*[(encode(record_adapter(), record), record) for record in records])
-        )
+        lines = [(encode(record_adapter(), record), record) for record in records]
+        await self._durable(self._group.put(*lines))
+        for record in records:
+            if isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
+                self._on_settled(*settled)
 
     async def run(self, route: Callable[[PendingMessage], None]) -> None:
         """Write until cancelled, and *route* each message once it is durable, in the file's order."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import unicodedata
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,15 +128,25 @@ class AttachmentStore:
 
     async def keep(self, workspace: Path, path: str, chunks: AsyncIterator[bytes]) -> StoredFile:
         """Write what comes to *path*, all or nothing. Raises `FileUnavailable` or OSError."""
+        async with self._moving_to(workspace, path) as temporary:
+            return await self._write(await self.offload(self._create, temporary), chunks)
+
+    async def put(self, workspace: Path, path: str, data: bytes) -> None:
+        """Write *data* to *path*, all or nothing. Raises OSError."""
+        async with self._moving_to(workspace, path) as temporary:
+            await self.offload(write_new, self.disk, temporary, data)
+
+    @asynccontextmanager
+    async def _moving_to(self, workspace: Path, path: str) -> AsyncIterator[Path]:
+        """Give the name of a temporary file, which is moved to *path* if the block succeeds."""
         temporary = workspace.parent / "attachment.tmp"
         try:
-            kept = await self._write(await self.offload(self._create, temporary), chunks)
+            yield temporary
             await self.offload(self._move, temporary, workspace, path)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.offload(self._drop, temporary)
             raise
-        return kept
 
     async def _write(self, file: File, chunks: AsyncIterator[bytes]) -> StoredFile:
         size, head = 0, b""
@@ -152,17 +162,6 @@ class AttachmentStore:
             with anyio.CancelScope(shield=True):
                 await self.offload(file.close)
         return StoredFile(size, head)
-
-    async def put(self, workspace: Path, path: str, data: bytes) -> None:
-        """Write *data* to *path*, all or nothing. Raises OSError."""
-        temporary = workspace.parent / "attachment.tmp"
-        try:
-            await self.offload(write_new, self.disk, temporary, data)
-            await self.offload(self._move, temporary, workspace, path)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.offload(self._drop, temporary)
-            raise
 
     def place(self, workspace: Path, path: str) -> Path:
         """Return where a file of the workspace is. Raises OSError when a link is in its way. Blocking."""

@@ -107,6 +107,19 @@ def scan(data: bytes) -> Scan:
     return Scan(good, broken[:broken_before_end], data[end:], end)
 
 
+def read_records(adapter: TypeAdapter[V], data: bytes) -> tuple[list[tuple[V, bytes]], list[bytes]]:
+    """Return the records among a file's bytes with their lines, and the damaged pieces; raises `NewerSchema`."""
+    found = scan(data)
+    good: list[tuple[V, bytes]] = []
+    damaged = [*found.broken, *([found.tail] if found.tail else [])]
+    for line in found.good:
+        try:
+            good.append((read_line(adapter, line), line))
+        except ValueError:
+            damaged.append(line)
+    return good, damaged
+
+
 def repair_tail(disk: Disk, path: Path) -> None:
     """Put a torn last line aside, so that the next one does not stick to it; raises FileNotFoundError."""
     if disk.tail(path, 1) not in (b"", b"\n"):

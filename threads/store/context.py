@@ -12,14 +12,14 @@ from functools import cache, partial
 from itertools import takewhile
 from operator import is_
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from threads.errors import StoreUnavailable
 from threads.model import Message
 
-from .checksummed_lines import SCHEMA_VERSION, encode, read_line, scan
+from .checksummed_lines import SCHEMA_VERSION, encode, read_records
 from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 
 T = TypeVar("T")
@@ -47,28 +47,8 @@ class Loaded:
     damaged: int = 0
 
 
-class ContextStore(Protocol):
-    """Where one thread's conversation is kept."""
-
-    async def load(self) -> Loaded:
-        """Read it; raises `NewerSchema` when a newer version wrote it, `StoreUnavailable` when the disk fails."""
-        ...
-
-    async def save(self, messages: list[Message]) -> None:
-        """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
-        ...
-
-    async def keep_aside(self) -> None:
-        """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
-        ...
-
-    async def archive(self) -> None:
-        """Put the conversation aside and start an empty one."""
-        ...
-
-
 class ContextFile:
-    """A `ContextStore` in ``<folder>/context.jsonl``."""
+    """Where one thread's conversation is kept: ``<folder>/context.jsonl``."""
 
     def __init__(self, disk: Disk, folder: Path, offload: Offload) -> None:
         self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
@@ -76,21 +56,25 @@ class ContextFile:
         self._lines: list[bytes] = []
 
     async def load(self) -> Loaded:
+        """Read it; raises `NewerSchema` when a newer version wrote it, `StoreUnavailable` when the disk fails."""
         found = await self._do(self._read)
         self._messages = list(found.messages)
         self._lines = [_encode(message) for message in found.messages]
         return found
 
     async def save(self, messages: list[Message]) -> None:
+        """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
         same = sum(1 for _ in takewhile(bool, map(is_, self._messages, messages)))
         self._lines[same:] = map(_encode, messages[same:])
         self._messages[same:] = messages[same:]
         await self._do(partial(replace_file, self._disk, self._path, b"".join(self._lines)))
 
     async def keep_aside(self) -> None:
+        """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
         await self._do(self._keep_aside)
 
     async def archive(self) -> None:
+        """Put the conversation aside and start an empty one. Raises `StoreUnavailable`."""
         await self._do(self._archive)
 
     async def _do(self, work: Callable[[], T]) -> T:
@@ -105,17 +89,10 @@ class ContextFile:
         except FileNotFoundError:
             self._disk.mkdir(self._path.parent)
             return Loaded([])
-        found = scan(data)
-        broken = [*found.broken, *([found.tail] if found.tail else [])]
-        messages: list[Message] = []
-        for line in found.good:
-            try:
-                messages.append(read_line(line_adapter(), line).message)
-            except ValueError:
-                broken.append(line)
+        lines, broken = read_records(line_adapter(), data)
         for part in broken:
             set_aside(self._disk, self._path, part)
-        return Loaded(messages, len(broken))
+        return Loaded([line.message for line, _ in lines], len(broken))
 
     def _keep_aside(self) -> None:
         data = read_or_empty(self._disk, self._path)

@@ -1,4 +1,4 @@
-"""State that is one small value: read at the start, replaced whole with each change, in one JSON file."""
+"""One small value in one JSON file: read at the start, replaced whole with each change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JsonFile(Generic[F]):
     async def replace(self, value: F) -> None:
         """Make *value* durable, then current. Raises `StoreUnavailable`, and nothing has changed then.
 
-        Whoever makes the new value of the old one holds ``changing`` meanwhile.
+        Hold ``changing`` while you make the new value from the old one.
         """
         try:
             await self._offload(replace_file, self._disk, self._path, value.model_dump_json().encode())

@@ -1,4 +1,4 @@
-"""What a thread has besides its messages' text: files in and out, pictures, and what was said before the bot came."""
+"""A thread's files in and out, its pictures, and its messages from before the bot joined."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class Source(Protocol):
 
 
 class Reader(Protocol):
-    """Takes files from outside apart, where that can do no harm. Both raise OSError when a file cannot be opened."""
+    """Reads foreign files where that can do no harm. Both methods raise OSError if a file cannot be opened."""
 
     async def text_of(self, data: Path, media_type: str, name: str = "") -> Extracted:
-        """Return what there is to read in a file."""
+        """Return the text of a file."""
         ...
 
     async def picture_of(self, data: Path) -> ModelImage:
-        """Return a picture as small as models need it."""
+        """Return a picture, scaled down to what models need."""
         ...
 
 

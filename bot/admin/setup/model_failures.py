@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from bot.ports.errors import ConfigInvalid, ProviderError
 from bot.wiring.remedy import title
-from threads.errors import Code
 
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}
 CREDIT_PAGES = {
@@ -14,7 +13,7 @@ CREDIT_PAGES = {
     "openai": "platform.openai.com/settings/organization/billing",
 }
 
-MEANINGS: Mapping[Code, tuple[str, str]] = {
+MEANINGS: Mapping[str, tuple[str, str]] = {
     "auth": ("{who} does not accept this key.", "Copy it again, whole{keys}."),
     "payment": ("The key is right, but its account has no credit left at {who}.", "Add some{credit}."),
     "model_not_found": ("{who} does not have {name}, or this key may not use it.", "Choose another model."),

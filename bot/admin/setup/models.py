@@ -26,8 +26,8 @@ from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ConfigInvalid, ProviderError
+from bot.ports.wording import PASSING
 from bot.wiring.remedy import title
-from threads.wording import PASSING
 
 PROBE_S = 1.0
 """Seconds for all local servers together."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from bot.agent.prompt.system_prompt import user_message
 from bot.agent.prompt.token_estimate import request_size
+from bot.ports import wording
 from bot.ports.errors import ContextOverflow
 from bot.ports.model import Request
-from threads import wording
 from threads.model import Incoming, Way
 
 

@@ -25,13 +25,12 @@ import math
 
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.status import CircuitState
-from threads.errors import Code
 
-COOLDOWNS_S: dict[Code, float] = {"rate_limited": 60, "timeout": 30, "unavailable": 60, "connection": 30}
+COOLDOWNS_S: dict[str, float] = {"rate_limited": 60, "timeout": 30, "unavailable": 60, "connection": 30}
 """The first cooldown of each transient failure."""
 LONGEST_S = 600.0
 SHORTEST_S = 1.0
-FOR_GOOD: tuple[Code, ...] = ("auth", "payment", "model_not_found")
+FOR_GOOD: tuple[str, ...] = ("auth", "payment", "model_not_found")
 """Failures that last until a person acts."""
 FOR_GOOD_S = 1800.0
 PROBE_EVERY_S = 5.0

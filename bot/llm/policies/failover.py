@@ -25,15 +25,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
 from bot.ports.model import Completion, Model, ModelInfo, RecordDecision, Request, record_nothing
-from threads import wording
-from threads.errors import BotError, Code
+from threads.errors import BotError
 from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
 
 log = logging.getLogger(__name__)
 
-NEXT: frozenset[Code] = frozenset(
+NEXT: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection"),
         *("auth", "payment", "model_not_found", "missing_tool_calling", "missing_vision"),

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bot.llm.adapters.wire_form import image_placeholder
+from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ThinkingRejected
 from bot.ports.model import Completion, Request, TurnModelWrapper
-from threads import wording
 from threads.errors import BotError, retry_fields
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
 

@@ -34,7 +34,6 @@ from typing import Literal
 
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import QueuePlace, Usage
-from threads.errors import Code
 
 from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, is_transient
 from .token_bucket import CongestionWindow, TokenBucket
@@ -42,12 +41,12 @@ from .token_bucket import CongestionWindow, TokenBucket
 BREATH_S = 0.01
 """Seconds that a lane waits after a failure, until the retry policy holds it; and that a hold lasts longer than the
 backoff, so that the failed call is back in its place before the others move."""
-OVERLOAD: tuple[Code, ...] = ("rate_limited", "unavailable")
+OVERLOAD: tuple[str, ...] = ("rate_limited", "unavailable")
 """Failures after which fewer calls go out at once."""
 REFUSED_BY = "refused_by"
 GATE = "gate"
 """The field, and its value, of a refusal by the gate."""
-ACCOUNT: tuple[Code, ...] = ("auth", "payment")
+ACCOUNT: tuple[str, ...] = ("auth", "payment")
 """Failures of the account, whatever the model."""
 COPIED_FIELDS = ("provider", "model", "status", "request_id")
 """The fields of an error that a refusal repeats."""

@@ -23,7 +23,7 @@ import anyio
 from bot.config.settings import LlmRetry
 from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
 from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request
-from threads.errors import Code, retry_fields
+from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def _attempts(error: ProviderError, settings: LlmRetry) -> int:
 
 
 TROUBLE = "the provider has trouble"
-_REASONS: dict[Code, str] = {
+_REASONS: dict[str, str] = {
     "rate_limited": "rate limited",
     "timeout": "no answer in time",
     "connection": "no connection",

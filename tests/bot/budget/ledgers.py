@@ -58,11 +58,17 @@ def ledger_on(disk: Disk, time: Callable[[], datetime], offload: object = inline
     return Ledger(disk, FOLDER_PATH, offload=offload, now=time, names=names)
 
 
+def reopened(disk: Disk, time: Callable[[], datetime], offload: object = inline) -> Ledger:
+    """Return the ledger as a start would read it."""
+    ledger = ledger_on(disk, time, offload)
+    ledger.open()
+    return ledger
+
+
 @asynccontextmanager
 async def opened(disk: ModelDisk, time: Callable[[], datetime]) -> AsyncIterator[Ledger]:
     """Open the ledger and write until the block ends, as a process would that is then killed."""
-    ledger = ledger_on(disk, time)
-    ledger.open()
+    ledger = reopened(disk, time)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ledger.run)
         yield ledger

@@ -21,7 +21,7 @@ from bot.llm.catalog import Catalog
 from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Completion, Request, Usage
-from tests.bot.budget.ledgers import Time, empty_disk, ledger_on, opened, power_cut
+from tests.bot.budget.ledgers import Time, empty_disk, opened, power_cut, reopened
 from tests.explorer.model import ModelDisk, Sync, Write
 from tests.sim.loop import SimLoop
 from threads.errors import StoreUnavailable
@@ -224,8 +224,7 @@ async def life(bank: Bank, disk: ModelDisk, time: Time, policy: Policy, seconds:
             raise OSError(5, "I/O error")
         return op
 
-    ledger = ledger_on(disk, time, slow)
-    ledger.open()
+    ledger = reopened(disk, time, slow)
     disk.faults = faults
     accounts = Accounts(ledger, policy)
 
@@ -345,8 +344,7 @@ async def test_a_call_that_is_cancelled_while_it_is_reserved_costs_nothing():
             await never.wait()
         return function(*args)
 
-    ledger = ledger_on(empty_disk(), Time(), offload)
-    ledger.open()
+    ledger = reopened(empty_disk(), Time(), offload)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ledger.run)
         with anyio.move_on_after(0.01):

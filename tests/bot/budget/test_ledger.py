@@ -12,7 +12,7 @@ import pytest
 
 from bot.budget import ledger as ledger_module
 from bot.budget.budgets import Carried, Commit, Grant, Reserve, Warned, record_adapter
-from bot.budget.ledger import Ledger, Part, parts, read_records
+from bot.budget.ledger import Ledger, Part, parts
 from bot.ports.model import Usage
 from tests.bot.budget.ledgers import (
     CALL,
@@ -25,13 +25,14 @@ from tests.bot.budget.ledgers import (
     ledger_on,
     opened,
     power_cut,
+    reopened,
 )
 from tests.explorer.model import ModelDisk, Read, Sync, Write
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 from tests.serving import compatible, serving
 from threads.errors import NewerSchema, StoreUnavailable
-from threads.store.checksummed_lines import encode
+from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
@@ -60,9 +61,7 @@ async def test_a_reservation_is_on_disk_when_its_append_returns():
     async with opened(disk, Time()) as ledger:
         await ledger.append(reserve())
     for seed in range(20):
-        again = ledger_on(power_cut(disk, random.Random(seed)), Time())
-        again.open()
-        assert used(again) == 100
+        assert used(reopened(power_cut(disk, random.Random(seed)), Time())) == 100
 
 
 async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart():
@@ -132,8 +131,7 @@ async def test_a_call_that_runs_over_the_end_of_a_month_keeps_its_reservation_th
         time.set("2026-12-01T00:00:01")
         await ledger.append(reserve(1))
         assert used(ledger) == 51
-    async with opened(disk, time) as again:
-        assert used(again) == 51
+    assert used(reopened(disk, time)) == 51
 
 
 async def test_a_clock_that_goes_back_goes_on_in_the_newest_file():
@@ -155,8 +153,7 @@ async def test_a_large_file_is_followed_by_another_of_the_same_month(monkeypatch
         for _ in range(100):
             await ledger.append(reserve(1))
     assert {"2026-11.jsonl", "2026-11.2.jsonl", "2026-11.3.jsonl"} <= set(files(disk))
-    async with opened(disk, Time()) as again:
-        assert used(again) == 100
+    assert used(reopened(disk, Time())) == 100
 
 
 async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
@@ -169,8 +166,7 @@ async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
     async with opened(disk, Time()) as again:
         assert used(again) == 1
         await again.append(reserve(4))
-    async with opened(disk, Time()) as third:
-        assert used(third) == 5
+    assert used(reopened(disk, Time())) == 5
     assert torn.split(b"\n")[-1] in files(disk)["2026-11.jsonl.broken"]
 
 
@@ -196,9 +192,8 @@ async def test_a_damaged_commit_leaves_the_reservation_counted():
         await ledger.append(reserve(1))
     lines = files(disk)["2026-11.jsonl"].split(b"\n")
     lines[2] = b"#" + lines[2]
-    again = ledger_on(ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)}), Time())
-    again.open()
-    assert used(again) == 101
+    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)})
+    assert used(reopened(disk, Time())) == 101
 
 
 async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_it():
@@ -214,9 +209,7 @@ async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_
     again = ledger_on(disk, time)
     assert again.open() == 1
     assert used(again) == 31
-    third = ledger_on(disk, time)
-    third.open()
-    assert used(third) == 31
+    assert used(reopened(disk, time)) == 31
 
 
 async def heads(disk: ModelDisk, time: Time) -> bytes:
@@ -237,8 +230,7 @@ async def test_a_head_of_many_lines_is_read_back(monkeypatch):
     assert december.count(b'"carried"') > 3
     read: list[str] = []
     disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
-    again = ledger_on(disk, time)
-    again.open()
+    again = reopened(disk, time)
     assert used(again) == 111
     assert again.budgets.total(("day", "2026-11-21")).used == 151
     assert {Path(path).name for path in read} == {"2026-12.jsonl"}
@@ -298,23 +290,19 @@ async def test_a_batch_that_was_cancelled_on_its_way_to_the_disk_is_written_at_t
             await anyio.sleep_forever()
         return function(*args)
 
-    ledger = ledger_on(disk, Time(), busy)
-    ledger.open()
+    ledger = reopened(disk, Time(), busy)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ledger.run)
         await ledger.append(record := reserve())
         ledger.put(commit(record))
         await taken.wait()
         tasks.cancel_scope.cancel()
-    again = ledger_on(disk, Time())
-    again.open()
-    assert used(again) == 30
+    assert used(reopened(disk, Time())) == 30
 
 
 async def test_what_a_cancelled_block_puts_last_is_written_too():
     disk = empty_disk()
-    ledger = ledger_on(disk, Time())
-    ledger.open()
+    ledger = reopened(disk, Time())
 
     async def life() -> None:
         async with ledger.writing(), anyio.create_task_group() as actors:
@@ -336,9 +324,7 @@ async def test_what_a_cancelled_block_puts_last_is_written_too():
         tasks.start_soon(life)
         await ready.wait()
         tasks.cancel_scope.cancel()
-    again = ledger_on(disk, Time())
-    again.open()
-    assert used(again) == 30
+    assert used(reopened(disk, Time())) == 30
 
 
 async def test_a_disk_that_refuses_at_the_end_does_not_hold_up_the_end(caplog):
@@ -371,7 +357,9 @@ async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_rese
         async with serving(tmp_path, given) as seat:
             await seat.send("hello")
             await asked.wait()
-    records, _ = read_records(b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir()))
+    records, _ = read_records(
+        record_adapter(), b"".join(path.read_bytes() for path in (tmp_path / "usage").iterdir())
+    )
     made = [record for record, _ in records if isinstance(record, Commit)]
     assert [record.outcome for record in made] == ["turn_stopped"]
     assert 0 < made[0].micros < 2_000_000, "the reservation was for 8192 tokens, which are 8 dollars"
@@ -405,12 +393,11 @@ async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
         ledger.put(commit(first))
         await ledger.append(reserve(1))
         assert used(ledger) == 31
-    async with opened(disk, Time()) as again:
-        assert used(again) == 31
+    assert used(reopened(disk, Time())) == 31
     seqs = [
         record.seq
         for name in ("2026-11.jsonl", "2026-11.2.jsonl")
-        for record, _ in read_records(files(disk)[name])[0]
+        for record, _ in read_records(record_adapter(), files(disk)[name])[0]
         if not isinstance(record, Carried)
     ]
     assert set(seqs) == set(range(1, 6))
@@ -431,9 +418,7 @@ async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
             await ledger.append(reserve(7))
         disk.faults = lambda op: op
     ledger_on(disk, Time()).open()
-    again = ledger_on(power_cut(disk, random.Random(1)), Time())
-    again.open()
-    assert used(again) == 107
+    assert used(reopened(power_cut(disk, random.Random(1)), Time())) == 107
 
 
 async def test_a_new_file_forgets_what_is_long_past(monkeypatch):

@@ -6,8 +6,7 @@ import anyio
 import pytest
 
 from bot.budget.accounts import Account, Accounts
-from bot.budget.budgets import Commit, Policy, Reserve
-from bot.budget.ledger import read_records
+from bot.budget.budgets import Commit, Policy, Reserve, record_adapter
 from bot.config.settings import Price
 from bot.llm.catalog import Catalog
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
@@ -22,6 +21,7 @@ from bot.ports.errors import (
 from bot.ports.model import Completion, ModelInfo, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, files, opened
 from threads.model import Answer, Message, OnEvent, Question, Text, TextDelta
+from threads.store.checksummed_lines import read_records
 
 pytestmark = pytest.mark.anyio
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
@@ -86,7 +86,9 @@ class Books:
 
     async def records(self) -> list[object]:
         await self.accounts.ledger._group.put().done.wait()
-        return [record for record, _ in read_records(files(self.disk)["2026-11.jsonl"])[0]][1:]
+        return [record for record, _ in read_records(record_adapter(), files(self.disk)["2026-11.jsonl"])[0]][
+            1:
+        ]
 
 
 @asynccontextmanager

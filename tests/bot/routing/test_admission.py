@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from bot.ports import wording
 from tests.sim.loop import SimLoop
 from tests.world import ANN, T1, Clock, Platform, Scripted, message, running, says
-from threads import wording
 from threads.errors import TransportUnavailable
 from threads.model import Author, Feedback, Taken, ThreadId
 from threads.store.data_folder import recent_threads, thread_folder

@@ -8,12 +8,12 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from tests.one_model import OneModel
 from tests.sim.loop import SimLoop
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
-from threads import wording
 from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
 
 pytestmark = pytest.mark.anyio

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
+from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
 from bot.schedules.firing import Firing
 from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules
@@ -106,7 +107,7 @@ async def bot(
     schedules = Schedules(disk, data / "schedules.json", inline, wall, bounds)
     schedules.open()
     async with running(
-        data, platform, model or Scripted(), clock=wall, disk=disk, max_age_s=max_age_s
+        data, platform, model or Scripted(), clock=wall, disk=disk, recovery=Recovery(max_age_s=max_age_s)
     ) as core:
         firing = Firing(
             schedules,

@@ -21,21 +21,20 @@ import anyio.lowlevel
 import pytest
 from anyio._core._eventloop import set_current_async_library
 
-from bot.agent.loop import Agent
 from bot.guards.policy import Policy
 from bot.observe.audit import Audit
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
 from bot.tools.approvals import Approvals
 from bot.tools.gate import Toolbox
-from bot.wiring.app import open_core
+from bot.wiring.core import open_core
 from tests.one_model import OneModel
 from tests.sim.disk import Faults, SimDisk
 from tests.sim.fate import Died, Fate
 from tests.sim.loop import SimLoop
 from tests.sim.record import Record
-from tests.world import ANN, T1, message, says
-from threads.model import Author, Incoming, Limits, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
+from tests.world import ANN, T1, core_parts, message, says
+from threads.model import Author, Incoming, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
 from transports.base.transport import Capabilities
 
 DATA = Path("/srv/bot")
@@ -216,17 +215,8 @@ class Story:
         model = Model(self.plan, self.fate)
         toolbox = Toolbox([self.run], timeout_s={}, default_timeout_s=5, permits=approvals)
         async with anyio.create_task_group() as tasks:
-            core = await open_core(
-                tasks,
-                DATA,
-                agent=lambda *places: Agent(model, toolbox, "You are kind.", *places),
-                brain=model,
-                transports=[self.room],
-                limits=Limits(),
-                disk=self.disk,
-                offload=offload,
-                now=self._now,
-            )
+            given = {"disk": self.disk, "offload": offload, "now": self._now}
+            core = await open_core(tasks, core_parts(DATA, self.room, model, toolbox, **given))
             await self._people(core)
             tasks.cancel_scope.cancel()
 

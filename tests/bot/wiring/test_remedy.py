@@ -2,9 +2,10 @@
 
 from bot.config.settings import Settings
 from bot.ports.errors import AllProvidersFailed, ModelUnavailable, PaymentRequired, Unauthorized
+from bot.ports.wording import UNREACHABLE
 from bot.wiring.remedy import explain_to_operator
 from threads.errors import StoreUnavailable
-from threads.wording import UNREACHABLE, explain
+from threads.wording import explain
 
 SETTINGS = Settings.model_validate(
     {"providers": {"mine": {"base_url": "http://127.0.0.1:1/v1", "api_key": "file:/secret/place/mine_key"}}}

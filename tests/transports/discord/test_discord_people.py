@@ -7,6 +7,8 @@ import json
 import anyio
 import pytest
 
+from bot.config.settings import Recovery
+from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
@@ -16,7 +18,6 @@ from tests.transports.discord.bot import answers, bot_in
 from tests.transports.discord.test_discord_story import only_served
 from tests.transports.settling import outcomes, until_settled
 from tests.world import Scripted, says
-from threads import wording
 from threads.errors import TransportRejected
 from threads.model import Option, Question, ThreadId
 from transports.shared.bot_loop_guard import IN_A_ROW
@@ -147,7 +148,7 @@ async def test_the_buttons_of_a_question_that_is_not_open_any_more_go_when_they_
             stranger = await discord.press(U2, asked, asked.buttons[0][1])
             await discord.until(lambda: stranger.contents)
             assert discord.message(asked.id).buttons
-        async with bot_in(discord, tmp_path, Scripted(), resume=False):
+        async with bot_in(discord, tmp_path, Scripted(), recovery=Recovery(resume=False)):
             await until_settled(tmp_path, said.id)
             pressed = await discord.press(U1, asked, asked.buttons[0][1])
             await discord.until(lambda: pressed.contents)

@@ -9,12 +9,12 @@ import pytest
 
 from bot.admin.reports.thread_folders import linked
 from bot.config.settings import Access
+from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.routing.access import allowed
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in, transport
 from tests.world import Counting, Gate, Scripted, calls, says
-from threads import wording
 from threads.model import Outgoing, ThreadId
 
 pytestmark = pytest.mark.anyio

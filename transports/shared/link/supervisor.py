@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from threads.errors import BotError, Code, PostFailed, TransportFatal, retry_fields
+from threads.errors import BotError, PostFailed, TransportFatal, retry_fields
 from transports.base.transport import LinkState
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Link = Callable[[Callable[[], None]], Awaitable[None]]
 class LinkDown(BotError):
     """The link to a platform ended or never came up; ``retry_after`` is the platform's word, in seconds."""
 
-    code: Code = "transport_unavailable"
+    code: str = "transport_unavailable"
     retryable = True
 
     def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
