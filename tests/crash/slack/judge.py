@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.crash import judge
@@ -29,6 +30,12 @@ def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
     return before and not sent["acked_at"] and not channel.startswith("D")
 
 
+def owed(said: list[Fields]) -> Iterator[Fields]:
+    """Return the messages that the bot must have heard."""
+    heard = first_heard(said)
+    return (sent for sent in said if sent["must"] and not unheard_of(sent, heard))
+
+
 class SlackJudge(VisibleJudge):
     platform = "slack"
     notes = (*VisibleJudge.notes, "status left in an old thread")
@@ -36,15 +43,12 @@ class SlackJudge(VisibleJudge):
     def read_record(self, folder: Path) -> None:
         self.same, self.leftovers = {}, []
         said = list(plain_lines(folder / "sent.jsonl"))
-        heard = first_heard(said)
         for sent in said:
             self.same |= dict.fromkeys(sent["ids"], sent["id"]) | dict.fromkeys(
                 sent["threads"], sent["thread"]
             )
-            key = key_of(sent["thread"], sent["id"])
-            self.sent[key] = sent
-            if sent["must"] and not unheard_of(sent, heard):
-                self.acked.add(key)
+            self.sent[key_of(sent["thread"], sent["id"])] = sent
+        self.acked = {key_of(sent["thread"], sent["id"]) for sent in owed(said)}
         self.numbers = {sent["thread"]: sent["token"][1:5] for sent in self.sent.values()}
         self.place = {key: n for n, key in enumerate(self.sent)}
         self.troubles = Counter(one["thread"] for one in plain_lines(folder / "refused.jsonl"))
