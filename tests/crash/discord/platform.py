@@ -20,12 +20,12 @@ from tests.crash.chat_platform import NEVER_S, QUIET_S, ChatPlatform
 from tests.crash.child import DISCORD_STRANGER as STRANGER
 from tests.crash.discord import IN_PLACE
 from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, DiscordChance
-from tests.crash.discord.judge import owed
 from tests.crash.discord.spoken import Spoken
 from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
 from tests.fakes.discord.records import Call, Channel, Message, User
+from tests.judge.discord import owed
 
 NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 """Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""

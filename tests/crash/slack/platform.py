@@ -19,9 +19,9 @@ import anyio
 from tests.crash.chat_platform import NEVER_S, QUIET_S, ChatPlatform
 from tests.crash.child import STRANGER
 from tests.crash.slack.faults import SlackChance
-from tests.crash.slack.judge import owed
 from tests.fakes.slack import Delivery, FakeSlack, File, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
+from tests.judge.slack import owed
 
 ACK_BUDGET_S = 0.6
 REDELIVER_AFTER_S = (0.0, 1.0, 2.5)

@@ -1,6 +1,6 @@
-"""`python -m tests.crash.slack.judge FOLDER`: the judge of the crash run, for what is visible in Slack.
+"""`python -m tests.judge.slack FOLDER`: the judge of the crash run, for what is visible in Slack.
 
-Its own rules, beside those of `tests.crash.visible`: each message of the bot belongs to one outcome, in the thread of
+Its own rules, beside those of `tests.judge.visible`: each message of the bot belongs to one outcome, in the thread of
 the question; no thread still seems to be worked on.
 """
 
@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash import judge
-from tests.crash.judge import Fields, key_of, plain_lines
-from tests.crash.visible import ROW, VisibleJudge, first_heard
+from tests.judge.crash import main, plain_lines
+from tests.judge.records import Fields, key_of
+from tests.judge.visible import ROW, VisibleJudge, first_heard
 
 CLEARED = 50
 """A start takes the status away from so many threads, the newest; Slack itself does so after an hour."""
@@ -147,4 +147,4 @@ class SlackJudge(VisibleJudge):
 
 
 if __name__ == "__main__":
-    judge.main(SlackJudge)
+    main(SlackJudge)
