@@ -27,19 +27,12 @@ from transports.discord.api.gateway_link import Link
 from transports.discord.api.invalid_requests import Standing
 from transports.shared.link.supervisor import LinkDown, Supervisor
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 
 @pytest.fixture(autouse=True)
 def anyio_backend():
     return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.fixture

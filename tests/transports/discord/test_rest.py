@@ -34,7 +34,7 @@ from transports.discord.api.rest import open_rest
 from transports.discord.api.sdk import read_message
 from transports.discord.api.values import Button, Upload
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 SEND, EDIT = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}"
 OPEN = "POST /channels/{}/messages/{}/threads"
@@ -45,13 +45,6 @@ STOP = Button("Stop", "stop:1", "danger")
 @pytest.fixture(autouse=True)
 def anyio_backend():
     return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.fixture(autouse=True)

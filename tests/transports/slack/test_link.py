@@ -20,17 +20,9 @@ from transports.slack.api import socket_mode as link_module
 from transports.slack.api import websocket as socket_module
 from transports.slack.api.socket_mode import Link
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 PING_S = 0.1
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch):
-    """The SDK takes a proxy from the environment for loopback too."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.fixture

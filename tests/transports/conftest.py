@@ -1,0 +1,10 @@
+import pytest
+
+from tests.transports.bot import PROXIES
+
+
+@pytest.fixture
+def no_proxy(monkeypatch):
+    """Libraries take a proxy from the environment for loopback too."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
