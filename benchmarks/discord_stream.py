@@ -85,7 +85,6 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     from tests.fakes.discord import U1  # noqa: PLC0415
     from threads.model import Outgoing, TextDelta, ThreadId, TurnStarted, message_key  # noqa: PLC0415
     from transports.discord.live.presence import Presence  # noqa: PLC0415
-    from transports.discord.post.ephemeral_answers import Answers  # noqa: PLC0415
     from transports.discord.post.posting import Posting  # noqa: PLC0415
     from transports.discord.post.thread_opening import Places  # noqa: PLC0415
 
@@ -93,7 +92,9 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     asked = discord.say(U1, direct, "how?").id
     thread = ThreadId("discord", "@me", direct, direct)
     places = Places(rest)
-    posting = Posting(rest, places, Answers(), upload_limit=lambda _: 0, now=lambda: datetime.now(UTC))
+    posting = Posting(
+        rest, places, EphemeralAnswers(), upload_limit=lambda _: 0, now=lambda: datetime.now(UTC)
+    )
     presence = Presence(rest, places, streaming="edits")
     cpu = 0.0
 

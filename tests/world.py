@@ -333,3 +333,17 @@ async def running(
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
         tasks.cancel_scope.cancel()
+
+
+class Streams(Scripted):
+    """A model that writes its answer in two pieces, the second after the first was seen."""
+
+    def __init__(self, first, last):
+        super().__init__()
+        self.first, self.last = first, last
+
+    async def complete(self, request, on_event):
+        await on_event(TextDelta(self.first))
+        await anyio.sleep(2.5)
+        await on_event(TextDelta(self.last))
+        return Completion(says(self.first + self.last), Usage(1, 1), "end")

@@ -27,7 +27,7 @@ import anyio
 import anyio.to_thread
 
 from bot.guards.policy import Policy
-from bot.observe.live_parts import Live
+from bot.observe.live_parts import LiveParts
 from bot.observe.shutdown import Stop
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
@@ -218,7 +218,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
             inside = core.registry, core.slots, core.journal
-            live = Live(args.data, model.name, [transport], *inside, list, list, "", list)
+            live = LiveParts(args.data, model.name, [transport], *inside, list, list, "", list)
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()

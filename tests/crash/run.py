@@ -92,7 +92,7 @@ def _socket(folder: Path, rounds: Rounds) -> Place:
 
 
 SOCKET = Stage(
-    "socket", _socket, "tests.crash.child", "tests.crash.judge", ("post", "stored", "ack", "find"), 1.5
+    "socket", _socket, "tests.crash.child", "tests.judge.crash", ("post", "stored", "ack", "find"), 1.5
 )
 
 

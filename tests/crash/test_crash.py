@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.crash.judge import CUT_AT_NEWLINE
 from tests.crash.platform import Habits, Platform
 from tests.crash.run import Report, Rounds, child, crash_run, judge
+from tests.judge.crash import CUT_AT_NEWLINE
 
 pytestmark = pytest.mark.anyio
 

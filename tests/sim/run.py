@@ -7,7 +7,8 @@ import hashlib
 import traceback
 from dataclasses import dataclass
 
-from .judge import judge
+from tests.judge.simulation import judge
+
 from .world import World
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from abc import abstractmethod
 from pathlib import Path
 
 import anyio
 
+from tests.crash.chat_platform import ChatPlatform
 from tests.crash.discord import platform as discord
 from tests.crash.slack import platform as slack
 from tests.fakes.discord.records import Message as DiscordMessage
@@ -25,7 +27,23 @@ SEEN = 12
 """How many of a thread's newest messages people still look at."""
 
 
-class InSlack(slack.Place):
+class _Soaked(ChatPlatform):
+    """People who also decide the bot's questions."""
+
+    async def talk(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._decide)
+            await super().talk()
+            tasks.cancel_scope.cancel()
+
+    @abstractmethod
+    async def _decide(self) -> None: ...
+
+    def until_calm(self) -> None:
+        self._chance.calm = True
+
+
+class InSlack(_Soaked, slack.Place):
     def __init__(self, folder: Path, *, seed: int, threads: int, pause_s: float) -> None:
         self._users = tuple(f"U{number}" for number in range(1, threads + 1))
         super().__init__(
@@ -43,16 +61,6 @@ class InSlack(slack.Place):
         self._next = itertools.count()
         self._decided: dict[str, tuple[float, str]] = {}
         self._cut_every_s = CUT_EVERY_S
-        self.fake = self._slack
-
-    async def talk(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._decide)
-            await super().talk()
-            tasks.cancel_scope.cancel()
-
-    def until_calm(self) -> None:
-        self._chance.calm = True
 
     async def _converse(self, person: random.Random) -> None:
         number = next(self._next)
@@ -91,7 +99,7 @@ class InSlack(slack.Place):
             self._presses += 1
 
 
-class InDiscord(discord.Place):
+class InDiscord(_Soaked, discord.Place):
     def __init__(self, folder: Path, *, seed: int, threads: int, pause_s: float) -> None:
         self._users = tuple(f"70000000000001{number:04}" for number in range(threads))
         super().__init__(
@@ -109,16 +117,6 @@ class InDiscord(discord.Place):
         self._next = itertools.count()
         self._decided: dict[str, tuple[float, str]] = {}
         self._cut_every_s = CUT_EVERY_S
-        self.fake = self._discord
-
-    async def talk(self) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._decide)
-            await super().talk()
-            tasks.cancel_scope.cancel()
-
-    def until_calm(self) -> None:
-        self._chance.calm = True
 
     async def _converse(self, person: random.Random) -> None:
         user = self._users[next(self._next)]

@@ -231,7 +231,7 @@ class Soak:
         report = self._report
         report.faults = self._brains.faults
         for name in ("slack", "discord"):
-            counts, violations = await judge(self._folder / name, "tests.soak.judge", name)
+            counts, violations = await judge(self._folder / name, "tests.judge.soak", name)
             report.counts[name] = counts
             report.violations += [f"{name}: {violation}" for violation in violations]
         report.violations += self._logged()

@@ -6,7 +6,6 @@ Everything is as `threadfast chat` makes it: the sandbox, the approvals, the fil
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import pty
@@ -22,7 +21,7 @@ from tempfile import mkdtemp
 import anyio
 import pytest
 
-from tests.transports.console.screen import Screen
+from tests.transports.console.screen import Screen, show
 from tests.unprivileged import NOBODY, Unreachable, popen_unprivileged, run_unprivileged
 from threads.actor.turn import correlation_id
 from threads.model import ThreadId, message_key
@@ -59,15 +58,7 @@ class Window:
         await self.screen.until(lambda: said.search(RAN.sub("", self.screen.text)) is not None, said.pattern)
 
     async def watch(self) -> None:
-        decode = codecs.getincrementaldecoder("utf-8")().decode
-        while True:
-            await anyio.wait_readable(self.master)
-            try:
-                data = os.read(self.master, 65_536)
-            except OSError:  # a pseudo-terminal says so when its last program has left
-                return
-            self.screen.write(decode(data))
-            self.screen.flush()
+        await show(self.master, self.screen)
 
     async def ended(self) -> int:
         return await anyio.to_thread.run_sync(self.process.wait, 20)

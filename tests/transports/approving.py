@@ -7,9 +7,8 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import anyio
 import anyio.to_thread
@@ -19,7 +18,6 @@ from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.audit import Audit
-from bot.ports.tool import Arguments
 from bot.tools.approvals import Approvals
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
@@ -29,6 +27,7 @@ from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.run_tool import Run
 from tests.transports.bot import PROXIES
 from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.settling import outcomes
@@ -38,28 +37,6 @@ from threads.store.disk import PosixDisk
 
 SECRET = "canary-Zk4v9Qx7Lw2"
 ASKS = "May I use"
-
-
-class RunArguments(Arguments):
-    command: str
-
-    def subject(self):
-        return self.command
-
-
-@dataclass
-class Run:
-    """A tool that would do harm: it remembers what it was made to do."""
-
-    ran: list[str] = field(default_factory=list)
-    name: ClassVar[str] = "shell"
-    description: ClassVar[str] = "Run a command."
-    risk: ClassVar[str] = "exec"
-    arguments: ClassVar[type[Arguments]] = RunArguments
-
-    async def __call__(self, arguments, place):
-        self.ran.append(arguments.command)
-        return f"ran {arguments.command}"
 
 
 @dataclass(frozen=True)

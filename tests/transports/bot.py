@@ -22,7 +22,8 @@ from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
 from transports.base.transport import Transport
 
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXIES = (*NAMES, *map(str.lower, NAMES))
 
 T = TypeVar("T", bound=Transport)
 

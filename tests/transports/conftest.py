@@ -1,5 +1,7 @@
 import pytest
 
+from tests.transports.bot import PROXIES
+
 
 @pytest.fixture
 def anyio_backend():
@@ -7,7 +9,7 @@ def anyio_backend():
 
 
 @pytest.fixture(autouse=True)
-def _no_proxy_from_the_environment(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
+def no_proxy(monkeypatch):
+    """Libraries take a proxy from the environment for loopback too."""
+    for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)

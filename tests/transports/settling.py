@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -25,3 +26,13 @@ async def until_kept(path: Path) -> None:
     with anyio.fail_after(20):
         while not path.exists():
             await anyio.sleep(0.02)
+
+
+@asynccontextmanager
+async def beside(*work):
+    """Run *work* beside the block, and end it there."""
+    async with anyio.create_task_group() as tasks:
+        for one in work:
+            tasks.start_soon(one)
+        yield tasks
+        tasks.cancel_scope.cancel()

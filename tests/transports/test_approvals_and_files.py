@@ -13,7 +13,8 @@ from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.files.attach import Attach
 from tests.bot.documents.hostile_files import pdf, png
-from tests.transports.approving import SECRET, RunArguments, Scene, chat_of
+from tests.run_tool import RunArguments
+from tests.transports.approving import SECRET, Scene, chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.observe.audit import MOST_WAITING, Audit, record_adapter
-from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog, decided, logged
+from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
@@ -159,7 +159,9 @@ async def test_a_decision_that_the_disk_refuses_waits_and_is_taken_all_the_same(
     audit = Audit(disk, tmp_path, offload=inline, now=now)
     turn = SimpleNamespace(incoming=message(1, "hello"))
     async with audit.writing({}):
-        await decided(audit, turn, {"about": "b/two in place of a/one"}, Answer(approved=False, by=""))
+        await record_decision(
+            audit, turn, {"about": "b/two in place of a/one"}, Answer(approved=False, by="")
+        )
         disk.refuse.clear()
     (line,) = [line for line in lines_of(tmp_path) if line["kind"] == "decision"]
     assert line["details"]["why"] == "nobody answered in time"
@@ -216,7 +218,7 @@ async def test_retries_are_told_however_many_there_are_and_however_little_is_log
     log = logging.getLogger("transports.made_up")
     try:
         audit = Audit(PosixDisk(), tmp_path, offload=inline, now=now)
-        async with audit.writing({}), logged(audit, str):
+        async with audit.writing({}), audit_logs(audit, str):
             for n in range(3 * MOST_A_MINUTE):
                 log.info("post.failed: no", extra=retry_fields("transport_unavailable", n + 2, 1.5))
     finally:

@@ -15,6 +15,7 @@ from bot.guards.policy import Policy
 from bot.observe.audit import Audit
 from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.approvals import MOST_SHOWN, Approvals, exact
+from tests.run_tool import Run
 from tests.sim.loop import SimLoop
 from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.invisible_text import escaped
@@ -31,28 +32,6 @@ def anyio_backend():
 
 ADMIN = "U-admin"
 BOB = Author("U2", "Bob")
-
-
-class RunArguments(Arguments):
-    command: str
-
-    def subject(self):
-        return self.command
-
-
-@dataclass
-class Run:
-    """A tool that would do harm: it remembers what it was made to do."""
-
-    ran: list[str] = field(default_factory=list)
-    name: ClassVar[str] = "shell"
-    description: ClassVar[str] = "Run a command."
-    risk: ClassVar[str] = "exec"
-    arguments: ClassVar[type[Arguments]] = RunArguments
-
-    async def __call__(self, arguments, place):
-        self.ran.append(arguments.command)
-        return "done"
 
 
 class FetchArguments(Arguments):

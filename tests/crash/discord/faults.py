@@ -1,17 +1,10 @@
-"""What goes wrong with the bot's calls, drawn by chance, and the steps of a call at which the bot may die."""
+"""What goes wrong with the bot's calls in Discord, and how often."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
-import anyio
-
-from tests.fakes.discord.faults import Cut, Fault, Gate, RateLimited, Status
+from tests.crash.chance import Chance, Step
+from tests.fakes.discord.faults import Cut, Fault, RateLimited, Status
 from tests.fakes.discord.records import Call
-from tests.fakes.faults import Script
 
 SEND, EDIT, DELETE = (
     "POST /channels/{}/messages",
@@ -24,38 +17,11 @@ STARTS = frozenset({"GET /users/@me", "GET /oauth2/applications/@me", "GET /gate
 """What the library itself asks when it starts."""
 
 
-@dataclass(eq=False)
-class Step(Gate):
-    """A call that takes its time; ``then`` is told when it was carried out and is not answered yet."""
+class DiscordChance(Chance[Fault, Call]):
+    def cut(self, *, applied: bool) -> Fault:
+        return Cut(applied=applied)
 
-    seconds: float = 0.0
-    then: Callable[[], Any] = field(default=lambda: None)
-
-    async def hold(self) -> None:
-        if not self.applied:
-            await anyio.sleep(self.seconds)
-        self.then()
-
-
-class Chance(Script[Fault, Call]):
-    """Faults by chance; ``trip`` is told of each step, and says whether the bot has just died of it."""
-
-    def __init__(self, fate: random.Random, late_s: float, note: Callable[[Call, str], None]) -> None:
-        super().__init__()
-        self.trip: Callable[[str], bool] = lambda _: False
-        self.calm = False
-        self._fate, self._late_s, self._note = fate, late_s, note
-
-    def take(self, kind: str, call: Call, *, own: bool = False) -> Fault | None:
-        if self.trip(kind):
-            return Cut(applied=self._fate.random() < 0.5)
-        if self.calm or (fault := self._draw(kind)) is None:
-            return Step(applied=True, then=lambda: self.trip(f"{kind} done"))
-        if not isinstance(fault, Step):
-            self._note(call, f"{type(fault).__name__}{' applied' * fault.applied}")
-        return fault
-
-    def _draw(self, route: str) -> Fault | None:
+    def draw(self, route: str) -> Fault | None:
         fate = self._fate
         drawn = fate.random()
         if route in WRITES:

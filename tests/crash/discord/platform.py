@@ -10,32 +10,27 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import TaskStatus
 
+from tests.crash.chat_platform import NEVER_S, QUIET_S, ChatPlatform
 from tests.crash.child import DISCORD_STRANGER as STRANGER
 from tests.crash.discord import IN_PLACE
-from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, Chance
-from tests.crash.discord.judge import owed
-from tests.crash.discord.said import Journal, Spoken
-from tests.crash.platform import Book
+from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, DiscordChance
+from tests.crash.discord.spoken import Spoken
 from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
 from tests.fakes.discord.records import Call, Channel, Message, User
+from tests.judge.discord import owed
 
 NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 """Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""
 
 FILE = ("notes.txt", b"some notes of mine", "text/plain")
-CUT_EVERY_S = 4.0
-NEVER_S = 1e9
-QUIET_S = 12.0
-"""Where nothing is hurried, what deaths left is taken away as long after a start."""
 PEOPLE = tuple(f"7000000000000003{number:02}" for number in range(10, 18))
 STOP = "Stop"
 CALLBACK = "POST /interactions/{}/{}/callback"
@@ -48,7 +43,7 @@ STEPS = (
 class Guild(FakeDiscord):
     """The fake, telling of what is delivered; old sessions are not kept for those who died."""
 
-    def __init__(self, chance: Chance, **given: Any) -> None:
+    def __init__(self, chance: DiscordChance, **given: Any) -> None:
         hurried = {"rate_scale": 10, "nonce_lasts": NONCE_LASTS_S, "nonce_shown": NONCE_SHOWN_S}
         super().__init__(rate_limits=True, **(hurried | given))
         self.script = self.chance = chance
@@ -64,11 +59,8 @@ class Guild(FakeDiscord):
             self.sessions.pop(session)
 
 
-class Place:
-    """A `tests.crash.run.Place`: Discord. ``crowd`` people have one conversation after the other, side by side.
-
-    *given* is for the fake, whose own times are not shortened then.
-    """
+class Place(ChatPlatform):
+    """Discord. *given* is for the fake, whose own times are not shortened then."""
 
     def __init__(
         self,
@@ -82,17 +74,12 @@ class Place:
         people: tuple[str, ...] = PEOPLE,
         **given: Any,
     ) -> None:
-        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, 1.0
-        self._people = people
-        self._seed, self._crowd, self._pause_s = seed, crowd, pause_s
-        self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
-        self._chance = Chance(random.Random(f"{seed} faults"), late_s, self._refused)
-        self._discord = discord = Guild(self._chance, **given)
-        self._fate = random.Random(f"{seed} fate")
+        chance = DiscordChance(random.Random(f"{seed} faults"), late_s, self._refused)
+        super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
+        self.fake = self._discord = discord = Guild(chance, **given)
         self._threads, self._counts = itertools.count(100), Counter[str]()
         self._spoken: list[Spoken] = []
         self._by_id: dict[str, Spoken] = {}
-        self._presses = self._commands = 0
         self._pressed: list[tuple[tuple[str, ...], Interaction]] = []
         for number, user in enumerate((*people, STRANGER)):
             discord.users[user] = User(user, f"person{number}")
@@ -101,18 +88,6 @@ class Place:
         self._in_place = frozenset(self._channels[:2])
         discord.deny(self._channels[0], "CREATE_PUBLIC_THREADS")
         (folder / IN_PLACE).write_text(self._channels[1])
-
-    @property
-    def trip(self) -> Callable[[str], bool]:
-        return self._chance.trip
-
-    @trip.setter
-    def trip(self, trip: Callable[[str], bool]) -> None:
-        self._chance.trip = trip
-
-    @property
-    def accepted(self) -> int:
-        return sum(spoken.must for spoken in self._spoken)
 
     @property
     def posted(self) -> int:
@@ -125,35 +100,20 @@ class Place:
         lost = [line for line in owed(self._lines()) if line["id"] not in taken]
         return len(taken.keys() - settled) + len(lost)
 
-    async def serve(self, *, task_status: TaskStatus[int]) -> None:
-        discord = await self._discord.__aenter__()
-        try:
-            task_status.started(int(discord.url.rpartition(":")[2]))
-            while True:
-                await anyio.sleep(0.05)
-                self._journal.look()
-                discord.forget_the_dead()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await discord.__aexit__()
+    def tick(self) -> None:
+        super().tick()
+        self._discord.forget_the_dead()
 
-    async def talk(self) -> None:
+    async def connected(self) -> None:
         await self._discord.until(lambda: self._discord.ready, 60)
-        async with anyio.create_task_group() as people:
-            for number in range(self._crowd):
-                people.start_soon(self._converse, random.Random(f"{self._seed} person {number}"))
-            people.start_soon(self._cut_links)
 
-    async def until_settled(self) -> None:
-        """Return when every message has its end on the bot's disk, and the bot has nothing more to say."""
-        while self.owed:
-            await anyio.sleep(0.2)
-        quiet = len(self._discord.calls)
-        while True:
-            await anyio.sleep(self._quiet_s)
-            if quiet == (quiet := len(self._discord.calls)):
-                break
-        self._chance.calm = True
+    def count_calls(self) -> int:
+        return len(self._discord.calls)
+
+    def ways_to_cut(self) -> Sequence[Callable[[], None]]:
+        return [
+            way for link in self._discord.links[:1] for way in (link.abort, link.reconnect, link.invalidate)
+        ]
 
     def close(self) -> None:
         discord = self._discord
@@ -199,11 +159,6 @@ class Place:
 
     # people
 
-    async def _converse(self, person: random.Random) -> None:
-        while self.talking:
-            await self._conversation(person)
-            await self._pause(person)
-
     async def _conversation(self, person: random.Random) -> None:
         user, kind = person.choice(self._people), person.random()
         if kind < 0.35:
@@ -217,9 +172,7 @@ class Place:
         for _ in range(person.choice((0, 0, 1, 3, 6))):
             await self._pause(person)
             if person.random() < 0.3:
-                with anyio.move_on_after(4 * self._pause_s):
-                    while not self._answered(first.thread):
-                        await anyio.sleep(0.05)
+                await self._wait_for_answer(lambda: self._answered(first.thread))
             if not self.talking:
                 return
             await self._act(user, first, person)
@@ -339,15 +292,6 @@ class Place:
             for message in self._discord.posts(root if root in self._discord.channels else channel)
         )
 
-    async def _pause(self, person: random.Random) -> None:
-        await anyio.sleep(person.expovariate(1 / self._pause_s))
-
-    async def _cut_links(self) -> None:
-        while self.talking:
-            await anyio.sleep(self._fate.expovariate(1 / self._cut_every_s))
-            for link in self._discord.links[:1]:
-                self._fate.choice((link.abort, link.reconnect, link.invalidate))()
-
     # for the judge
 
     def _conversation_in(self, place: Channel) -> str:
@@ -382,7 +326,7 @@ class Place:
             ],
         }
 
-    def _refused(self, call: Call, error: str) -> None:
+    def _refused(self, kind: str, call: Call, error: str) -> None:
         self._book.write("refused", place=call.channel, call=call.route, error=error)
 
 

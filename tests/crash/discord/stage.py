@@ -16,6 +16,4 @@ def _place(folder: Path, rounds: Rounds) -> run.Place:
     return Threads(folder, **how, presses=rounds.questions == "answered", rate_scale=1)
 
 
-DISCORD = Stage(
-    "discord", _place, "tests.crash.discord.child", "tests.crash.discord.judge", STEPS, mend_s=8.0
-)
+DISCORD = Stage("discord", _place, "tests.crash.discord.child", "tests.judge.discord", STEPS, mend_s=8.0)

@@ -1,16 +1,9 @@
-"""What goes wrong with the bot's calls, drawn by chance, and the steps of a call at which the bot may die."""
+"""What goes wrong with the bot's calls in Slack, and how often."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
-import anyio
-
-from tests.fakes.faults import Script
-from tests.fakes.slack.faults import Cut, Fault, Gate, Html, RateLimited
+from tests.crash.chance import Chance, Step
+from tests.fakes.slack.faults import Cut, Fault, Html, RateLimited
 from tests.fakes.slack.records import Json
 
 WRITES = frozenset(
@@ -20,41 +13,11 @@ WRITES = frozenset(
 READS = frozenset({"conversations.replies", "conversations.history", "users.conversations"})
 
 
-@dataclass(eq=False)
-class Step(Gate):
-    """A call that takes its time; ``then`` is told when it was carried out and is not answered yet."""
+class SlackChance(Chance[Fault, Json]):
+    def cut(self, *, applied: bool) -> Fault:
+        return Cut(applied=applied)
 
-    seconds: float = 0.0
-    then: Callable[[], Any] = field(default=lambda: None)
-
-    async def hold(self) -> None:
-        if not self.applied:
-            await anyio.sleep(self.seconds)
-        self.then()
-
-
-class Chance(Script[Fault, Json]):
-    """Faults by chance; ``trip`` is told of each step, and says whether the bot has just died of it."""
-
-    def __init__(self, fate: random.Random, late_s: float, note: Callable[[str, Json, str], None]) -> None:
-        super().__init__()
-        self.trip: Callable[[str], bool] = lambda _: False
-        self.calm = False
-        self._fate, self._late_s, self._note = fate, late_s, note
-
-    def take(self, kind: str, call: Json, *, own: bool = False) -> Fault | None:
-        if self.trip(kind):
-            return Cut(applied=self._fate.random() < 0.5)
-        if self.calm or (fault := self._draw(kind)) is None:
-            return self._passing(kind)
-        if not isinstance(fault, Step):
-            self._note(kind, call, f"{type(fault).__name__}{' applied' * fault.applied}")
-        return fault
-
-    def _passing(self, method: str) -> Fault:
-        return Step(applied=True, then=lambda: self.trip(f"{method} done"))
-
-    def _draw(self, method: str) -> Fault | None:
+    def draw(self, method: str) -> Fault | None:
         fate = self._fate
         drawn = fate.random()
         if method in WRITES:

@@ -7,31 +7,24 @@ in half of the cases. Nothing here hides a second message that says the same.
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import TaskStatus
 
+from tests.crash.chat_platform import NEVER_S, QUIET_S, ChatPlatform
 from tests.crash.child import STRANGER
-from tests.crash.platform import Book
-from tests.crash.slack.faults import Chance
-from tests.crash.slack.judge import unheard_of
-from tests.crash.visible import first_heard
+from tests.crash.slack.faults import SlackChance
 from tests.fakes.slack import Delivery, FakeSlack, File, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
+from tests.judge.slack import owed
 
 ACK_BUDGET_S = 0.6
 REDELIVER_AFTER_S = (0.0, 1.0, 2.5)
-CUT_EVERY_S = 4.0
-QUIET_S = 12.0
-"""Where nothing is hurried, what deaths left is taken away as long after a start."""
-NEVER_S = 1e9
 CHANNELS = tuple(f"C{number}" for number in range(1, 9))
 PEOPLE = tuple(f"U{number}" for number in range(1, 9))
 ODD = "&lt;b&gt; &amp;amp; é 漢 \U0001f600 *x*"
@@ -87,7 +80,7 @@ class Spoken:
 class Workspace(FakeSlack):
     """The fake, told of each delivery, and telling of each acknowledgement."""
 
-    def __init__(self, chance: Chance, **given: Any) -> None:
+    def __init__(self, chance: SlackChance, **given: Any) -> None:
         hurried = {"ack_budget": ACK_BUDGET_S, "redeliver_after": REDELIVER_AFTER_S, "rate_scale": 10}
         super().__init__(rate_limits=True, **(hurried | given))
         self.script = self.chance = chance
@@ -108,11 +101,8 @@ class Workspace(FakeSlack):
             self.chance.trip("ack")
 
 
-class Place:
-    """A `tests.crash.run.Place`: Slack. ``crowd`` people have one conversation after the other, side by side.
-
-    *given* is for the fake, whose own times are not shortened then.
-    """
+class Place(ChatPlatform):
+    """Slack. *given* is for the fake, whose own times are not shortened then."""
 
     def __init__(
         self,
@@ -126,16 +116,12 @@ class Place:
         people: tuple[str, ...] = PEOPLE,
         **given: Any,
     ) -> None:
-        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, 1.0
-        self._channels, self._people = channels, people
-        self._folder, self._seed, self._crowd, self._pause_s = folder, seed, crowd, pause_s
-        self._book = Book(folder)
-        self._chance = Chance(random.Random(f"{seed} faults"), late_s, self._refused)
-        self._slack = Workspace(self._chance, **given)
-        self._fate = random.Random(f"{seed} fate")
+        chance = SlackChance(random.Random(f"{seed} faults"), late_s, self._refused)
+        super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
+        self._channels = channels
+        self.fake = self._slack = Workspace(chance, **given)
         self._threads = itertools.count(1)
         self._spoken: list[Spoken] = []
-        self._presses = self._commands = 0
         for user in (*people, STRANGER):
             self._slack.user(user)
             self._slack.channel(f"D{user}", kind="im", user=user)
@@ -143,59 +129,34 @@ class Place:
             self._slack.channel(channel)
 
     @property
-    def trip(self) -> Callable[[str], bool]:
-        return self._chance.trip
-
-    @trip.setter
-    def trip(self, trip: Callable[[str], bool]) -> None:
-        self._chance.trip = trip
-
-    @property
-    def accepted(self) -> int:
-        return sum(spoken.must for spoken in self._spoken)
-
-    @property
     def posted(self) -> int:
         return len(self._slack.posts()) + len(self._slack.ephemerals)
 
     @property
     def owed(self) -> float:
-        return len(list(self._open()))
+        """Count the messages without an end in the bot's journal."""
+        self._journal.look()
+        taken, settled = self._journal.taken, self._journal.settled
+        lines = [spoken.line for spoken in self._spoken]
+        unsettled = (line for line in owed(lines) if not settled.intersection(line["ids"]))
+        return len(taken.keys() - settled) + len(list(unsettled))
 
-    async def serve(self, *, task_status: TaskStatus[int]) -> None:
-        slack = await self._slack.__aenter__()
-        try:
-            task_status.started(int(slack.url.rpartition(":")[2]))
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await slack.__aexit__()
-
-    async def talk(self) -> None:
+    async def connected(self) -> None:
         await self._slack.until(lambda: self._slack.sockets.links, 60)
         for channel in self._channels:
             self._slack.join(BOT_USER, channel)
-        async with anyio.create_task_group() as people:
-            for number in range(self._crowd):
-                people.start_soon(self._converse, random.Random(f"{self._seed} person {number}"))
-            people.start_soon(self._cut_links)
 
-    async def until_settled(self) -> None:
-        """Return when every message has its end on the bot's disk, and the bot has nothing more to say."""
-        while self.owed or any(one.state in ("waiting", "sent") for one in self._slack.sockets.deliveries):
-            await anyio.sleep(0.2)
-        quiet = self._calls()
-        while True:
-            await anyio.sleep(self._quiet_s)
-            if quiet == (quiet := self._calls()):
-                break
-        self._chance.calm = True
+    def delivering(self) -> bool:
+        return any(one.state in ("waiting", "sent") for one in self._slack.sockets.deliveries)
 
-    def _calls(self) -> int:
-        """Count the bot's calls, but for signs, which may go on for minutes."""
+    def count_calls(self) -> int:
+        """Count the bot's calls without presence calls, which may go on for minutes."""
         return sum(
             call.method.startswith(("chat.", "conversations.", "files.")) for call in self._slack.calls
         )
+
+    def ways_to_cut(self) -> Sequence[Callable[[], None]]:
+        return [way for link in self._slack.sockets.links[:1] for way in (link.reset, link.disconnect)]
 
     def close(self) -> None:
         slack = self._slack
@@ -227,13 +188,8 @@ class Place:
 
     # people
 
-    async def _converse(self, person: random.Random) -> None:
-        while self.talking:
-            await self._thread(f"{next(self._threads):04}", person)
-            await self._pause(person)
-
-    async def _thread(self, number: str, person: random.Random) -> None:
-        user = person.choice(self._people)
+    async def _conversation(self, person: random.Random) -> None:
+        number, user = f"{next(self._threads):04}", person.choice(self._people)
         direct = person.random() < 0.4
         channel = f"D{user}" if direct else person.choice(self._channels)
         root = self._say(number, 0, user, channel, "", person)
@@ -242,9 +198,7 @@ class Place:
         for count in range(1, person.choice((1, 1, 2, 4, 7))):
             await self._pause(person)
             if person.random() < 0.3:
-                with anyio.move_on_after(4 * self._pause_s):
-                    while not self._answered(channel, root.root):
-                        await anyio.sleep(0.05)
+                await self._wait_for_answer(lambda: self._answered(channel, root.root))
             if not self.talking:
                 return
             await self._act(number, count, user, root, person)
@@ -352,15 +306,6 @@ class Place:
     def _wire(self, text: str, before: str) -> str:
         return f"<@{BOT_USER}> {text}" if before.startswith("<@") else text
 
-    async def _pause(self, person: random.Random) -> None:
-        await anyio.sleep(person.expovariate(1 / self._pause_s))
-
-    async def _cut_links(self) -> None:
-        while self.talking:
-            await anyio.sleep(self._fate.expovariate(1 / self._cut_every_s))
-            for link in self._slack.sockets.links[:1]:
-                self._fate.choice((link.reset, link.disconnect))()
-
     # for the judge
 
     def _acked(self) -> dict[str, int]:
@@ -388,20 +333,6 @@ class Place:
         message = known.messages.get(root) if known else None
         thread = f"slack:T1:{channel}:{message.root if message else root}"
         self._book.write("refused", thread=thread, call=method, error=error)
-
-    def _open(self) -> Iterable[str]:
-        """What is owed, according to the bot's files."""
-        received, settled = set[str](), set[str]()
-        path = self._folder / "data" / "journal.jsonl"
-        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
-            fields: dict[str, Any] = json.loads(line)
-            (settled if fields["kind"] == "settled" else received).add(fields["message_id"])
-        yield from received - settled
-        lines = [spoken.line for spoken in self._spoken]
-        heard = first_heard(lines)
-        for line in lines:
-            if line["must"] and not unheard_of(line, heard) and not settled & set(line["ids"]):
-                yield line["token"]
 
 
 class Threads(Place):

@@ -16,4 +16,4 @@ def _place(folder: Path, rounds: Rounds) -> run.Place:
     return Threads(folder, **how, presses=rounds.questions == "answered", rate_scale=1)
 
 
-SLACK = Stage("slack", _place, "tests.crash.slack.child", "tests.crash.slack.judge", STEPS, mend_s=8.0)
+SLACK = Stage("slack", _place, "tests.crash.slack.child", "tests.judge.slack", STEPS, mend_s=8.0)

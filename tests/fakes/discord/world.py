@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.fakes.discord.ids import (
     APP,
@@ -34,11 +33,10 @@ from tests.fakes.discord.ids import (
 )
 from tests.fakes.discord.nonces import Nonces
 from tests.fakes.discord.records import Call, Channel, Message, Role, User
+from tests.fakes.waiting import Waiting
 
-T = TypeVar("T")
 
-
-class World:
+class World(Waiting):
     """``clock`` measures spans, ``wall`` stamps ids; both in seconds, and both are moved by ``later``."""
 
     url = ""
@@ -61,7 +59,7 @@ class World:
         """Whether the bot is a member of the guild."""
         self.generation = 0
         """Addresses of files that were given out in an earlier one are expired."""
-        self._waiters: list[asyncio.Future[None]] = []
+        super().__init__()
         self._furnish()
 
     def _furnish(self) -> None:
@@ -198,23 +196,6 @@ class World:
 
     def calls_to(self, *routes: str) -> list[Call]:
         return [call for call in self.calls if call.route in routes]
-
-    def changed(self) -> None:
-        """Something happened: wake whoever waits in ``until``."""
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    async def until(self, predicate: Callable[[], T], limit: float = 10.0) -> T:
-        """Wait, at most *limit* seconds, until *predicate* is true, and return what it said."""
-        async with asyncio.timeout(limit):
-            while not (found := predicate()):
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                await waiter
-        return found
 
 
 APPLICATION: Json = {

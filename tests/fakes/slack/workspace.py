@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.fakes.slack.records import (
     BOT_USER,
@@ -20,11 +19,10 @@ from tests.fakes.slack.records import (
     User,
     Words,
 )
+from tests.fakes.waiting import Waiting
 
-T = TypeVar("T")
 
-
-class Workspace:
+class Workspace(Waiting):
     """``clock`` measures spans (streams, limits, statuses), ``wall`` stamps messages; both in seconds."""
 
     status_lasts = 120.0
@@ -47,7 +45,7 @@ class Workspace:
         self.calls: list[Call] = []
         self.serial = itertools.count(1)
         self._last_ts = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        super().__init__()
         self.user(BOT_USER, "threadfast", is_bot=True)
         for user in ("U1", "U2", "U3"):
             self.user(user)
@@ -150,20 +148,3 @@ class Workspace:
 
     def calls_to(self, *methods: str) -> list[Call]:
         return [call for call in self.calls if call.method in methods]
-
-    def changed(self) -> None:
-        """Something happened: wake whoever waits in ``until``."""
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    async def until(self, predicate: Callable[[], T], limit: float = 10.0) -> T:
-        """Wait, at most *limit* seconds, until *predicate* is true, and return what it said."""
-        async with asyncio.timeout(limit):
-            while not (found := predicate()):
-                waiter = asyncio.get_running_loop().create_future()
-                self._waiters.append(waiter)
-                await waiter
-        return found

@@ -3,6 +3,8 @@
 It knows the sequences that prompt_toolkit and rich use, and fails on any other.
 """
 
+import codecs
+import os
 import re
 from collections.abc import Callable
 
@@ -109,3 +111,16 @@ class Screen:
             self.lines.append("")
         line = self.lines[self.y].ljust(x)
         self.lines[self.y] = line[:x] + char + line[x + len(char) :]
+
+
+async def show(terminal: int, screen: Screen) -> None:
+    """Write to *screen* what comes out of a pseudo-terminal until its last program has left."""
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    while True:
+        await anyio.wait_readable(terminal)
+        try:
+            data = os.read(terminal, 65_536)
+        except OSError:  # the last program has left
+            return
+        screen.write(decode(data))
+        screen.flush()

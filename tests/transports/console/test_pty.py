@@ -1,6 +1,5 @@
 """The interactive console as a person meets it: its own process, at the end of a real pseudo-terminal."""
 
-import codecs
 import os
 import pty
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.transports.console.screen import Screen
+from tests.transports.console.screen import Screen, show
 
 pytestmark = pytest.mark.anyio
 
@@ -43,15 +42,7 @@ class Window:
         await self.screen.shows(*then)
 
     async def watch(self) -> None:
-        decode = codecs.getincrementaldecoder("utf-8")().decode
-        while True:
-            await anyio.wait_readable(self.master)
-            try:
-                data = os.read(self.master, 65_536)
-            except OSError:  # a pseudo-terminal says so when its last program has left
-                return
-            self.screen.write(decode(data))
-            self.screen.flush()
+        await show(self.master, self.screen)
 
     def resize(self, rows: int, columns: int) -> None:
         self.screen.rows, self.screen.columns = rows, columns

@@ -24,29 +24,15 @@ from tests.fakes.discord import (
 )
 from tests.transports.discord.bot import answers, bot_in, transport
 from tests.transports.settling import until_settled
-from tests.world import Gate, Scripted, says
+from tests.world import Gate, Scripted, Streams, says
 from threads.errors import TransportFatal
-from threads.model import Limits, Option, Question, TextDelta
+from threads.model import Limits, Option, Question
 from threads.wording import first_cause, undelivered
 
 pytestmark = pytest.mark.anyio
 
 NAMED = f"<@{BOT}>"
 SEND = "POST /channels/{}/messages"
-
-
-class Streams(Scripted):
-    """A model that writes its answer in two pieces, the second after the first was seen."""
-
-    def __init__(self, first, last):
-        super().__init__()
-        self.first, self.last = first, last
-
-    async def complete(self, request, on_event):
-        await on_event(TextDelta(self.first))
-        await anyio.sleep(2.5)
-        await on_event(TextDelta(self.last))
-        return Completion(says(self.first + self.last), Usage(1, 1), "end")
 
 
 async def alive(discord):

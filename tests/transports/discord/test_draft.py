@@ -19,9 +19,9 @@ from tests.transports.discord.virtual import (
     EDIT,
     SEND,
     VirtualRest,
-    beside,
     virtual_discord,
 )
+from tests.transports.settling import beside
 from threads.model import (
     Resumed,
     Taken,

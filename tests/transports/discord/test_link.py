@@ -27,7 +27,7 @@ from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.supervisor import LinkDown, Supervisor
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from transports.discord.api.rest import open_rest
 from transports.discord.api.sdk import read_message
 from transports.discord.api.values import Button, Upload
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 SEND, EDIT = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}"
 OPEN = "POST /channels/{}/messages/{}/threads"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -153,13 +152,3 @@ def virtual_discord(**more):
         echo=False,
         **more,
     )
-
-
-@asynccontextmanager
-async def beside(*work):
-    """Run *work* beside the block, and end it there."""
-    async with anyio.create_task_group() as tasks:
-        for one in work:
-            tasks.start_soon(one)
-        yield tasks
-        tasks.cancel_scope.cancel()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, beside, drained, virtual_slack
+from tests.transports.settling import beside
+from tests.transports.slack.virtual import BACKEND, VirtualWeb, drained, virtual_slack
 from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
 from transports.slack.live.draft import Draft, Seats
 from transports.slack.live.draft_content import Script, cut

@@ -20,7 +20,7 @@ from transports.slack.api import socket_mode as link_module
 from transports.slack.api import websocket as socket_module
 from transports.slack.api.socket_mode import SocketModeLink
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 PING_S = 0.1
 

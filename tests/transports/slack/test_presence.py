@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Message
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, beside, drained, virtual_slack
+from tests.transports.settling import beside
+from tests.transports.slack.virtual import BACKEND, VirtualWeb, drained, virtual_slack
 from threads.model import (
     Outgoing,
     Resumed,

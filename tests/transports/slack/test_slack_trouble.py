@@ -13,7 +13,7 @@ from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimit
 from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in, transport
 from tests.transports.slack.test_slack_story import answers
-from tests.world import Scripted, says
+from tests.world import Scripted, Streams, says
 from threads.errors import TransportFatal
 from threads.model import (
     Choice,
@@ -21,7 +21,6 @@ from threads.model import (
     Option,
     Outgoing,
     Question,
-    TextDelta,
     ThreadId,
     TurnSettled,
     message_key,
@@ -312,20 +311,6 @@ async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_pat
         await slack.until(lambda: "eyes" in slack.message(said.ts).reactions)
         gate.open()
         await slack.until(lambda: answers(slack, "D1", said.ts) and not slack.message(said.ts).reactions)
-
-
-class Streams(Scripted):
-    """A model that writes its answer in two pieces, the second after the first was seen."""
-
-    def __init__(self, first, last):
-        super().__init__()
-        self.first, self.last = first, last
-
-    async def complete(self, request, on_event):
-        await on_event(TextDelta(self.first))
-        await anyio.sleep(2.5)
-        await on_event(TextDelta(self.last))
-        return Completion(says(self.first + self.last), Usage(1, 1), "end")
 
 
 async def test_a_live_answer_whose_end_slack_refuses_does_not_stay_as_if_it_went_on(tmp_path):

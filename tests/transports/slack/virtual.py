@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from contextlib import asynccontextmanager
 
 import anyio
 
@@ -67,16 +66,6 @@ def virtual_slack(**more):
         echo=False,
         **more,
     )
-
-
-@asynccontextmanager
-async def beside(*work):
-    """Run *work* beside the block, and end it there."""
-    async with anyio.create_task_group() as tasks:
-        for one in work:
-            tasks.start_soon(one)
-        yield tasks
-        tasks.cancel_scope.cancel()
 
 
 def drained(slack):

@@ -1,6 +1,6 @@
-"""`python -m tests.crash.slack.judge FOLDER`: the judge of the crash run, for what is visible in Slack.
+"""`python -m tests.judge.slack FOLDER`: the judge of the crash run, for what is visible in Slack.
 
-Its own rules, beside those of `tests.crash.visible`: each message of the bot belongs to one outcome, in the thread of
+Its own rules, beside those of `tests.judge.visible`: each message of the bot belongs to one outcome, in the thread of
 the question; no thread still seems to be worked on.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash import judge
-from tests.crash.judge import Fields, key_of, plain_lines
-from tests.crash.visible import ROW, VisibleJudge, first_heard
+from tests.judge.crash import main, plain_lines
+from tests.judge.records import Fields, key_of
+from tests.judge.visible import ROW, VisibleJudge, first_heard
 
 CLEARED = 50
 """A start takes the status away from so many threads, the newest; Slack itself does so after an hour."""
@@ -29,6 +30,12 @@ def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
     return before and not sent["acked_at"] and not channel.startswith("D")
 
 
+def owed(said: list[Fields]) -> Iterator[Fields]:
+    """Return the messages that the bot must have heard."""
+    heard = first_heard(said)
+    return (sent for sent in said if sent["must"] and not unheard_of(sent, heard))
+
+
 class SlackJudge(VisibleJudge):
     platform = "slack"
     notes = (*VisibleJudge.notes, "status left in an old thread")
@@ -36,15 +43,12 @@ class SlackJudge(VisibleJudge):
     def read_record(self, folder: Path) -> None:
         self.same, self.leftovers = {}, []
         said = list(plain_lines(folder / "sent.jsonl"))
-        heard = first_heard(said)
         for sent in said:
             self.same |= dict.fromkeys(sent["ids"], sent["id"]) | dict.fromkeys(
                 sent["threads"], sent["thread"]
             )
-            key = key_of(sent["thread"], sent["id"])
-            self.sent[key] = sent
-            if sent["must"] and not unheard_of(sent, heard):
-                self.acked.add(key)
+            self.sent[key_of(sent["thread"], sent["id"])] = sent
+        self.acked = {key_of(sent["thread"], sent["id"]) for sent in owed(said)}
         self.numbers = {sent["thread"]: sent["token"][1:5] for sent in self.sent.values()}
         self.place = {key: n for n, key in enumerate(self.sent)}
         self.troubles = Counter(one["thread"] for one in plain_lines(folder / "refused.jsonl"))
@@ -143,4 +147,4 @@ class SlackJudge(VisibleJudge):
 
 
 if __name__ == "__main__":
-    judge.main(SlackJudge)
+    main(SlackJudge)

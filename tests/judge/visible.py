@@ -6,7 +6,6 @@ of an answer must all be there, once and in order, whatever the messages say of 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -14,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.crash import judge
-from tests.crash.judge import Fields, Judge, key_of, tokens
+from tests.judge.crash import Judge, texts, tokens
+from tests.judge.records import Fields, key_of, read_lines, speakers
 
 ROW = re.compile(r"row (\d+) of (\d+) (t\d+m\d+) abcdefghi")
 MADE = re.compile(r"(?:press|slash|stop)-")
@@ -60,9 +59,8 @@ class VisibleJudge(Judge):
     # what the bot says it heard
 
     def raw_journal(self) -> Iterator[Fields]:
-        for line in (self.data / "journal.jsonl").read_bytes().split(b"\n")[:-1]:
-            if judge.intact(line):
-                yield self.canonical(json.loads(line))
+        *whole, _ = (self.data / "journal.jsonl").read_bytes().split(b"\n")
+        return map(self.canonical, filter(None, read_lines(b"\n".join(whole))))
 
     def canonical(self, fields: Fields) -> Fields:
         for name in ("message_id", "thread_id", "by"):
@@ -150,10 +148,11 @@ class VisibleJudge(Judge):
         """Return how a message ended; one that went into another's turn ended as that did."""
         ends = (self.settled.get(key) for key, sent in self.sent.items() if sent["token"] == token)
         end = next(filter(None, ends), {})
-        for _ in range(10):
-            if end.get("outcome") != "merged":
-                break
-            end = self.settled.get(key_of(end["thread_id"], end["by"]), {})
+        if end.get("outcome") == "merged":
+            for _, later in speakers(end, self.settled):
+                end = later
+                if end.get("outcome") != "merged":
+                    break
         return str(end.get("outcome", ""))
 
     def look_at_rows(self) -> None:
@@ -201,7 +200,7 @@ class VisibleJudge(Judge):
         if end and end["outcome"] == "withdrawn":
             self.counts["withdrawn"] += 1
             if not sent.get("deleted") or self.shown.get(key):
-                self.fault("unexplained", f"{key} withdrawn; posts: {judge.texts(self.shown.get(key, []))}")
+                self.fault("unexplained", f"{key} withdrawn; posts: {texts(self.shown.get(key, []))}")
         elif end and sent.get("alone") and not self.shown.get(key) and not end.get("by"):
             self.counts[end["outcome"]] += 1
             place = key.split(":")[2]
@@ -257,8 +256,8 @@ class VisibleJudge(Judge):
             root / quote(one.partition(":")[2], safe=":").replace(":", "~") for one in sent.get("threads", ())
         ]
         names = ("context.jsonl", "context.old.jsonl")
-        texts = [
+        conversations = [
             path.read_bytes() for folder in folders for name in names if (path := folder / name).exists()
         ]
-        if not any(mark in text for mark in marks for text in texts):
+        if not any(mark in text for mark in marks for text in conversations):
             self.fault("context", f"{key} was answered and is not in its conversation")

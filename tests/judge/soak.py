@@ -1,4 +1,4 @@
-"""`python -m tests.soak.judge slack|discord FOLDER`: the judges of the crash runs, for one platform of a bot with two.
+"""`python -m tests.judge.soak slack|discord FOLDER`: the judges of the crash runs, for one platform of a bot with two.
 
 A question that the bot asks in a thread is no outcome of a message: in Slack it is told by its key, which ends in ``?``
 and an id, in Discord by its words; it only has to speak of its own thread.
@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.crash import judge
-from tests.crash.discord.judge import DiscordJudge
-from tests.crash.judge import Fields
-from tests.crash.slack.judge import SlackJudge
-from tests.crash.visible import VisibleJudge
+from tests.judge.crash import main
+from tests.judge.discord import DiscordJudge
+from tests.judge.records import Fields
+from tests.judge.slack import SlackJudge
+from tests.judge.visible import VisibleJudge
 
 ASKS = "May I use"
 
@@ -33,6 +33,9 @@ class _OfOne(VisibleJudge):
     def ours(self, found: Iterator[Fields]) -> Iterator[Fields]:
         return (line for line in found if line["thread_id"].startswith(f"{self.platform}:"))
 
+    def raw_journal(self) -> Iterator[Fields]:
+        return self.ours(super().raw_journal())
+
     def lines(self, path: Path) -> Iterator[Fields]:
         found = super().lines(path)
         return self.ours(found) if path.name == "journal.jsonl" else found
@@ -45,9 +48,6 @@ class _OfOne(VisibleJudge):
 class OfSlack(_OfOne, SlackJudge):
     notes = (*SlackJudge.notes, "questions")
 
-    def raw_journal(self) -> Iterator[Fields]:
-        return self.ours(super().raw_journal())
-
     def gather(self) -> None:
         questions = [one for one in self.visible if "?" in (one["tag"] or {}).get("key", "")]
         self.put_aside(questions)
@@ -57,9 +57,6 @@ class OfSlack(_OfOne, SlackJudge):
 class OfDiscord(_OfOne, DiscordJudge):
     notes = (*DiscordJudge.notes, "questions")
 
-    def raw_journal(self) -> Iterator[Fields]:
-        return self.ours(super().raw_journal())
-
     def gather(self) -> None:
         questions = [one for one in self.visible if one["text"].startswith(ASKS)]
         self.put_aside(questions)
@@ -68,4 +65,4 @@ class OfDiscord(_OfOne, DiscordJudge):
 
 if __name__ == "__main__":
     kind = {"slack": OfSlack, "discord": OfDiscord}[sys.argv.pop(1)]
-    judge.main(kind)
+    main(kind)

@@ -7,8 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
-from .evidence import BEGAN, START, read_lines
-from .record import Bill, Post, Record, Sent
+from tests.judge.records import read_lines
+from tests.judge.stories import BEGAN, START
+from tests.sim.record import Bill, Post, Record, Sent
 
 TAKEN = ("Thank you, I go on.", "All right, I leave it.")
 ANOTHER_MODEL = "Shall I use"

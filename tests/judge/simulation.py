@@ -7,13 +7,14 @@ and one visible sign, nothing is answered twice or in the wrong thread, and a th
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from .evidence import MAYBE_REPEAT, Story, clock, namesake, plain, read_journal, read_lines, sibling
-from .money import money_faults
-from .record import REACTIONS_FROM, Post, Record, Sent
+from tests.judge.money import money_faults
+from tests.judge.records import OUTCOMES, REPEAT, read_lines, repeated, scrubbed, speakers
+from tests.judge.stories import Story, clock, namesake, plain, read_journal, sibling
+from tests.sim.record import REACTIONS_FROM, Post, Record, Sent
 
 MAX_ATTEMPTS = 3
 MENTION = "I could not post"
@@ -22,9 +23,6 @@ LANDS_WITHIN_S = 3.0
 TOLD = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
 TURNS = ("/compact", "/retry")
 """Commands that are served as messages are."""
-OUTCOMES = {
-    "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered",
-}  # fmt: skip
 
 
 def judge(files: dict[str, bytes], record: Record) -> list[str]:
@@ -103,24 +101,25 @@ class _Audit:
 
     def _spoken_for(self, sent: Sent, story: Story) -> bool:
         """Follow ``by`` to a message that shows itself, or that the platform refused to show."""
-        seen = {sent.key}
-        while story.by:
-            key = namesake(sent, story.by)
-            if key in seen or key not in self._stories:
+        key = sent.key
+        for key, _ in speakers(story.settled[-1], self._ends()):
+            if key == sent.key or key not in self._stories or self._record.sent[key].thread != sent.thread:
                 return False
-            seen.add(key)
-            story = self._stories[key]
-            if self._record.sent[key].thread != sent.thread:
-                return False
-        return bool(self._posts[key]) or story.outcome in ("undelivered", "withdrawn")
+        last = self._stories[key]
+        if last.by:  # a cycle
+            return False
+        return bool(self._posts[key]) or last.outcome in ("undelivered", "withdrawn")
+
+    def _ends(self) -> dict[str, dict[str, Any]]:
+        return {key: story.settled[-1] for key, story in self._stories.items() if story.settled}
 
     def _posts_of(self, sent: Sent) -> Iterator[str]:
         posts, story = self._posts[sent.key], self._stories[sent.key]
         for place, post in enumerate(posts):
-            marked = MAYBE_REPEAT in post.text
+            marked = REPEAT in post.text
             if post.thread != sent.thread:
                 yield f"{sent.key}: posted in {post.thread}"
-            if post.text.encode("utf-8", "replace").decode() != post.text:
+            if scrubbed(post.text) != post.text:
                 yield f"{sent.key}: half a character in {post.text!r}"
             if "secret" in post.text or "Traceback" in post.text:
                 yield f"{sent.key}: a payload in a thread"
@@ -227,16 +226,15 @@ class _Audit:
             if parts[-1] == "context.jsonl":
                 if None in lines:
                     yield f"{path}: a damaged line"
-                sources = Counter(
-                    m["source"] for m in (line["message"] for line in lines if line) if m["role"] == "user"
-                )
-                yield from (f"{path}: {s} {n} times" for s, n in sources.items() if s and n > 1)
+                users = [line["message"] for line in lines if line and line["message"]["role"] == "user"]
+                sources = [message["source"] for message in users]
+                yield from (f"{path}: {s} {n} times" for s, n in repeated(sources).items())
                 yield from self._remembered(
                     path, set(sources), self._files.get(path.replace(".jsonl", ".old.jsonl"), b"")
                 )
             else:
-                ends = Counter(line["message_id"] for line in lines if line and line["kind"] == "settled")
-                yield from (f"{path}: {m} settled {n} times" for m, n in ends.items() if n > 1)
+                ends = [line["message_id"] for line in lines if line and line["kind"] == "settled"]
+                yield from (f"{path}: {m} settled {n} times" for m, n in repeated(ends).items())
                 yield from self._log_agrees(path, lines)
 
     def _remembered(self, path: str, sources: set[str], old: bytes) -> Iterator[str]:

@@ -1,22 +1,16 @@
-"""What the judge reads: journal, logs and conversations as bytes, and the keys and clocks in them.
-
-Written for the judge alone and from the description of the format, so that the bot's own reader is not asked whether
-the bot's own writer was right.
-"""
+"""What the journal of a simulated run says of each message, and the keys and clocks in it."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from .record import Sent
+from tests.judge.records import REPEAT, key_of, read_lines, scrubbed
+from tests.sim.record import Sent
 
-MAYBE_REPEAT = "(this may be a repeat)"
 BEGAN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 START = 1000.0
 
@@ -60,8 +54,7 @@ def read_journal(data: bytes, stories: defaultdict[str, Story]) -> Iterator[str]
             yield f"journal: a {line['kind']} record without its seq"
         elif seqs.setdefault((line["seq"], line["kind"]), line) != line:
             yield f"journal: seq {line['seq']} means two things"
-        transport, workspace, channel, _ = line["thread_id"].split(":", 3)
-        stories[f"{transport}:{workspace}:{channel}:{line['message_id']}"].add(line)
+        stories[key_of(line["thread_id"], line["message_id"])].add(line)
 
 
 def sibling(sent: Sent, number: int) -> str:
@@ -80,16 +73,4 @@ def clock(at: str) -> float:
 
 
 def plain(text: str) -> str:
-    return text.replace(MAYBE_REPEAT, "").encode("utf-8", "replace").decode().strip()
-
-
-def read_lines(data: bytes) -> Iterator[dict[str, Any] | None]:
-    """Yield each line's record, or ``None`` for one that is torn, damaged or no record."""
-    for line in data.split(b"\n"):
-        if not line:
-            continue
-        body, crc = line[:-18], line[-18:]
-        if crc != b',"crc":"%08x"}' % zlib.crc32(body):
-            yield None
-        else:
-            yield json.loads(line)
+    return scrubbed(text.replace(REPEAT, "")).strip()

@@ -1,6 +1,6 @@
-"""`python -m tests.crash.discord.judge FOLDER`: the judge of the crash run, for what is visible in Discord.
+"""`python -m tests.judge.discord FOLDER`: the judge of the crash run, for what is visible in Discord.
 
-Its own rules, beside those of `tests.crash.visible`: the nonce of each message of the bot names one part of the post for
+Its own rules, beside those of `tests.judge.visible`: the nonce of each message of the bot names one part of the post for
 one message; what has a Stop button is unfinished, and may only be left for a moment; a reply refers to what it answers;
 what was not said to the bot is not heard.
 """
@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from tests.crash import judge
-from tests.crash.judge import Fields, key_of, plain_lines
-from tests.crash.visible import LOOKS, ROW, VisibleJudge, first_heard
+from tests.judge.crash import main, plain_lines
+from tests.judge.records import Fields, key_of
+from tests.judge.visible import LOOKS, ROW, VisibleJudge, first_heard
 
 PARTS, FILE, ANEW = 20, 99, 100
 """Parts of a post that are messages, the one that is a file; and what is added to one that is sent anew."""
@@ -153,4 +153,4 @@ class DiscordJudge(VisibleJudge):
 
 
 if __name__ == "__main__":
-    judge.main(DiscordJudge)
+    main(DiscordJudge)

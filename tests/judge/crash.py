@@ -1,7 +1,6 @@
-"""`python -m tests.crash.judge FOLDER`: what the bot's files and the platform's record say about its promises.
+"""`python -m tests.judge.crash FOLDER`: what the bot's files and the platform's record say about its promises.
 
-It knows the files by their bytes only and imports nothing of the program. A line of the data folder is JSON whose last
-field ``crc`` is the CRC-32, as eight hex digits, of all bytes before its comma. Violations are printed one a line
+Violations are printed one a line
 (``rule: what``), then the counts as JSON; the exit code is 1 when there was a violation.
 """
 
@@ -10,31 +9,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
-Fields = dict[str, Any]
+from tests.judge.records import (
+    COVERED,
+    OUTCOMES,
+    REPEAT,
+    Fields,
+    intact,
+    key_of,
+    repeated,
+    scrubbed,
+    speakers,
+)
 
 TOKEN = re.compile(r"t(\d+)m\d+")
 SHARED = re.compile(r"did not take your last (\d+) messages")
-REPEAT = "(this may be a repeat)"
-COVERED = {"merged", "stopped", "refused", "failed"}
-OUTCOMES = COVERED | {"answered", "withdrawn", "dead_letter", "undelivered"}
-
-
-def key_of(thread: str, message_id: str) -> str:
-    return ":".join([*thread.split(":", 3)[:3], message_id])
-
-
-def intact(line: bytes) -> bool:
-    """Check the checksum rule on the bytes of one line."""
-    body, comma, tail = line.rpartition(b",")
-    return bool(comma) and tail == b'"crc":"%08x"}' % zlib.crc32(body)
 
 
 def plain_lines(path: Path) -> list[Fields]:
@@ -180,12 +174,11 @@ class Judge:
         """Follow ``by`` to the post that speaks for the message; it has none of its own."""
         if posts:
             self.fault("twice", f"{key} is {end['outcome']} by {end['by']} and has posts {texts(posts)}")
-        speaker, end_of = key, end
-        for _ in range(10):
-            if not end_of.get("by") or end_of["outcome"] == "undelivered":
+        last = key, end
+        for last in speakers(end, self.settled):
+            if last[1].get("outcome") == "undelivered":
                 break
-            speaker = key_of(end_of["thread_id"], end_of["by"])
-            end_of = self.settled.get(speaker, {})
+        speaker, end_of = last
         spoken = self.shown.get(speaker, [])
         if end["outcome"] not in COVERED or not end_of:
             self.fault("unexplained", f"{key} {end['outcome']} by {end['by']}, which has no end")
@@ -281,10 +274,10 @@ class Judge:
     def look_at_thread(self, folder: Path) -> None:
         thread = self.thread_in(folder)
         messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
-        sources = Counter((message["role"], message["source"]) for message in messages if message["source"])
-        for (role, source), times in sources.items():
-            if times > 1:
-                self.fault("context", f"{source} is {times} times the {role}'s in {thread}")
+        sources = [(message["role"], message["source"]) for message in messages if message["source"]]
+        for (role, source), times in repeated(sources).items():
+            self.fault("context", f"{source} is {times} times the {role}'s in {thread}")
+        for _, source in dict.fromkeys(sources):
             if self.sent.get(key_of(thread, source), {}).get("thread") != thread:
                 self.fault("crossed", f"{source} is in the conversation of {thread}")
         self.look_for_strangers(json.dumps(messages), thread, "the conversation")
@@ -332,10 +325,6 @@ def tokens(text: str) -> list[str]:
 
 def texts(posts: list[Fields]) -> list[str]:
     return [post["text"][:80] for post in posts]
-
-
-def scrubbed(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def main(kind: type[Judge] = Judge) -> None:

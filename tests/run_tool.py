@@ -1,0 +1,30 @@
+"""The shell of tests about permissions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from bot.ports.tool import Arguments
+
+
+class RunArguments(Arguments):
+    command: str
+
+    def subject(self):
+        return self.command
+
+
+@dataclass
+class Run:
+    """A tool that would do harm: it remembers what it was made to do."""
+
+    ran: list[str] = field(default_factory=list)
+    name: ClassVar[str] = "shell"
+    description: ClassVar[str] = "Run a command."
+    risk: ClassVar[str] = "exec"
+    arguments: ClassVar[type[Arguments]] = RunArguments
+
+    async def __call__(self, arguments, place):
+        self.ran.append(arguments.command)
+        return f"ran {arguments.command}"
