@@ -85,6 +85,7 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     from tests.fakes.discord import U1  # noqa: PLC0415
     from threads.model import Outgoing, TextDelta, ThreadId, TurnStarted, message_key  # noqa: PLC0415
     from transports.discord.live.presence import Presence  # noqa: PLC0415
+    from transports.discord.post.ephemeral_answers import EphemeralAnswers  # noqa: PLC0415
     from transports.discord.post.posting import Posting  # noqa: PLC0415
     from transports.discord.post.thread_opening import Places  # noqa: PLC0415
 

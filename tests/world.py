@@ -26,7 +26,7 @@ from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.resolve_beneath import mark_output
 from bot.tools.gate import Permits, Toolbox
-from bot.wiring.core import Core, Parts, open_core
+from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
@@ -304,10 +304,10 @@ def core_parts(
         schedules=None,
         permissions=NothingAllowed(),
         reader=None,
-        troubles=list,
+        troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
         escalate=lambda *_: None,
-        on_feedback=Audit(disk, data / "audit", offload=offload, now=now).judged,
+        on_feedback=Audit(disk, data / "audit", offload=offload, now=now).record_feedback,
         on_stop=lambda *_: None,
     )
     return replace(parts, **changes)

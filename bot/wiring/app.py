@@ -41,7 +41,7 @@ from bot.routing.rate_limit import RateLimiter
 from bot.store.migrations import prepare
 from bot.store.model_choice import ModelChoices
 from bot.store.restored_answers import Restored, restored, skip_answered
-from bot.wiring.core import Core, Parts, open_core
+from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
@@ -127,7 +127,7 @@ async def serve(
             instructions = Instructions(resources.disk, data, settings.name, tool_set.skills, offload)
 
             def troubles() -> list[str]:
-                return [*_down(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
+                return [*link_troubles(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
 
             veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
             run = _run(settings, models, tool_set, instructions, veil)
@@ -264,12 +264,6 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 def _open_circuits(circuits: Sequence[CircuitStatus]) -> list[str]:
     """Return a clause on each model whose circuit is not closed."""
     return [f"{circuit.model}: {circuit.why}" for circuit in circuits if circuit.state != "closed"]
-
-
-def _down(transports: Sequence[Transport]) -> list[str]:
-    """Return a clause on each transport that is not connected, or has a trouble."""
-    down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
-    return [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)]
 
 
 def _fire(

@@ -37,6 +37,7 @@ from threads.store.context import ContextFile
 from threads.store.data_folder import conversation_exists, thread_folder
 from threads.store.disk import Disk, Offload
 from threads.store.thread_files import Reader, ThreadFiles
+from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
 log = logging.getLogger(__name__)
@@ -190,3 +191,9 @@ def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, ref
         extra={**ids, "correlation_id": reference, "report": described.model_dump()},
     )
     parts.escalate(error, pending.incoming.thread, reference)
+
+
+def link_troubles(transports: Sequence[Transport]) -> list[str]:
+    """Return one clause for each transport that is not connected or reports a trouble."""
+    down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
+    return [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)]

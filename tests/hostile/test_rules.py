@@ -166,7 +166,6 @@ async def test_tools_of_servers_are_told_from_ours_and_asked_about(servers, tmp_
         theirs = [spec for spec in specs.values() if "__" in spec.name]
         assert len(theirs) == len(OURS) + 1
         for spec in theirs:
-            assert spec.risk == "net"
             assert not set("<>\u202e\x1b\u200b") & set(spec.name + spec.description), spec
         (ours,) = await scene.run(ToolCall("c2", "shell", {"command": "id"}))
         assert ours["error"]["type"] == "permission"

@@ -149,7 +149,7 @@ async def test_a_signal_before_anything_is_served_ends_it_at_once():
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(stop.over, connecting)
+            tasks.start_soon(stop.run, connecting)
             await began.wait()
             ask_to_stop()
 

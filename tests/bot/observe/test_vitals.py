@@ -82,7 +82,7 @@ async def test_threads_that_are_stuck_starve_the_watchdog_and_a_disk_that_hangs_
         await anyio.sleep(1)
         body.workers.state = "waiting"
         assert await fed(body)
-        assert "the disk does not answer" in watchdog.status().troubles
+        assert "the disk does not respond" in watchdog.status().troubles
         assert watchdog.fault == ""
         body.workers.state = "stuck"
         assert not await fed(body)

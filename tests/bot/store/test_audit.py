@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.observe.audit import MOST_WAITING, Audit, record_adapter
-from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog
+from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog, audit_logs, record_decision
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
