@@ -84,6 +84,7 @@ INTERRUPTED = "[interrupted here]"
 APPROVED = "Thank you, I go on."
 DENIED = "All right, I leave it."
 NO_QUESTION = "There is no question of mine open here, or it was answered already."
+QUESTION_UNREAD = "My question is still on its way. Please say that again when you can read it."
 NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 SAVING_FAILS = "my disk refuses to save"
 

@@ -91,9 +91,10 @@ def _decision(record: Record, sent: Sent) -> Iterator[str]:
         if "?" in post.key and post.thread == sent.thread and post.key.endswith(named[0] if named else "")
     ]
     allowed = {
-        record.sent[post.key.partition("?")[0]].author
+        author
         for post in asked
         if ANOTHER_MODEL in post.text or record.asker_may_grant
+        for author in _owners(record, record.sent[post.key.partition("?")[0]])
     }
     if sent.author not in allowed:
         yield f"{sent.key}: {sent.command!r} of {sent.author} was taken, who may not decide"
@@ -115,3 +116,14 @@ def _named(record: Record, post: Post) -> Iterator[str]:
             yield f"{post.key}: {model} answered for {tops} without a word: {post.text!r}"
         if tops == {model} and named:
             yield f"{post.key}: {model} was chosen, and {post.text!r}"
+
+
+def _owners(record: Record, sent: Sent) -> set[str]:
+    """Return whose question it may be: a retry is its text's author's, whoever asks for it."""
+    if not sent.command.startswith("/retry"):
+        return {sent.author}
+    return {
+        other.author
+        for other in record.sent.values()
+        if other.thread == sent.thread and other.number < sent.number and not other.command
+    }

@@ -6,7 +6,8 @@
 | one                        | that one             | that one           | that one        |
 | several                    | that one             | they are named     | each of them    |
 
-There is no yes to all: a question may be asked between what a person read and what they typed.
+There is no yes to all: a question may be asked between what a person read and what they typed. For the same reason a
+yes without an id counts only for a question that is posted. A button has the id of the question that it stands under.
 
 Kept in memory only. A turn that is cut asks again after the restart, under the same id, so that an old button still
 finds its question; what is pressed before that waits until then.
@@ -26,9 +27,10 @@ from threads.model import Answer, Question, ThreadId
 
 @dataclass(slots=True)
 class OpenQuestion:
-    """A question that may be answered, once."""
+    """A question that may be answered, once; ``posted`` once the thread can read it."""
 
     question: Question
+    posted: bool = False
     answer: Answer | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
     closed: anyio.Event = field(default_factory=anyio.Event)
@@ -77,6 +79,10 @@ class Questions:
         waiting = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
         if question_id:
             waiting = {id_: asked for id_, asked in waiting.items() if id_ == question_id}
+        elif answer.approved and waiting:
+            waiting = {id_: asked for id_, asked in waiting.items() if asked.posted}
+            if not waiting:
+                return wording.QUESTION_UNREAD
         mine = {id_: asked for id_, asked in waiting.items() if asked.question.may_answer(answer.by)}
         if not waiting:
             return wording.NO_QUESTION

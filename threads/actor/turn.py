@@ -140,6 +140,7 @@ class ActorTurn:
         with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
             if not await self._shared.delivery.ask(self._pending, question_id, question.text, choices):
                 return None
+            open_question.posted = True
             with self._clock_stopped():
                 if self._open == 1:
                     await self.tell(Waiting(question.about, math.inf))
