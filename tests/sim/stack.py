@@ -239,7 +239,7 @@ class PaidModel(SimModel):
             if not self.calm and self._rng.random() < self._deadly:
                 self._fate.die()
             completion = await super().complete(request, on_event)
-        except (ProviderError, anyio.get_cancelled_exc_class()) as error:
+        except (Exception, anyio.get_cancelled_exc_class()) as error:  # noqa: BLE001 - adapters count after a bug too
             used = error.usage if isinstance(error, ProviderError) else None
             cut = not isinstance(error, ProviderError) or (error.retryable and used)
             if used is None and (cut or isinstance(error, ModelTimeout)):
