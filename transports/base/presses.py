@@ -16,6 +16,10 @@ REMEMBERED = 1_000
 """Presses that may still be accepted."""
 
 ANSWERS = ("/approve", "/deny")
+LASTING = ("/stop", *ANSWERS)
+"""Commands whose buttons stay after a press. They go with their draft or question: without its stop button, what a
+killed
+process left would no longer be known as unfinished."""
 
 UNDECIDED = "Not decided."
 """The decision of a question whose turn ended first."""
@@ -40,7 +44,7 @@ class Presses(Generic[P]):
 
     def pressed(self, press: P) -> None:
         """Remember a press before it is handed over."""
-        if not press.ephemeral and not press.incoming.text.startswith(ANSWERS):
+        if not press.ephemeral and not press.incoming.text.startswith(LASTING):
             self._pressed[press.incoming.id] = press
 
     def taken(self, message_id: str, event: TurnEvent) -> P | None:
