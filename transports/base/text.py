@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from wcwidth import grapheme_boundary_before
-
 _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)])
 _CONTROLS.pop(ord("\n"))
 _CONTROLS.pop(ord("\t"))
@@ -272,6 +270,8 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def _cluster_border(text: str, start: int, end: int) -> int:
     """Return the last border at or before *end* that cuts through nothing a person sees as one character."""
+    from wcwidth import grapheme_boundary_before  # noqa: PLC0415 - 9 ms that a chat in the terminal does not need
+
     border = grapheme_boundary_before(text, end + 1) if end < len(text) else end
     if _PAIR.match(text, border - 1):
         border -= 1

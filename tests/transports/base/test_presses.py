@@ -18,7 +18,8 @@ class Press:
 
 
 @pytest.mark.parametrize(
-    ("command", "goes"), [("/retry m1", True), ("/stop", False), ("/approve q1 once", False), ("/deny", False)]
+    ("command", "goes"),
+    [("/retry m1", True), ("/stop", False), ("/approve q1 once", False), ("/deny", False)],
 )
 def test_a_button_goes_when_its_press_is_taken_but_for_those_of_a_draft_or_a_question(command, goes):
     presses, press = Presses(), Press(message(1, command))
