@@ -56,7 +56,7 @@ main() {
     shift
   done
   if [ -n "$root" ]; then
-    [ -d "$root" ] || wrong "--root: $root is no folder"
+    [ -d "$root" ] || wrong "--root: $root is not a folder"
     root=$(cd "$root" && pwd)
     SYSTEMCTL=${THREADFAST_SYSTEMCTL-}
   elif [ "$(id -u)" != 0 ] && [ -z "$dry" ]; then

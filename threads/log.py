@@ -80,7 +80,7 @@ class Log:
         )
 
     async def run(self) -> None:
-        """Write until cancelled; the next start mends what was not written."""
+        """Write until cancelled; the next start completes what was not written."""
         await self._group.run()
 
     async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> bool:

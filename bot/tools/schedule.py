@@ -192,7 +192,7 @@ def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Ma
         cron, first = checked(arguments.cron, zone, now, least)
         until = instant(arguments.until, zone, now) if arguments.until else now + FARTHEST
         if until < first:
-            raise ToolInvalidInput("It would end before it has come once.", suggestion="Mend `until`.")
+            raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")
         return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}
     if arguments.in_minutes is not None:
         return {"next_at": within(now + timedelta(minutes=arguments.in_minutes), now), "zone": zone or "UTC"}

@@ -6,7 +6,7 @@
 | down                   | connected                              | back                          |
 | back, for `STEADY_S`   | disconnected                           | down, for one outage more     |
 | back, for less         | anything but connected                 | down: it is the same outage   |
-| any                    | stopped by what only a person can mend | stopped                       |
+| any                    | stopped by what only a person can fix  | stopped                       |
 
 | a transport is         | what there is to tell                  | when it was told              |
 |------------------------|----------------------------------------|-------------------------------|

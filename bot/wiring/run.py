@@ -49,7 +49,7 @@ NOTHING_NAMED = (
 async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until cancelled, or asked to stop by a signal; see `bot.observe.shutdown`.
 
-    Raises `ConfigInvalid` when only a person can mend what is wrong, as `serve` does.
+    Raises `ConfigInvalid` when a person has to fix something, as `serve` does.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
     await stop.run(partial(_run, settings, environ, stop, notify))

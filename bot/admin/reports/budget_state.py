@@ -1,4 +1,4 @@
-"""What the ledger adds up to now, as the bot itself would count it after a start; nothing is mended on the way."""
+"""The totals of the ledger, as the bot would count them at its next start. Nothing is repaired."""
 
 from __future__ import annotations
 

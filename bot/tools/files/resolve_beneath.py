@@ -45,7 +45,7 @@ _RESOLVE = 0x02 | 0x04 | 0x08
 _LINK = (ToolDenied, "{} is a link, or lies behind one: links are not followed.")
 _NO_FILE = (ToolDenied, "{} is no regular file.")
 _NO_FOLDER = (ToolInvalidInput, "{} is a file, or leads through one, where a folder is needed.")
-_KEPT = (ToolError, "The permissions of {} keep me from it.")
+_KEPT = (ToolError, "The permissions of {} do not allow it.")
 _FULL = (ToolError, "The disk is full, so nothing was changed. Tell the person.")
 _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
     errno.ELOOP: _LINK,
@@ -54,7 +54,7 @@ _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
     errno.ENODEV: _NO_FILE,
     errno.ENOTDIR: _NO_FOLDER,
     errno.EEXIST: _NO_FOLDER,
-    errno.EINVAL: (ToolInvalidInput, "{} is no name a file can have."),
+    errno.EINVAL: (ToolInvalidInput, "{} is not a valid file name."),
     errno.EISDIR: (ToolInvalidInput, "{} is a folder."),
     errno.ENAMETOOLONG: (ToolInvalidInput, "The path is too long: use a shorter name."),
     errno.EACCES: _KEPT,
@@ -178,7 +178,7 @@ def _refusal(error: OSError | ValueError, path: str) -> ToolError:
 
 
 def regular(fd: int, done: str) -> os.stat_result:
-    """Return what is known of an open file that may be *done*; raises `ToolDenied` for what is no plain file."""
+    """Return what is known of an open file that may be *done*; raises `ToolDenied` unless it is a regular file."""
     return plain(os.fstat(fd), done)
 
 

@@ -53,7 +53,7 @@ class Writer:
         """Make *data* the content of the file and say whether it is new. Raises `ToolError`s, and nothing changed."""
         parts = parts_of(path)
         if not parts:
-            raise ToolInvalidInput("The workspace itself is no file.")
+            raise ToolInvalidInput("The workspace itself is not a file.")
         if len(data) > MAX_WRITTEN:
             limit = MAX_WRITTEN // 1_000_000
             raise ToolInvalidInput(f"The file would be larger than {limit} MB.", suggestion="Split it.")
@@ -133,7 +133,7 @@ def _opened(opened: ExitStack, fd: int) -> int:
 
 
 def _before(root: int, parts: Sequence[str]) -> os.stat_result | None:
-    """Return what is known of the file that is to be replaced; None when there is none."""
+    """Return the state of the file to be replaced; None if there is no file."""
     with ExitStack() as opened:
         try:
             folder = _opened(opened, open_at(root, parts[:-1], FOLDER))
