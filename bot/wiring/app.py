@@ -66,7 +66,6 @@ TOOL_THREADS = 4
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
-
 Watch = Callable[[LiveParts], AbstractAsyncContextManager[None]]
 """Looks after the running bot for as long as it is entered; see `bot.observe`."""
 

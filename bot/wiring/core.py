@@ -106,9 +106,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     )
     if damaged := await offload(journal.open):
         log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
-    if (
-        parts.restored
-    ):  # the process that went on after the backup may have posted more than the journal knows
+    if parts.restored:  # a process that went on after the backup may have posted more than the journal knows
         journal.ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     folder = partial(thread_folder, data)
     history = Log(disk, offload=offload)

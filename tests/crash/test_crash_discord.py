@@ -31,7 +31,7 @@ async def test_kills_lose_nothing_and_answer_nothing_twice_in_discord(good):
     _, report = good
     assert report.violations == []
     assert report.exits == [-signal.SIGKILL] * 3
-    assert report.counts["answered"] >= 3
+    assert report.counts["answered"] > 5
 
 
 @pytest.mark.parametrize("questions", ["answered", "ignored"])

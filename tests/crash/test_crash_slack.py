@@ -32,7 +32,7 @@ async def test_kills_lose_nothing_and_answer_nothing_twice_in_slack(good):
     _, report = good
     assert report.violations == []
     assert report.exits == [-signal.SIGKILL] * 3
-    assert report.counts["answered"] >= 3
+    assert report.counts["answered"] > 5
 
 
 @pytest.mark.parametrize("questions", ["answered", "ignored"])
@@ -40,7 +40,7 @@ async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real
     rounds = Rounds(3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=20, questions=questions)
     report = await crash_run(tmp_path, rounds, stage=SLACK)
     assert report.violations == []
-    assert report.counts["answered"] >= 3
+    assert report.counts["answered"] > 5
 
 
 def rewrite(path: Path, change: Callable[[Lines], None]) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bot.tools.mcp.tool import McpTool
 from bot.tools.sandbox import Ran
 from tests.bot.tools.mcp.opened import plain
 from threads.model import Answer, ToolCall
@@ -165,6 +166,7 @@ async def test_tools_of_servers_are_told_from_ours_and_asked_about(servers, tmp_
         assert specs["read_file"].description.startswith("Read a text file")
         theirs = [spec for spec in specs.values() if "__" in spec.name]
         assert len(theirs) == len(OURS) + 1
+        assert McpTool.risk == "net", "the class of every tool of a server: the policy asks about all of them"
         for spec in theirs:
             assert not set("<>\u202e\x1b\u200b") & set(spec.name + spec.description), spec
         (ours,) = await scene.run(ToolCall("c2", "shell", {"command": "id"}))

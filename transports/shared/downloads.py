@@ -31,7 +31,6 @@ LONGEST_WAIT_S = 20.0
 
 GONE = "it is not there any more."
 CUT = "it broke off while I was reading it. Sending it again may help."
-TOO_LARGE = "it is too large for me."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +80,13 @@ async def opened(
     address: str,
     host: FileHost,
     *,
-    size: int = 0,
-    max_bytes: int | None = None,
     idle_s: float = IDLE_S,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """Open the file at *address*, which is of *size* bytes as the platform says, 0 if it does not.
-
-    Raises `FileUnavailable`, also for a file of more than *max_bytes*; `FileRefused` for what a status says.
-    """
+    """Open the file at *address*. Raises `FileUnavailable`, and `FileRefused` for what a status says."""
     if not address:
         raise unavailable("no address", GONE)
-    _fits(size, max_bytes)
     response = await _open(session, url_of(address), host, idle_s)
     try:
-        _fits(response.content_length or 0, max_bytes)
         yield response
     finally:
         response.close()
@@ -189,8 +181,3 @@ def _pause(response: aiohttp.ClientResponse, host: FileHost, *, last: bool) -> f
     if (status == 429 or status >= 500) and not last and pause <= LONGEST_WAIT_S:
         return pause
     raise FileRefused(status, host.refusal(status))
-
-
-def _fits(size: int, max_bytes: int | None) -> None:
-    if max_bytes is not None and size > max_bytes:
-        raise unavailable(f"{size} bytes", TOO_LARGE)

@@ -48,8 +48,8 @@ async def open_download(
 
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
-    host, size = FileHost("Discord", partial(trusted, own=own), NO_ACCESS), attachment.size
-    at = partial(opened, session, host=host, size=size, idle_s=idle_s)
+    host = FileHost("Discord", partial(trusted, own=own), NO_ACCESS)
+    at = partial(opened, session, host=host, idle_s=idle_s)
     async with AsyncExitStack() as stack:
         try:
             response = await stack.enter_async_context(at(attachment.url))
@@ -57,7 +57,7 @@ async def open_download(
             if error.status not in EXPIRED:
                 raise
             response = await stack.enter_async_context(at(await _address(rest, attachment, host)))
-        yield read(response, size)
+        yield read(response, attachment.size)
 
 
 def trusted(url: URL, own: URL | None) -> bool:

@@ -33,10 +33,9 @@ async def open_download(
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
     slack = FileHost("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
-    size = attachment.size
-    async with opened(session, attachment.url, slack, size=size, idle_s=idle_s) as response:
+    async with opened(session, attachment.url, slack, idle_s=idle_s) as response:
         _check(response, attachment)
-        yield read(response, size)
+        yield read(response, attachment.size)
 
 
 def _check(response: aiohttp.ClientResponse, attachment: Attachment) -> None:
