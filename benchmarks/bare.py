@@ -12,15 +12,13 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-import anyio.to_thread
-
-from threads.store.disk import File, PosixDisk
+from threads.store.disk import File, Offload, PosixDisk
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -50,17 +48,22 @@ class _RecordedFile:
 
 
 class Recorder(PosixDisk):
-    """A disk that notes what it did; its `offload` says which operations belong together."""
+    """A disk that notes what it did; what its `recording` returns says which operations belong together."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         self.workers: set[int] = set()
         self._here = threading.local()
 
-    async def offload(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> T:
-        job: Job = []
-        self.jobs.append(job)
-        return await anyio.to_thread.run_sync(self._run, job, function, *args)
+    def recording(self, offload: Offload) -> Offload:
+        """Return *offload* with each of its calls noted as a job."""
+
+        def noting(function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]:
+            job: Job = []
+            self.jobs.append(job)
+            return offload(self._run, job, function, *args)
+
+        return noting
 
     def _run(self, job: Job, function: Callable[[*Arguments], T], *args: *Arguments) -> T:
         self.workers.add(threading.get_ident())

@@ -41,7 +41,7 @@ async def _measure(folder: Path, messages: int) -> dict[str, list[tuple[float, f
     disk = Recorder()
     room, replay = _Timed(disk), Replay(folder / "ours", folder / "bare")
     found: dict[str, list[tuple[float, float]]] = {"acknowledged": [], "posted": []}
-    async with running(folder / "ours", room, Instant(), disk=disk, offload=disk.offload) as core:
+    async with running(folder / "ours", room, Instant(), recorder=disk) as core:
         for n in range(-THREADS, messages):  # the first one of each thread is not counted
             before, event = len(disk.jobs), message(n % THREADS, n)
             answer = room.expect(event)

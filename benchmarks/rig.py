@@ -6,18 +6,18 @@ What is measured is the core and nothing else: `open_core`, `PosixDisk`, every d
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 import anyio
-import anyio.to_thread
 
+from benchmarks.bare import Recorder
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
-from bot.wiring.app import utc_now
+from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.world import core_parts
@@ -36,7 +36,8 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from threads.store.disk import Disk, Offload, PosixDisk
+from threads.store.disk import PosixDisk
+from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Capabilities, Transport
 
 Arguments = TypeVarTuple("Arguments")
@@ -123,22 +124,25 @@ async def running(
     model: Instant,
     *,
     limits: Limits = LIMITS,
-    disk: Disk | None = None,
-    offload: Offload = anyio.to_thread.run_sync,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[Core]:
-    """Run a bot over *data* until the block ends."""
+    """Run a bot over *data* until the block ends, with the threads of the product."""
+    threads, journal_thread = DiskThreads(DISK_THREADS), DiskThreads(1)
+    offload = recorder.recording(threads) if recorder else threads
     toolbox = Toolbox([ReadFile(offload), ListFiles(offload)], timeout_s={}, default_timeout_s=5)
-    async with anyio.create_task_group() as tasks:
+    with closing(threads), closing(journal_thread):
         parts = core_parts(
             data,
             room,
             model,
             toolbox,
-            disk=disk or PosixDisk(),
+            disk=recorder or PosixDisk(),
             offload=offload,
+            journal_offload=recorder.recording(journal_thread) if recorder else journal_thread,
             now=utc_now,
             agent={"system": system_prompt("threadfast")},
             limits=limits,
         )
-        yield await open_core(tasks, parts)
-        tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as tasks:
+            yield await open_core(tasks, parts)
+            tasks.cancel_scope.cancel()

@@ -34,7 +34,7 @@ async def converse(core: Core, room: Room, threads: range, messages: int) -> Non
 
 async def _ours(data: Path, disk: Recorder, threads: int, messages: int) -> Cost:
     room = Room()
-    async with running(data, room, Instant(), disk=disk, offload=disk.offload) as core:
+    async with running(data, room, Instant(), recorder=disk) as core:
         watch = Stopwatch()
         await converse(core, room, range(threads), messages)
         return watch.read()

@@ -206,7 +206,10 @@ class Platform:
                 await self._changed.wait()
 
     async def settled(self, *message_ids: str) -> None:
+        """Wait until these have their outcome, and the disk too: nobody else waits for that."""
         await self.until(lambda: all(m in self.outcomes for m in message_ids))
+        for _ in range(30):  # more than a record and a log line take to the disk
+            await anyio.lowlevel.checkpoint()
 
     @property
     def texts(self) -> list[str]:
@@ -267,6 +270,7 @@ def core_parts(
     *,
     disk: Disk,
     offload: Offload,
+    journal_offload: Offload | None = None,
     now: Callable[[], datetime],
     agent: Mapping[str, object] = MappingProxyType({}),
     **changes: object,
@@ -288,6 +292,7 @@ def core_parts(
         data=data,
         disk=disk,
         offload=offload,
+        journal_offload=journal_offload or offload,
         now=now,
         mask=str,
         observing=Observing(),

@@ -1,18 +1,19 @@
 """From an ending to a settled message: intent -> post -> posted -> settled, each outcome shown exactly once.
 
-no intent            -> write the intent, post: nothing can be out before it is on disk
+no intent            -> write the intent and the conversation side by side, and post once both are on disk
 intent, not posted   -> ambiguous (a crash, or a cut): look for the key before posting again; if the platform
                         cannot be asked, post with a visible "(this may be a repeat)"; the same where the journal
                         was damaged, or says less than the conversation
-posted, not settled  -> settle
+posted, not settled  -> settle; nobody waits for that to be on disk
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -91,20 +92,24 @@ class Delivery:
         *,
         outlet: Callable[[str], Outlet],
         folder: Callable[[ThreadId], Path],
-        now: Callable[[], datetime],
         mask: Callable[[str], str],
         choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
     ) -> None:
-        self._journal, self._history, self._now, self._mask = journal, history, now, mask
+        self._journal, self._history, self._mask = journal, history, mask
         self._outlet, self._folder, self._choices = outlet, folder, choices
         self._look_from = anyio.current_time() + LATE_POST_S
 
     async def settle(
-        self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
+        self,
+        pending: PendingMessage,
+        ending: Ending,
+        also: Sequence[PendingMessage] = (),
+        save: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         """Show the ending and make it final, for *also* too, which the same post speaks for.
 
-        Raises `StoreUnavailable`; call again then, nothing is posted twice.
+        *save* makes the conversation durable; what it returns is said above the text. Raises `StoreUnavailable`; call
+        again then, nothing is posted twice.
         """
         ends = [other.settled(ending.outcome, by=pending.received.message_id) for other in also]
         if pending.intent is not None:
@@ -112,11 +117,17 @@ class Delivery:
         elif ending.by:
             await self.cover([pending], ending.outcome, ending.by)
         else:
-            await self._journal.append(self._intent(pending, ending), *ends)
+            written = self._journal.put(self._intent(pending, ending), *ends)
+            note = await save() if save else ""
+            await self._journal.durable(written)
+            if note:
+                await self._journal.append(
+                    self._intent(pending, replace(ending, text=f"{note}\n\n{ending.text}"))
+                )
             unsure = pending.received.unsure and self._outlet(pending.incoming.thread.transport).finds
             await self._finish(pending, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):
-            await self._conclude(other, end)
+            self._show_end(other, end)
 
     async def resume(self, pending: PendingMessage) -> None:
         """Finish a message whose intent is on disk and whose post may or may not be out."""
@@ -135,7 +146,7 @@ class Delivery:
         ends = [pending.settled(outcome, by=by) for pending in covered]
         await self._journal.append(*ends)
         for pending, end in zip(covered, ends, strict=True):
-            await self._conclude(pending, end)
+            self._show_end(pending, end)
 
     async def ask(
         self, pending: PendingMessage, question_id: str, text: str, choices: tuple[Choice, ...]
@@ -190,10 +201,13 @@ class Delivery:
             except PostFailed as error:
                 log.warning("post.dropped: %s", error, extra={**_ids(pending), "code": error.code})
                 pending.dropped = True
-        posted = [pending.posted()] if pending.platform_id else []
-        end = pending.settled("undelivered" if pending.dropped else intent.outcome)
-        await self._journal.append(*posted, end)
-        await self._conclude(pending, end)
+        if pending.dropped:
+            end = pending.settled("undelivered")
+            await self._journal.append(end)  # the next post of the thread speaks of it
+        else:
+            end = pending.settled(intent.outcome)
+            self._journal.carry(pending.posted(), end)
+        self._show_end(pending, end)
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
@@ -224,7 +238,7 @@ class Delivery:
             await anyio.sleep_until(self._look_from)
         return await outlet.find(thread, key)
 
-    async def repair(self) -> None:
+    def repair(self) -> None:
         """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
         ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[PendingMessage, Settled]]]()
         for seq, (pending, end) in ledger.unlogged.items():
@@ -233,15 +247,16 @@ class Delivery:
             thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
             self._outlet(thread.transport).show(thread, end.message_id, again)
         for folder, ends in missing.items():
-            lines = {end.message_id: log_entries(pending, end, end.at) for pending, end in ends.values()}
-            if await self._history.repair(folder, lines):
-                ledger.log_holds(*ends)
+            lines = {end.message_id: log_entries(pending, end) for pending, end in ends.values()}
+            self._history.repair(folder, lines, partial(ledger.log_holds, *ends))
 
-    async def _conclude(self, pending: PendingMessage, end: Settled) -> None:
+    def write_log(self, pending: PendingMessage, end: Settled) -> None:
+        """Write into the thread's log how a message ended, once that is durable."""
         log.info("turn.settled: %s", end.outcome, extra=_ids(pending))
-        at = self._now().isoformat(timespec="milliseconds")
-        if await self._history.append(self._folder(pending.incoming.thread), log_entries(pending, end, at)):
-            self._journal.ledger.log_holds(end.seq)
+        folder = self._folder(pending.incoming.thread)
+        self._history.put(folder, log_entries(pending, end), partial(self._journal.ledger.log_holds, end.seq))
+
+    def _show_end(self, pending: PendingMessage, end: Settled) -> None:
         self.show(pending, TurnSettled(end.outcome, again=pending.recovered, interrupted=pending.interrupted))
 
 

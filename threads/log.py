@@ -8,7 +8,7 @@ seconds. One task writes for all threads.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from .errors import NewerSchema
 from .journal.records import PendingMessage, Settled
 from .store.checksummed_lines import SCHEMA_VERSION, encode, read_line, repair_tail, scan
 from .store.disk import Disk, Offload, read_or_empty, write_all
-from .store.group_commit import GroupWriter
+from .store.group_commit import Batch, GroupWriter
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,13 @@ def entry_adapter() -> TypeAdapter[Entry]:
     return TypeAdapter(Entry)
 
 
-Work = tuple[Path, dict[str, bytes]]
-"""A log, and the lines for it by message; under ``""`` they are written whatever is there."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """Lines for a log by message; those under ``""`` are written whatever is there. Then ``then`` is called."""
+
+    path: Path
+    lines: dict[str, bytes]
+    then: Callable[[], None]
 
 
 class Log:
@@ -66,31 +71,29 @@ class Log:
         self._group = GroupWriter(self._commit)
         self._kept: list[Work] = []
 
-    async def append(self, folder: Path, entries: list[Entry]) -> bool:
-        """Return when the entries were handed to the kernel, False if they only wait in memory.
+    def put(self, folder: Path, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
+        """Begin to append the entries; *then* is called when they were handed to the kernel.
 
         A disk that refuses does not fail the message: the lines are kept for the next write.
         """
-        return await self._hand_over(folder, {"": _encode(entries)})
+        return self._group.put(Work(folder / "log.jsonl", {"": _encode(entries)}, then))
 
-    async def repair(self, folder: Path, settled: dict[str, list[Entry]]) -> bool:
-        """Append the entries of each message, by its id, that the log does not show as settled yet; as `append`."""
-        return await self._hand_over(
-            folder, {message_id: _encode(lines) for message_id, lines in settled.items()}
-        )
+    def repair(self, folder: Path, settled: dict[str, list[Entry]], then: Callable[[], None]) -> Batch[Work]:
+        """Append the entries of each message, by its id, that the log does not show as settled yet; as `put`."""
+        lines = {message_id: _encode(entries) for message_id, entries in settled.items()}
+        return self._group.put(Work(folder / "log.jsonl", lines, then))
 
     async def run(self) -> None:
         """Write until cancelled; the next start completes what was not written."""
         await self._group.run()
 
-    async def _hand_over(self, folder: Path, lines: dict[str, bytes]) -> bool:
-        batch = self._group.put((folder / "log.jsonl", lines))
-        await batch.done.wait()
-        return batch.error is None and not self._kept
-
     async def _commit(self, work: list[Work]) -> None:
-        refused = await self._offload(self._write, [*self._kept, *work])
+        work = [*self._kept, *work]
+        refused = await self._offload(self._write, work)
         self._kept = refused[-KEPT:]
+        for one in work:
+            if one not in refused:
+                one.then()
         if refused:
             log.warning(
                 "log.behind: entries kept: %d, dropped: %d", len(self._kept), len(refused) - len(self._kept)
@@ -98,12 +101,12 @@ class Log:
 
     def _write(self, work: list[Work]) -> list[Work]:
         refused = []
-        for path, lines in work:
+        for one in work:
             try:
-                self._append(path, lines)
+                self._append(one.path, one.lines)
             except OSError as error:
                 log.warning("log.write_failed: %s", error, extra={"code": "store_unavailable"})
-                refused.append((path, lines))
+                refused.append(one)
         return refused
 
     def _append(self, path: Path, lines: dict[str, bytes]) -> None:
@@ -131,13 +134,13 @@ class Log:
         return {entry.message_id for entry in found if entry.kind == "settled"}
 
 
-def log_entries(pending: PendingMessage, end: Settled, at: str) -> list[Entry]:
+def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
     """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
     asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
     ended = Entry(
-        at=at,
+        at=end.at,
         kind="settled",
         message_id=message_id,
         outcome=end.outcome,
@@ -149,7 +152,7 @@ def log_entries(pending: PendingMessage, end: Settled, at: str) -> list[Entry]:
         return [asked, ended]
     posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
-    said = Entry(at=at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
+    said = Entry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
     return [asked, said, ended]
 
 

@@ -67,12 +67,22 @@ class Agent:
     summaries: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
 
     async def run(self, turn: Turn) -> str:
-        """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s."""
+        """Return the answer to ``turn.incoming``; raises `threads.errors.BotError`s. The caller makes it durable."""
+        if turn.known_answer:
+            return await self._restore_answer(turn)
         model = VisionModel(await self.models.for_turn(turn), turn)
         if turn.incoming.first and (reply := await self._make_room(turn, model)):
             return reply
         answer = await self._answer(turn, model)
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
+
+    async def _restore_answer(self, turn: Turn) -> str:
+        written = {message.role for message in turn.messages if message.source == turn.incoming.id}
+        if "user" not in written:
+            turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
+        if "assistant" not in written:
+            turn.add(Message("assistant", (Text(turn.known_answer),), source=turn.incoming.id))
+        return turn.known_answer
 
     async def _make_room(self, turn: Turn, model: TurnModel) -> str:
         """Compact or clear the conversation as asked, once; return a reply if there is nothing to answer."""
@@ -135,7 +145,7 @@ class Agent:
             progress.parts.append(message.text)
             await turn.checkpoint()
             return None
-        return await _save_answer(turn, message, progress)
+        return _answer_of(turn, message, progress)
 
     async def _finish(self, turn: Turn, progress: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* if that shows nothing either."""
@@ -146,7 +156,7 @@ class Agent:
             raise error from empty
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
-        return await _save_answer(turn, completion.message, progress)
+        return _answer_of(turn, completion.message, progress)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
         refusals = progress.loops.refusals(calls)
@@ -174,9 +184,8 @@ def _result_messages(results: Sequence[ToolResult], place: ToolContext) -> list[
     return [Message("user", tuple(results)), *images]
 
 
-async def _save_answer(turn: Turn, message: Message, progress: _Progress) -> str:
+def _answer_of(turn: Turn, message: Message, progress: _Progress) -> str:
     turn.add(replace(message, source=turn.incoming.id))
-    await turn.checkpoint()
     return "".join([*progress.parts, message.text])
 
 

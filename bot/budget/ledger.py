@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,9 +32,6 @@ BEGIN_ANEW_ABOVE = 2_000_000
 
 HEADS = 4
 """How many times its head's bytes are appended to a file first, so that heads are at most a fifth of the whole."""
-
-LAST_WRITE_S = 3.0
-"""How long the end of the process waits for the last lines; a disk that hangs must not hold it up for ever."""
 
 KEPT = 10_000
 """How many lines wait in memory while the disk refuses; beyond, the oldest go. What they add up to is never lost."""
@@ -140,11 +137,7 @@ class Ledger:
 
     async def run(self) -> None:
         """Write until cancelled, and then what is left: without its commit a call counts for the most it can cost."""
-        try:
-            await self._group.run()
-        finally:
-            with anyio.move_on_after(LAST_WRITE_S, shield=True), suppress(OSError):
-                await self._commit(self._group.filling.items)
+        await self._group.run()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:

@@ -11,6 +11,7 @@ from bot.ports.status import CircuitStatus, Spend
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.journal.journal import Journal
+from threads.store.disk_threads import DiskThreads
 
 
 class TransportLink(Protocol):
@@ -36,6 +37,7 @@ class LiveParts:
     data: Path
     model: str
     edges: Sequence[TransportLink]
+    disk_threads: Sequence[DiskThreads]
     registry: Registry
     slots: Slots
     journal: Journal

@@ -26,7 +26,7 @@ async def supervised(
     live: LiveParts, *, observe: Observe, stop: Stop, notify: Notify, metrics: Metrics | None = None
 ) -> AsyncIterator[None]:
     """Observe the bot while it serves in this block. A stop cancels the block."""
-    lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data)
+    lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
     watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
     with lag.watching():
         async with anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""Checks that the worker threads respond. All disk access goes through them.
+"""Checks that the worker threads respond: those of the disk, and those for everything else that blocks.
 
 | worker threads   | disk, tested separately | meaning                              | ``state``   |
 |------------------|-------------------------|--------------------------------------|-------------|
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import anyio
 import anyio.to_thread
+
+from threads.store.disk_threads import DiskThreads
 
 PROBE_EVERY_S = 5.0
 PATIENCE_S = 60.0
@@ -48,12 +50,18 @@ class WorkerWatch:
         self.state = "stuck"
 
 
-def watch_workers(data: Path) -> WorkerWatch:
+def watch_workers(data: Path, disk_threads: Sequence[DiskThreads]) -> WorkerWatch:
     """Return a watch over this process's worker threads and the disk that holds *data*."""
     # Abandoned on cancel: a hanging thread must not delay the shutdown.
     run = partial(anyio.to_thread.run_sync, abandon_on_cancel=True)
     alone = anyio.CapacityLimiter(1)
-    return WorkerWatch(lambda: run(_nothing), lambda: run(_write, data, limiter=alone))
+
+    async def probe_threads() -> None:
+        await run(_nothing)
+        for threads in disk_threads:
+            await threads.respond()
+
+    return WorkerWatch(probe_threads, lambda: run(_write, data, limiter=alone))
 
 
 def _nothing() -> None:

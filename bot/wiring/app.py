@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, closing, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -51,7 +51,8 @@ from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
 from threads.model import Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
 from threads.store.data_folder import lock_data_folder, thread_folder
-from threads.store.disk import PosixDisk
+from threads.store.disk import Offload, PosixDisk
+from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -62,6 +63,9 @@ log = logging.getLogger(__name__)
 
 TOOL_THREADS = 4
 """How many of the file operations of tools run at once."""
+
+DISK_THREADS = 8
+"""How many of the bot's own disk operations run at once: a slow disk takes several in the time of one."""
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -83,15 +87,16 @@ async def serve(
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    data, offload = settings.data, anyio.to_thread.run_sync  # data is absolute
+    data = settings.data  # absolute
+    offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(Masker(secrets), observing or Observing())
+    resources = _resources(offload, journal_offload, Masker(secrets), observing or Observing())
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
     ledger = Ledger(resources.disk, data / "usage", offload=offload, now=utc_now)
     stopped: list[str] = []
-    with lock_data_folder(data):
+    with closing(offload), closing(journal_offload), lock_data_folder(data):
         await offload(prepare, data, utc_now)
         if any(not name.startswith("offline/") for name in offered(settings, model)):
             await offload(catalog.load)
@@ -141,6 +146,7 @@ async def serve(
                 data,
                 model,
                 transports,
+                (offload, journal_offload),
                 core.registry,
                 core.slots,
                 core.journal,
@@ -159,14 +165,14 @@ async def serve(
         raise ConfigInvalid("\n".join(stopped))
 
 
-def _resources(mask: Masker, observing: Observing) -> Resources:
+def _resources(offload: Offload, journal_offload: Offload, mask: Masker, observing: Observing) -> Resources:
     # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
     threads = anyio.CapacityLimiter(TOOL_THREADS)
 
     def work(function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]:
         return anyio.to_thread.run_sync(function, *args, limiter=threads)
 
-    return Resources(PosixDisk(), anyio.to_thread.run_sync, work, utc_now, mask, observing)
+    return Resources(PosixDisk(), offload, journal_offload, work, utc_now, mask, observing)
 
 
 def _parts(
@@ -185,6 +191,7 @@ def _parts(
         data=settings.data,
         disk=resources.disk,
         offload=resources.offload,
+        journal_offload=resources.journal_offload,
         now=resources.now,
         mask=resources.mask,
         observing=resources.observing,

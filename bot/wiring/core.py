@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+import anyio
 from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
@@ -29,7 +30,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import StoreUnavailable
 from threads.journal.journal import Journal
-from threads.journal.records import PendingMessage
+from threads.journal.records import PendingMessage, Settled
 from threads.log import Log
 from threads.model import Feedback, Limits, Run, ThreadId
 from threads.store.attachments import AttachmentStore
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 class Parts:
     """What a core is made of. ``outboxes`` are those of the served transports, by name.
 
+    ``journal_offload`` is a thread for the journal alone: no other work on the disk delays a promise.
+
     ``memory`` and ``schedules`` are None when they are off, ``reader`` when files are only kept. ``restored`` is the
     backup that the data folder came from. ``explain`` returns what the thread reads about a failure; ``escalate``
     tells the operators about it.
@@ -55,6 +58,7 @@ class Parts:
     data: Path
     disk: Disk
     offload: Offload
+    journal_offload: Offload
     now: Callable[[], datetime]
     mask: Callable[[str], str]
     observing: Observing
@@ -97,13 +101,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     threads = data / "threads"
     for path in (*reversed(data.parents), data, threads, *(threads / name for name in parts.outboxes)):
         await offload(disk.mkdir, path)
-    journal = Journal(
-        disk,
-        data / "journal.jsonl",
-        offload=offload,
-        now=now,
-        on_settled=partial(observe_outcome, parts.observing),
-    )
+    journal = Journal(disk, data / "journal.jsonl", offload=parts.journal_offload, now=now)
     if damaged := await offload(journal.open):
         log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
     if parts.restored:  # a process that went on after the backup may have posted more than the journal knows
@@ -111,9 +109,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     folder = partial(thread_folder, data)
     history = Log(disk, offload=offload)
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(
-        journal, history, outlet=outlet, folder=folder, now=now, mask=parts.mask, choices=choices
-    )
+    delivery = Delivery(journal, history, outlet=outlet, folder=folder, mask=parts.mask, choices=choices)
     attachments = AttachmentStore(disk, offload, parts.limits.attachment_bytes)
     actors = ActorParts(
         journal=journal,
@@ -156,9 +152,25 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         controls=controls,
         on_feedback=parts.on_feedback,
     )
-    tasks.start_soon(journal.run, orchestrator.route)
-    tasks.start_soon(history.run)
-    tasks.start_soon(delivery.repair)
+
+    def settled(pending: PendingMessage, end: Settled) -> None:
+        delivery.write_log(pending, end)
+        observe_outcome(parts.observing, pending, end)
+
+    last = anyio.CancelScope(shield=True)
+
+    async def write_journal() -> None:
+        try:
+            await journal.run(orchestrator.route, settled)
+        finally:
+            last.cancel()
+
+    async def write_logs() -> None:
+        with last:  # they end after the journal, because they tell of its last records
+            await history.run()
+
+    tasks.start_soon(write_journal)
+    tasks.start_soon(write_logs)
     orchestrator.recover(
         plan(
             journal.ledger,
@@ -170,6 +182,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
             served=parts.outboxes.__contains__,
         )
     )
+    delivery.repair()
     return Core(orchestrator, registry, journal, actors.slots)
 
 

@@ -54,10 +54,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What tools are made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
+    """What a bot is made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
 
     disk: Disk
     offload: Offload
+    journal_offload: Offload
     work: Offload
     now: Callable[[], datetime]
     mask: Masker

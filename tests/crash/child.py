@@ -34,7 +34,7 @@ from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals
 from bot.tools.files.read import ListFiles
 from bot.tools.gate import Toolbox
-from bot.wiring.app import utc_now
+from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
@@ -44,6 +44,7 @@ from threads.journal import journal
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
 from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import Disk, File, PosixDisk
+from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
 from transports.shared.delivery import outbox
 
@@ -197,7 +198,8 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
         busy=fate.choice(("steer", "steer", "queue")),
     )
 
-    with lock_data_folder(args.data):
+    offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
+    with closing(offload), closing(journal_offload), lock_data_folder(args.data):
         approvals.open()
         async with anyio.create_task_group() as tasks:
             parts = core_parts(
@@ -206,7 +208,8 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 model,
                 toolbox,
                 disk=disk,
-                offload=anyio.to_thread.run_sync,
+                offload=offload,
+                journal_offload=journal_offload,
                 now=utc_now,
                 agent={"system": "You echo."},
                 limits=limits,
@@ -218,7 +221,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
             inside = core.registry, core.slots, core.journal
-            live = LiveParts(args.data, model.name, [transport], *inside, list, list, "", list)
+            live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, "", list)
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()

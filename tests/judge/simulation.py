@@ -62,7 +62,8 @@ class _Audit:
             yield f"{sent.key}: settled {len(story.settled)} times"
         if story.outcome not in OUTCOMES:
             yield f"{sent.key}: no such outcome {story.outcome}"
-        if self._record.shown.get(sent.key, story.outcome) != story.outcome:
+        shown = self._record.shown.get(sent.key, story.outcome)
+        if shown != story.outcome and sent.key not in self._record.doubtful:
             yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {story.outcome}"
         if any(line["attempt"] > MAX_ATTEMPTS for line in story.started):
             yield f"{sent.key}: more than {MAX_ATTEMPTS} attempts"

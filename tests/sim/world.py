@@ -185,6 +185,7 @@ class World:
                     self.record.violations.append(f"{thread}: {len(actor.mailbox)} waiting, bound {bound}")
 
         self.platform.watch = watch
+        self.platform.settled_on_disk = core.journal.ledger.settled.keys()
         self.platform.at_hand = lambda key: any(
             actor.current is not None and actor.current.incoming.key == key for actor in actors.values()
         )

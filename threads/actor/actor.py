@@ -8,16 +8,19 @@ bug) leaves `serve`; then the registry starts it again, and the message at hand 
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import anyio
+import anyio.lowlevel
 
 from threads import wording
 from threads.delivery import Ending, retry_until_stored
 from threads.errors import StoreUnavailable, TurnTimeout
-from threads.journal.records import PendingMessage
+from threads.journal.records import Intent, PendingMessage
 from threads.model import Message, ThreadId, TurnStarted
 from threads.scheduled_messages import headings
 
+from .conversation import Conversation
 from .mailbox import Mailbox
 from .turn import ActorParts, ActorTurn, correlation_id
 
@@ -32,9 +35,7 @@ class Actor:
         self.mailbox = Mailbox(shared.limits.mailbox)
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
-        self._context = shared.context(thread)
-        self._messages: list[Message] | None = None
-        self._saved = True
+        self._conversation = Conversation(shared.context(thread))
         self._conversing = anyio.Lock()
         self._ending: Ending | None = None
         self._scope: anyio.CancelScope | None = None
@@ -49,7 +50,7 @@ class Actor:
     @property
     def conversation(self) -> list[Message] | None:
         """What the model sees of the thread; None when it was not read yet."""
-        return self._messages
+        return self._conversation.messages if self._conversation.loaded else None
 
     async def serve(self) -> None:
         """Serve messages until the thread falls silent; after a crash, the one at hand first."""
@@ -58,7 +59,7 @@ class Actor:
                 await self._catch_up()
                 if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
                     self.current = self.mailbox.take()
-                elif self._saved:
+                elif self._conversation.saved:
                     return
             if self.current is not None:
                 await self._serve_one(self.current)
@@ -81,8 +82,7 @@ class Actor:
     async def forget(self) -> None:
         """Put the conversation aside and start an empty one. Only between turns."""
         async with self._conversing:
-            await self._context.archive()
-            self._messages, self._saved = None, True
+            await self._conversation.forget()
 
     def crashed(self, times: int) -> None:
         """After that many crashes over the message at hand, end it as a dead letter."""
@@ -91,60 +91,60 @@ class Actor:
 
     async def _serve_one(self, pending: PendingMessage) -> None:
         if pending.intent is not None:
+            await self._complete(pending, pending.intent)
             await self._shared.delivery.resume(pending)
         else:
             # Kept until it is settled: a disk that refuses must not make the turn run, and be paid, again.
             self._ending = self._ending or await self._attempt(pending)
-            await self._shared.delivery.settle(pending, self._ending)
+            answered = self._ending.outcome == "answered"
+            save = partial(self._last_checkpoint, pending) if answered else None
+            await self._shared.delivery.settle(pending, self._ending, save=save)
         self._ending = None
 
     async def _attempt(self, pending: PendingMessage) -> Ending:
-        """Run the turn and return how it ended. Raises `StoreUnavailable` when it could not even be begun."""
+        """Run the turn and return how it ended. Raises `StoreUnavailable` when its start is not on the disk."""
         attempt = pending.attempts + 1
         if attempt > self._shared.limits.attempts:
             return self._dead_letter(pending, pending.attempts)
-        reference = correlation_id(pending.incoming.key, attempt)
-        self._turn_over, notes = anyio.Event(), headings(pending.incoming)
+        turn = ActorTurn(pending, self._conversation, self.mailbox, self._shared)
+        turn.attempt, turn.correlation_id = attempt, correlation_id(pending.incoming.key, attempt)
+        turn.notes += headings(pending.incoming)
+        self._turn_over = anyio.Event()
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
                 async with self._conversing:
-                    return await self._take_turn(pending, attempt, reference, notes)
+                    return await self._take_turn(pending, turn)
             except Exception as error:  # the boundary of a turn
-                if pending.attempts < attempt:
+                if turn.started is None:
                     raise
-                return self._failed(pending, error, reference, notes)
+                await turn.begun()
+                return self._failed(pending, error, turn)
             finally:
                 self._scope = None
                 self._turn_over.set()
         return Ending("stopped", "", by=self._stopped_by)
 
-    async def _take_turn(
-        self, pending: PendingMessage, attempt: int, reference: str, notes: list[str]
-    ) -> Ending:
-        shared = self._shared
+    async def _take_turn(self, pending: PendingMessage, turn: ActorTurn) -> Ending:
+        shared, attempt = self._shared, turn.attempt
         shared.delivery.show(pending, TurnStarted(pending.incoming.text, pending.incoming.author.id))
-        messages = [] if self._messages is None else self._messages
-        turn = ActorTurn(pending, messages, self._context, self.mailbox, shared)
-        turn.saved, turn.notes = self._saved, notes
         try:
-            await turn.acquire()  # before the start is written: waiting for a slot is no attempt
-            await shared.journal.append(pending.start(attempt, reference))
-            turn.incoming = pending.incoming  # as edited until now
-            turn.attempt, turn.correlation_id = attempt, reference
-            if self._messages is None:
-                turn.notes += await self._load(messages)
+            await turn.begin()
+            if not self._conversation.loaded:
+                turn.notes += self._damaged(await self._conversation.load())
             # The conversation shows more than the journal: its records are lost, and its post may be out.
-            shown = [m.role for m in messages if m.source == turn.incoming.id]
-            pending.received.unsure |= bool(shown) and (attempt == 1 or "assistant" in shown)
+            written = [m.role for m in turn.messages if m.source == turn.incoming.id]
+            pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
+            if attempt > 1 or written:
                 await turn.checkpoint()  # what a killed process left may not be durable yet
             if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
             turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
             with turn.clock:
                 text = await shared.run(turn)
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a stop that came last counts
             if turn.clock.cancelled_caught:
                 raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
         except BaseException:
@@ -152,35 +152,54 @@ class Actor:
             raise
         finally:
             turn.release()
-            self._saved = turn.saved
         return Ending("answered", "\n\n".join([*turn.notes, text]))
 
-    def _failed(self, pending: PendingMessage, error: Exception, reference: str, notes: list[str]) -> Ending:
+    async def _last_checkpoint(self, pending: PendingMessage) -> str:
+        """Make the answer durable in the conversation; return what to say if the disk refuses."""
+        show = partial(self._shared.delivery.show, pending)
+        if self._conversation.saved or await self._conversation.checkpoint(show):
+            return ""
+        return wording.NOT_SAVED
+
+    async def _complete(self, pending: PendingMessage, intent: Intent) -> None:
+        """Put an answer into the conversation that a crash has kept out of it: only the journal held it by then."""
+        done = pending.recovered and pending.started and intent.outcome == "answered"
+        if not done or pending.incoming.control:
+            return
+        turn = ActorTurn(pending, self._conversation, self.mailbox, self._shared)
+        turn.attempt, turn.correlation_id = pending.attempts, pending.reference
+        turn.known_answer = intent.text
+        try:
+            if not self._conversation.loaded:
+                self._damaged(await self._conversation.load())
+            await self._shared.run(turn)
+            await self._conversation.checkpoint(partial(self._shared.delivery.show, pending))
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake
+            self._shared.on_error(error, pending, pending.reference)
+
+    def _failed(self, pending: PendingMessage, error: Exception, turn: ActorTurn) -> Ending:
+        reference = turn.correlation_id
         self._shared.on_error(error, pending, reference)
-        text = "\n\n".join([*notes, self._shared.explain(error, pending, reference)])
+        text = "\n\n".join([*turn.notes, self._shared.explain(error, pending, reference)])
         return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
-    async def _load(self, messages: list[Message]) -> list[str]:
-        """Fill in the conversation from disk; return what to say about it."""
-        loaded = await self._context.load()
-        messages[:] = loaded.messages
-        self._messages = messages
-        return self._damaged(loaded.damaged) if loaded.damaged else []
-
     def _damaged(self, lines: int) -> list[str]:
+        """Return what to say about damaged lines that were put aside."""
+        if not lines:
+            return []
         fields = {"thread_id": str(self._thread), "code": "context_corrupt"}
         log.warning("context.damaged: %d lines put aside", lines, extra=fields)
-        return [wording.HISTORY_DAMAGED if self._messages else wording.HISTORY_LOST]
+        return [wording.HISTORY_DAMAGED if self._conversation.messages else wording.HISTORY_LOST]
 
     async def _catch_up(self) -> None:
         """Save what the last turn could not, or left behind when it was cut."""
-        if self._messages is not None and not self._saved:
+        if not self._conversation.saved:
             try:
-                await self._context.save(self._messages)
+                await self._conversation.save()
             except StoreUnavailable as error:
                 log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
-            else:
-                self._saved = True
 
     def _dead_letter(self, pending: PendingMessage, attempts: int) -> Ending:
         reference = correlation_id(pending.incoming.key, attempts)

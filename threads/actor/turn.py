@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ import anyio
 
 from threads import wording
 from threads.delivery import Delivery, retry_until_stored
-from threads.errors import StoreUnavailable, retry_fields
-from threads.journal.journal import Journal
+from threads.journal.journal import Journal, Written
 from threads.journal.records import PendingMessage
 from threads.model import (
     Answer,
@@ -42,17 +40,13 @@ from threads.model import (
 from threads.store.context import ContextFile
 from threads.store.thread_files import ThreadFiles
 
+from .conversation import Conversation
 from .mailbox import Mailbox
 from .questions import Questions
 from .slots import Slots
 
-log = logging.getLogger(__name__)
-
 MOST_OPEN = 8
 """Questions of one turn that are open at once; the next one is asked when one of them is decided."""
-
-SAVE_PAUSES_S = (2.0, 4.0, 6.0)
-"""Waits between the tries of one checkpoint while the disk refuses."""
 
 
 def correlation_id(key: str, attempt: int) -> str:
@@ -81,42 +75,44 @@ class ActorParts:
 
 
 class ActorTurn:
-    """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline."""
+    """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline.
+
+    ``started`` is its start on the way to the disk. Nobody sees anything of the turn before that is durable: what
+    there is to show is held back.
+    """
 
     def __init__(
-        self,
-        pending: PendingMessage,
-        messages: list[Message],
-        context: ContextFile,
-        mailbox: Mailbox,
-        shared: ActorParts,
+        self, pending: PendingMessage, conversation: Conversation, mailbox: Mailbox, shared: ActorParts
     ) -> None:
-        self.incoming = pending.incoming
-        self.notes, self.saved = list[str](), True
+        self.incoming, self.known_answer = pending.incoming, ""
+        self.notes = list[str]()
         self.attempt, self.correlation_id = 0, ""
-        self._pending, self.messages = pending, messages
-        self._context, self._mailbox, self._shared = context, mailbox, shared
+        self.started: Written | None = None
+        self._pending, self._conversation = pending, conversation
+        self._mailbox, self._shared = mailbox, shared
         self.clock = anyio.CancelScope()
-        self._holds_slot, self._shown = False, ""
+        self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
         self._room, self._asked, self._open, self._left = anyio.Semaphore(MOST_OPEN), 0, 0, math.inf
 
     @property
     def timed_out(self) -> bool:
         return self.clock.cancel_called
 
+    @property
+    def messages(self) -> list[Message]:
+        return self._conversation.messages
+
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
         self.messages.extend(replace(message, at=at) for message in messages)
-        self.saved, self._shown = False, ""
+        self._conversation.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
         self.messages[:] = messages
-        self.saved = False
+        self._conversation.saved = False
 
     async def compact(self, messages: list[Message]) -> None:
-        if not self.saved:
-            await self._context.save(self.messages)  # or what only memory holds would be lost
-        await self._context.keep_aside()
+        await self._conversation.keep_aside()
         self.replace_messages(messages)
         await self.checkpoint()
 
@@ -125,6 +121,7 @@ class ActorTurn:
             self.notes.append(text)
 
     async def ask(self, question: Question) -> Answer | None:
+        await self.begun()
         async with self._room:
             return await self._ask(question)
 
@@ -165,24 +162,32 @@ class ActorTurn:
                 self.clock.deadline = anyio.current_time() + self._left
 
     async def checkpoint(self) -> None:
-        for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
-            try:
-                await self._context.save(self.messages)
-            except StoreUnavailable as error:
-                await self._not_saved(error, tried, pause)
-            else:
-                self.saved = True
-                return
-
-    async def _not_saved(self, error: StoreUnavailable, tried: int, pause: float | None) -> None:
-        again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
-        log.warning("context.not_saved: kept in memory: %s", error, extra=again)
-        if pause is None:
+        if not await self._conversation.checkpoint(self._tell):
             self.note(wording.NOT_SAVED)
-            return
-        await self.tell(Waiting(wording.SAVING_FAILS, pause))
-        await anyio.sleep(pause)
-        await self.tell(Resumed())
+        await self.begun()
+
+    async def begun(self) -> None:
+        """Return when the start of the turn is on disk; raises `StoreUnavailable`."""
+        if self.started is not None and self._is_ahead:
+            await self._shared.journal.durable(self.started)
+            self._show_held()
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether its start is still on the way to the disk."""
+        return self._pending.attempts < self.attempt
+
+    async def begin(self) -> None:
+        """Begin to write that the turn starts. Waiting for a slot, which comes first, is no attempt.
+
+        The start is awaited where the process may have died of the message, or where an edit is on its way.
+        """
+        await self.acquire()
+        start = self._pending.start(self.attempt, self.correlation_id)
+        self.started, self._pending.begun = self._shared.journal.carry(start), True
+        if self._pending.recovered or self._pending.edits:
+            await self.begun()
+        self.incoming = self._pending.incoming  # as edited until now
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
         files = await self._shared.files.files(incoming)
@@ -211,6 +216,9 @@ class ActorTurn:
         await self._merge(lambda pending: pending.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
+        self._tell(event)
+
+    def _tell(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._shown += text
@@ -220,7 +228,14 @@ class ActorTurn:
                 self.release()
             case Resumed():
                 self._retake()
-        self._shared.delivery.show(self._pending, event)
+        self._held.append(event)
+        if not self._is_ahead:
+            self._show_held()
+
+    def _show_held(self) -> None:
+        for event in self._held:
+            self._shared.delivery.show(self._pending, event)
+        self._held.clear()
 
     async def acquire(self) -> None:
         if not self._holds_slot:
@@ -239,7 +254,7 @@ class ActorTurn:
 
     def keep_shown(self) -> None:
         """Put text that the person saw of a cut answer into the conversation, as plain text with a note."""
-        if self._shown.strip():
+        if self._shown.strip() and not self._held:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
     async def _merge(

@@ -1,14 +1,15 @@
 """journal.jsonl: the one place where a promise becomes durable.
 
-One writer, many waiters: records that arrive while a batch is being fsynced share the next one. `Journal.append`
-returns when its records are on disk; only then are they applied to the ledger and routed, in the order of the file.
-After a failed write nothing more goes to that descriptor: the ledger is written to a fresh file first.
+One writer, many waiters: records that arrive while a batch is being fsynced share the next one. They are applied to
+the ledger and routed once they are on disk, in the order of the file. `Journal.put` begins a write and leaves its
+caller to do something else meanwhile; records that nobody waits for are carried. After a failed write nothing more
+goes to that descriptor: the ledger is written to a fresh file first.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -23,15 +24,15 @@ from .records import Ledger, PendingMessage, Received, Record, Settled, record_a
 
 log = logging.getLogger(__name__)
 
+Written = Batch[tuple[bytes, Record]]
+"""Records on their way to the disk."""
+
 COMPACT_ABOVE = 16_000_000
 """Bytes appended since the last compaction before the next: read back in well under a second."""
 
 
 class Journal:
-    """The journal of one data folder. Construct, `open`, then keep `run` going in a task.
-
-    ``on_settled`` is told of each message that has its outcome, once that is durable.
-    """
+    """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
 
     def __init__(
         self,
@@ -40,15 +41,15 @@ class Journal:
         *,
         offload: Offload,
         now: Callable[[], datetime],
-        on_settled: Callable[[PendingMessage, Settled], None] = lambda *_: None,
     ) -> None:
-        self.ledger, self._on_settled = Ledger(), on_settled
+        self.ledger = Ledger()
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None
         self._grown = 0
         self._group = GroupWriter(self._commit)
-        self._receiving: dict[str, Batch[tuple[bytes, Record]]] = {}
+        self._receiving: dict[str, Written] = {}
         self._route: Callable[[PendingMessage], None]
+        self._on_settled: Callable[[PendingMessage, Settled], None]
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
@@ -82,7 +83,7 @@ class Journal:
         """Say whether a message is on disk, waiting for it if it is just being written."""
         first = self._receiving.get(key)
         if first is not None:
-            await self._durable(first)
+            await self.durable(first)
         return self.ledger.knows(key)
 
     async def receive(self, incoming: Incoming) -> bool:
@@ -103,28 +104,54 @@ class Journal:
         key = message_key(edited.thread, edited.id)
         await self.knows(key)
         pending = self.ledger.pending.get(key)
-        if pending is None or pending.started is not None:
+        if pending is None or pending.begun or pending.started is not None:
             return False
-        await self.append(Received.of(replace(pending.incoming, text=edited.text)))
+        pending.edits += 1
+        try:
+            await self.append(Received.of(replace(pending.incoming, text=edited.text)))
+        finally:
+            pending.edits -= 1
         return True
 
     async def append(self, *records: Record) -> None:
         """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
+        await self.durable(self.put(*records))
+
+    def put(self, *records: Record) -> Written:
+        """Begin to write the records; `durable` waits for the end of it."""
+        return self._group.put(*self._lines(records))
+
+    def carry(self, *records: Record) -> Written:
+        """As `put`, for records that nobody may wait for: those that fail are written before any later ones."""
+        return self._group.carry(*self._lines(records))
+
+    async def durable(self, written: Written) -> None:
+        """Return when the records of a `put` are on disk, all of them; raises `StoreUnavailable`."""
+        await written.done.wait()
+        if written.error is not None:
+            raise StoreUnavailable(f"journal: {written.error}") from written.error
+
+    async def run(
+        self,
+        route: Callable[[PendingMessage], None],
+        on_settled: Callable[[PendingMessage, Settled], None] = lambda *_: None,
+    ) -> None:
+        """Write until cancelled. *route* each message once it is durable, in the file's order.
+
+        *on_settled* is told of each message that has its outcome, once that is durable.
+        """
+        self._route, self._on_settled = route, on_settled
+        await self._group.run()
+
+    def _lines(self, records: Sequence[Record]) -> Iterator[tuple[bytes, Record]]:
         at = self._now().isoformat(timespec="milliseconds")
         for record in records:
             self.ledger.stamp(record, at)
-        lines = [(encode(record_adapter(), record), record) for record in records]
-        await self._durable(self._group.put(*lines))
-        for record in records:
-            if isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
-                self._on_settled(*settled)
-
-    async def run(self, route: Callable[[PendingMessage], None]) -> None:
-        """Write until cancelled, and *route* each message once it is durable, in the file's order."""
-        self._route = route
-        await self._group.run()
+            yield encode(record_adapter(), record), record
 
     async def _commit(self, batch: list[tuple[bytes, Record]]) -> None:
+        if not batch:
+            return
         try:
             await self._offload(self._write, b"".join(line for line, _ in batch))
             for _, record in batch:
@@ -134,16 +161,13 @@ class Journal:
                 for key in record.incoming.keys if isinstance(record, Received) else ():
                     self._receiving.pop(key, None)
 
-    async def _durable(self, batch: Batch[tuple[bytes, Record]]) -> None:
-        await batch.done.wait()
-        if batch.error is not None:
-            raise StoreUnavailable(f"journal: {batch.error}") from batch.error
-
     def _take_in(self, record: Record) -> None:
         waiting = len(self.ledger.pending)
         self.ledger.apply(record)
         if len(self.ledger.pending) > waiting:
             self._route(next(reversed(self.ledger.pending.values())))
+        elif isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
+            self._on_settled(*settled)
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._grown > COMPACT_ABOVE:

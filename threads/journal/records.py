@@ -145,8 +145,9 @@ def record_adapter() -> TypeAdapter[Record]:
 class PendingMessage:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
-    A ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
-    its answer may still stand in the thread. The post of a ``dropped`` one was given up.
+    One that has ``begun`` may not be ``started`` on the disk yet; ``edits`` of it are on their way there. A
+    ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of its
+    answer may still stand in the thread. The post of a ``dropped`` one was given up.
     """
 
     received: Received
@@ -154,6 +155,8 @@ class PendingMessage:
     started: Started | None = None
     intent: Intent | None = None
     platform_id: str = ""
+    begun: bool = False
+    edits: int = 0
     recovered: bool = False
     interrupted: bool = False
     dropped: bool = False
@@ -316,7 +319,8 @@ class Ledger:
         unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
         recent = {
             **dict(self.recent),
-            **{pending.incoming.key: pending for pending, _ in self.unlogged.values()},
+            # A copy: this runs in the writer's thread, and the logs are noted in the event loop meanwhile.
+            **{pending.incoming.key: pending for pending, _ in list(self.unlogged.values())},
         }
         # What no post has spoken of yet comes last, or an older post would seem to speak of it.
         for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():

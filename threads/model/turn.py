@@ -20,6 +20,11 @@ class Turn(Protocol):
     def incoming(self) -> Incoming: ...
 
     @property
+    def known_answer(self) -> str:
+        """The answer, where a crash has kept no more than its text: there is nothing to ask. Blank otherwise."""
+        ...
+
+    @property
     def attempt(self) -> int:
         """The number of this try to answer the message, from 1."""
         ...

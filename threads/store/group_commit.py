@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -10,12 +11,21 @@ import anyio
 
 Item = TypeVar("Item")
 
+RETRY_S = 2.0
+"""How long carried items wait after a failed write, unless others come."""
+
+LAST_WRITE_S = 3.0
+"""How long the end of the process waits for the last items; a disk that hangs must not hold it up for ever."""
+
+CLOSED = OSError("the writer is closed")
+
 
 @dataclass(slots=True)
 class Batch(Generic[Item]):
-    """Items that are written together; ``error`` is why they were not."""
+    """Items that are written together; ``error`` is why they were not. Then the next one begins with the ``carried``."""
 
     items: list[Item] = field(default_factory=list)
+    carried: list[Item] = field(default_factory=list)
     done: anyio.Event = field(default_factory=anyio.Event)
     error: OSError | None = None
 
@@ -25,7 +35,6 @@ class GroupWriter(Generic[Item]):
 
     def __init__(self, write: Callable[[list[Item]], Awaitable[None]]) -> None:
         self.filling: Batch[Item] = Batch()
-        self._writing = self.filling
         self._write = write
         self._wake = anyio.Event()
 
@@ -35,25 +44,35 @@ class GroupWriter(Generic[Item]):
         self._wake.set()
         return self.filling
 
+    def carry(self, *items: Item) -> Batch[Item]:
+        """As `put`, but items of a batch that fails are written before those of the next one."""
+        self.put(*items).carried.extend(items)
+        return self.filling
+
     async def run(self) -> None:
-        """Write batches until cancelled; an OSError is the batch's, anything else ends the writer."""
+        """Write batches until cancelled, and then what is left; an error that is no OSError ends the writer."""
         try:
             while True:
-                await self._wake.wait()
-                self._wake = anyio.Event()
-                batch = self._writing = self.filling
-                self.filling = Batch()
-                try:
-                    await self._write(batch.items)
-                except OSError as error:
-                    batch.error = error
-                batch.done.set()
+                with anyio.move_on_after(RETRY_S if self.filling.carried else math.inf):
+                    await self._wake.wait()
+                with anyio.CancelScope(shield=True):  # what is written is also noted as written
+                    await self._next()
         finally:
-            self._close()
+            with anyio.move_on_after(LAST_WRITE_S, shield=True):
+                await self._next()
+            self.filling.error = CLOSED  # whoever puts something in now learns it at once
+            self.filling.done.set()
 
-    def _close(self) -> None:
-        """Wake whoever still waits, shielded even: nobody writes any more."""
-        for batch in (self._writing, self.filling):
-            if not batch.done.is_set():
-                batch.error = OSError("the writer is closed")
-                batch.done.set()
+    async def _next(self) -> None:
+        self._wake = anyio.Event()
+        batch, self.filling = self.filling, Batch()
+        batch.error = CLOSED  # if this is cut
+        try:
+            await self._write(batch.items)
+            batch.error = None
+        except OSError as error:
+            batch.error = error
+            self.filling.items[:0] = batch.carried
+            self.filling.carried[:0] = batch.carried
+        finally:
+            batch.done.set()

@@ -27,6 +27,8 @@ PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
 class FakeTurn:
     """A turn without an actor: it remembers what the agent did, in order."""
 
+    known_answer = ""
+
     def __init__(self, *messages, joining=()):
         self.incoming = message(1, "question")
         self.messages = list(messages)

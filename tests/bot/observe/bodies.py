@@ -47,7 +47,7 @@ class Body:
 
     def live(self, data):
         return LiveParts(
-            data, "offline/demo", self.edges, self.registry, self.slots, self.journal,
+            data, "offline/demo", self.edges, (), self.registry, self.slots, self.journal,
             lambda: [CircuitStatus("offline/demo", "closed")],
             lambda: [Spend("day", 1.5, 0.0, 5.0), Spend("month", 1.5, 0.25, None)],
             "bubblewrap", lambda: self.troubles,

@@ -1,0 +1,66 @@
+"""A thread's conversation in memory, and how it comes to the disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from threads import wording
+from threads.errors import StoreUnavailable, retry_fields
+from threads.model import Message, Resumed, TurnEvent, Waiting
+from threads.store.context import ContextFile
+
+log = logging.getLogger(__name__)
+
+SAVE_PAUSES_S = (2.0, 4.0, 6.0)
+"""Waits between the tries of one checkpoint while the disk refuses."""
+
+
+class Conversation:
+    """What the model sees of a thread. ``saved`` is False while the disk holds less than ``messages``."""
+
+    def __init__(self, context: ContextFile) -> None:
+        self.messages: list[Message] = []
+        self.loaded, self.saved = False, True
+        self._context = context
+
+    async def load(self) -> int:
+        """Read it; return how many damaged lines were put aside. Raises `NewerSchema` or `StoreUnavailable`."""
+        found = await self._context.load()
+        self.messages[:], self.loaded = found.messages, True
+        return found.damaged
+
+    async def save(self) -> None:
+        """Make it durable; raises `StoreUnavailable`."""
+        await self._context.save(self.messages)
+        self.saved = True
+
+    async def checkpoint(self, tell: Callable[[TurnEvent], None]) -> bool:
+        """Make it durable, with three more tries; False when the disk still refuses, and only memory holds it."""
+        for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
+            try:
+                await self.save()
+            except StoreUnavailable as error:
+                again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
+                log.warning("context.not_saved: kept in memory: %s", error, extra=again)
+                if pause is None:
+                    break
+                tell(Waiting(wording.SAVING_FAILS, pause))
+                await anyio.sleep(pause)
+                tell(Resumed())
+            else:
+                return True
+        return False
+
+    async def keep_aside(self) -> None:
+        """Copy all of it to where the old ones are. Raises `StoreUnavailable`."""
+        if not self.saved:
+            await self.save()  # or what only memory holds would be lost
+        await self._context.keep_aside()
+
+    async def forget(self) -> None:
+        """Put it aside and start an empty one. Raises `StoreUnavailable`."""
+        await self._context.archive()
+        self.messages, self.loaded, self.saved = [], False, True
