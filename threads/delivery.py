@@ -120,10 +120,8 @@ class Delivery:
             written = self._journal.put(self._intent(pending, ending), *ends)
             note = await save() if save else ""
             await self._journal.durable(written)
-            if note:
-                await self._journal.append(
-                    self._intent(pending, replace(ending, text=f"{note}\n\n{ending.text}"))
-                )
+            if note and pending.intent:
+                pending.intent = replace(pending.intent, text=f"{note}\n\n{pending.intent.text}")
             unsure = pending.received.unsure and self._outlet(pending.incoming.thread.transport).finds
             await self._finish(pending, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):

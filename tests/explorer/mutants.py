@@ -219,7 +219,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
     ),
     "a failed write acknowledged": (
         "journal, n-th fails, ordered",
-        lambda: _patch(Journal, "_durable", _deaf_to_errors),
+        lambda: _patch(Journal, "durable", _deaf_to_errors),
     ),
     "checksums not verified": ("journal, rot", lambda: _patch(checksummed_lines, "intact", _no_crc)),
     "compaction drops what is pending": (

@@ -155,9 +155,9 @@ async def test_a_log_loses_no_line_to_a_fault_at_any_operation():
             tasks.start_soon(log.run)
             disk.faults = faults
             for n in (0, 2, 4):
-                await log.append(FOLDER, written[n : n + 2])
+                await log.put(FOLDER, written[n : n + 2], bool).done.wait()
             disk.faults = lambda op: op
-            await log.append(FOLDER, written[6:])
+            await log.put(FOLDER, written[6:], bool).done.wait()
             tasks.cancel_scope.cancel()
         found = list(entries(disk, FOLDER / "log.jsonl"))
         assert list(dict.fromkeys(found)) == written

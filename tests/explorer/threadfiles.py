@@ -165,7 +165,7 @@ class LogStory:
         lines = tuple(entry_of(name, kind) for name in names for kind in ("message", "settled"))
         step = Added(lines=tuple((folder, line) for line in lines), asked=len(disk.ops))
         self.added.append(step)
-        await log.append(folder, list(lines))
+        await log.put(folder, list(lines), bool).done.wait()
         step.keep(len(disk.ops))
 
     def stage(self, at: int) -> Hashable:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 import random
 import re
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import anyio
@@ -62,7 +63,7 @@ class Platform:
         self.calm = False
         self.at_hand: Callable[[str], bool] = lambda _: False
         self.watch: Callable[[], None] = lambda: None
-        self.settled_on_disk: Set[str] = frozenset()
+        self.settled_on_disk: AbstractSet[str] = frozenset()
         self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
         self._rng: random.Random = fate.rng
         self.people: People = lambda _: ()

@@ -103,7 +103,9 @@ async def restart(image, posts, *, find=True, redeliver=False, disk=None):
         await bot.orchestrator.receive(incoming("m101", TALKING))
         await bot.orchestrator.receive(incoming("m102", CUT))
         await platform.settled("m101", "m102")
-        await platform.until(lambda: not bot.journal.ledger.pending)
+        with anyio.fail_after(1000):
+            while bot.journal.ledger.pending:  # nobody is told of the last record
+                await anyio.sleep(0.01)
     return disk, platform
 
 

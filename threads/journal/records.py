@@ -146,8 +146,8 @@ class PendingMessage:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
     One that has ``begun`` may not be ``started`` on the disk yet; ``edits`` of it are on their way there. A
-    ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of its
-    answer may still stand in the thread. The post of a ``dropped`` one was given up.
+    ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
+    its answer may still stand in the thread. The post of a ``dropped`` one was given up.
     """
 
     received: Received

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Offload(Protocol):
-    """Runs a blocking function off the event loop; it finishes even when its caller is cancelled."""
+    """Runs a blocking function off the event loop; it finishes, and returns, even when its caller is cancelled."""
 
     def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]: ...
 

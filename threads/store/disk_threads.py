@@ -17,6 +17,7 @@ from threading import Thread
 from typing import TypeVar, TypeVarTuple
 
 import anyio
+import anyio.lowlevel
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -24,11 +25,10 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Job:
-    """A call on its way. ``over`` wakes the task that waits for it; ``finished`` is set in the event loop."""
+    """A call on its way; ``over`` wakes the task that waits for it."""
 
     call: Callable[[], object]
     over: asyncio.Future[None]
-    finished: bool = False
     error: BaseException | None = None
 
 
@@ -55,16 +55,10 @@ class DiskThreads:
     async def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> T:
         result: list[T] = []
         context = copy_context()  # what is logged in the thread has the ids of the turn
+        await anyio.lowlevel.checkpoint_if_cancelled()
         job = self._start(lambda: result.append(context.run(function, *args)))
-        try:
+        with anyio.CancelScope(shield=True):  # the caller's next call must not overtake this one
             await job.over
-        except asyncio.CancelledError:
-            # The caller's next call must not overtake this one.
-            with anyio.CancelScope(shield=True):
-                while not job.finished:
-                    job.over = self._loop.create_future()
-                    await job.over
-            raise
         if job.error is not None:
             raise job.error
         return result[0]
@@ -94,6 +88,5 @@ class DiskThreads:
         self._announced = False  # before the look: whatever is appended now announces itself
         while self._done:
             job = self._done.popleft()
-            job.finished = True
             if not job.over.done():
                 job.over.set_result(None)

@@ -22,7 +22,7 @@ CLOSED = OSError("the writer is closed")
 
 @dataclass(slots=True)
 class Batch(Generic[Item]):
-    """Items that are written together; ``error`` is why they were not. Then the next one begins with the ``carried``."""
+    """Items that are written together. After an ``error`` the next batch begins with the ``carried`` ones."""
 
     items: list[Item] = field(default_factory=list)
     carried: list[Item] = field(default_factory=list)
@@ -55,8 +55,7 @@ class GroupWriter(Generic[Item]):
             while True:
                 with anyio.move_on_after(RETRY_S if self.filling.carried else math.inf):
                     await self._wake.wait()
-                with anyio.CancelScope(shield=True):  # what is written is also noted as written
-                    await self._next()
+                await self._next()
         finally:
             with anyio.move_on_after(LAST_WRITE_S, shield=True):
                 await self._next()
