@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -120,8 +120,8 @@ class Delivery:
             written = self._journal.put(self._intent(pending, ending), *ends)
             note = await save() if save else ""
             await self._journal.durable(written)
-            if note and pending.intent:
-                pending.intent = replace(pending.intent, text=f"{note}\n\n{pending.intent.text}")
+            if note:
+                pending.say_above(note)
             unsure = pending.received.unsure and self._outlet(pending.incoming.thread.transport).finds
             await self._finish(pending, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):

@@ -50,8 +50,9 @@ class ModelCalls:
         request, window = self._request(tool_choice), self.model.info.context_window
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
             await self._make_room(window)
+            request = self._request(tool_choice)
         try:
-            return await self._complete(self._request(tool_choice))
+            return await self._complete(request)
         except ContextOverflow as error:
             return await self._shorter(tool_choice, error)
         except ThinkingRejected as error:
@@ -109,5 +110,7 @@ class ModelCalls:
         usage = completion.usage
         if usage.prompt and (size := size_of("", request.messages, ())) > 2 * usage.prompt + CUT_BY:
             self.turn.note(wording.cut_by_the_model(usage.prompt, size))
-        message = replace(completion.message, tokens=usage.prompt and usage.prompt + usage.output)
-        return replace(completion, message=message)
+        if not usage.prompt:
+            return completion
+        message = replace(completion.message, tokens=usage.prompt + usage.output)
+        return Completion(message, usage, completion.stop)

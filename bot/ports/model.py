@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from operator import add
 from typing import Literal, Protocol
 
@@ -12,13 +14,18 @@ from pydantic import JsonValue
 from threads.model import Answer, Message, OnEvent, Turn
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """The description of a tool for a model. ``parameters`` is a JSON Schema object."""
 
     name: str
     description: str
     parameters: dict[str, JsonValue]
+
+    @cached_property
+    def text(self) -> str:
+        """All that a model reads of it; each prompt is measured by it."""
+        return f"{self.name}{self.description}{json.dumps(self.parameters, ensure_ascii=False)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    await self._journal.receive(replace(event, text=scrub(event.text)))
+                    text = scrub(event.text)
+                    await self._journal.receive(event if text == event.text else replace(event, text=text))
             case Edited():
                 await self._journal.amend(replace(event, text=scrub(event.text)))
             case Deleted():

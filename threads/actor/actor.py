@@ -36,7 +36,7 @@ class Actor:
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
         self._conversation = Conversation(shared.context(thread))
-        self._conversing = anyio.Lock()
+        self._conversing = anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopped_by = ""

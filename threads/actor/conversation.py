@@ -19,17 +19,20 @@ SAVE_PAUSES_S = (2.0, 4.0, 6.0)
 
 
 class Conversation:
-    """What the model sees of a thread. ``saved`` is False while the disk holds less than ``messages``."""
+    """What the model sees of a thread. ``saved`` is False while the disk holds less than ``messages``.
+
+    ``anew``: people here have put an older one aside.
+    """
 
     def __init__(self, context: ContextFile) -> None:
         self.messages: list[Message] = []
-        self.loaded, self.saved = False, True
+        self.loaded, self.saved, self.anew = False, True, False
         self._context = context
 
     async def load(self) -> int:
         """Read it; return how many damaged lines were put aside. Raises `NewerSchema` or `StoreUnavailable`."""
         found = await self._context.load()
-        self.messages[:], self.loaded = found.messages, True
+        self.messages[:], self.loaded, self.anew = found.messages, True, found.anew
         return found.damaged
 
     async def save(self) -> None:

@@ -27,11 +27,18 @@ class Slots:
     def queued(self) -> int:
         return len(self._queue)
 
+    @property
+    def _free(self) -> float:
+        return 0 if self._closed else self._total - self._running.total()
+
     def close(self) -> None:
         """Grant no more slots."""
         self._closed = True
 
     async def acquire(self, user: str) -> None:
+        if not self._queue and self._free > 0 and self._running[user] < self._per_user:
+            self._running[user] += 1
+            return
         place = (user, anyio.Event())
         self._queue.append(place)
         self._grant()
@@ -55,11 +62,12 @@ class Slots:
         self._running[user] -= 1
         if not self._running[user]:
             del self._running[user]
-        self._grant()
+        if self._queue:
+            self._grant()
 
     def _grant(self) -> None:
         passed: deque[tuple[str, anyio.Event]] = deque()
-        free = 0 if self._closed else self._total - self._running.total()
+        free = self._free
         while self._queue and free > 0:
             user, granted = place = self._queue.popleft()
             if self._running[user] < self._per_user:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -92,7 +93,11 @@ class ActorTurn:
         self._mailbox, self._shared = mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
-        self._room, self._asked, self._open, self._left = anyio.Semaphore(MOST_OPEN), 0, 0, math.inf
+        self._asked, self._open, self._left = 0, 0, math.inf
+
+    @cached_property
+    def _room_to_ask(self) -> anyio.Semaphore:
+        return anyio.Semaphore(MOST_OPEN)
 
     @property
     def timed_out(self) -> bool:
@@ -122,7 +127,7 @@ class ActorTurn:
 
     async def ask(self, question: Question) -> Answer | None:
         await self.begun()
-        async with self._room:
+        async with self._room_to_ask:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Answer | None:
@@ -197,6 +202,8 @@ class ActorTurn:
         return files
 
     async def earlier(self) -> Sequence[Spoken]:
+        if self._conversation.anew:
+            return ()
         return await self._shared.files.earlier(self.incoming, self.note)
 
     async def picture(self, image: Image) -> Image:

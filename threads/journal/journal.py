@@ -69,6 +69,7 @@ class Journal:
             set_aside(self._disk, self._path, part)
         # A torn tail was never durable, so nobody acted on it; a whole line there has lost its newline later.
         lost = len(damaged) > bool(found.tail) or intact(found.tail[:-1])
+        self.ledger.sort()
         for pending in self.ledger.pending.values():
             pending.recovered, pending.interrupted = True, pending.started is not None
             pending.received.unsure = pending.received.unsure or lost
@@ -81,8 +82,7 @@ class Journal:
 
     async def knows(self, key: str) -> bool:
         """Say whether a message is on disk, waiting for it if it is just being written."""
-        first = self._receiving.get(key)
-        if first is not None:
+        if (first := self._receiving.get(key)) is not None:
             await self.durable(first)
         return self.ledger.knows(key)
 
@@ -127,7 +127,8 @@ class Journal:
 
     async def durable(self, written: Written) -> None:
         """Return when the records of a `put` are on disk, all of them; raises `StoreUnavailable`."""
-        await written.done.wait()
+        if not written.done.is_set():
+            await written.done.wait()
         if written.error is not None:
             raise StoreUnavailable(f"journal: {written.error}") from written.error
 
@@ -158,7 +159,7 @@ class Journal:
                 self._take_in(record)
         finally:
             for _, record in batch:
-                for key in record.incoming.keys if isinstance(record, Received) else ():
+                for key in record.keys if isinstance(record, Received) else ():
                     self._receiving.pop(key, None)
 
     def _take_in(self, record: Record) -> None:

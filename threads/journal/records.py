@@ -70,6 +70,13 @@ class Received(_Record):
         )
 
     @property
+    def keys(self) -> tuple[str, ...]:
+        """All that the message may be known by, its key first."""
+        thread = ThreadId.parse(self.thread_id)
+        key = message_key(thread, self.message_id)
+        return (key, message_key(thread, self.alias)) if self.alias else (key,)
+
+    @property
     def incoming(self) -> Incoming:
         return Incoming(
             self.message_id,
@@ -176,13 +183,18 @@ class PendingMessage:
         return self.started.correlation_id if self.started else ""
 
     def __post_init__(self) -> None:
-        self.amend(self.received)
+        self.incoming = self.received.incoming
 
     def amend(self, received: Received) -> None:
         """Take the message as its person has put it now; its place in the order stays."""
         before = self.received
         self.received = replace(received, seq=before.seq, at=before.at, unsure=before.unsure)
         self.incoming = received.incoming
+
+    def say_above(self, note: str) -> None:
+        """Put a note above the text that is about to be posted; only this process knows of it."""
+        assert self.intent is not None
+        self.intent = replace(self.intent, text=f"{note}\n\n{self.intent.text}")
 
     def start(self, attempt: int, correlation_id: str) -> Started:
         r = self.received
@@ -216,7 +228,7 @@ class Ledger:
     """All that the journal's records add up to; ``pending`` and ``settled`` are in the order of the file.
 
     ``aliases`` leads from a second id to the message's own, ``unlogged`` from a record's number to an end that the
-    threads' logs may not tell of yet.
+    threads' logs may not tell of yet, the oldest first.
     """
 
     pending: dict[str, PendingMessage] = field(default_factory=dict)
@@ -234,7 +246,11 @@ class Ledger:
         self.seq += 1
         record.seq, record.at = self.seq, at
         if isinstance(record, Settled):  # what is not applied yet is not logged
-            record.logged = min(self.unlogged, default=self.applied + 1) - 1
+            record.logged = next(iter(self.unlogged), self.applied + 1) - 1
+
+    def sort(self) -> None:
+        """Bring the unlogged ends into order: a compaction has mixed them."""
+        self.unlogged = dict(sorted(self.unlogged.items()))
 
     def log_holds(self, *ends: int) -> None:
         """Note that the threads' logs tell of the endings of these numbers."""
@@ -255,7 +271,7 @@ class Ledger:
         pending = self.pending.get(key)
         match record:
             case Received():
-                self.aliases.update(dict.fromkeys(record.incoming.keys[1:], key))
+                self.aliases.update(dict.fromkeys(record.keys[1:], key))
                 if pending is None and key not in self.settled:
                     self.pending[key] = PendingMessage(record)
                 elif pending is not None and pending.started is None:

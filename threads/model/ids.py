@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,12 @@ class ThreadId:
         """Return whether this is *place*, or, if that has a blank root, a thread of that channel."""
         return self == (place if place.root else replace(place, root=self.root))
 
-    @classmethod
-    def parse(cls, text: str) -> ThreadId:
+    @staticmethod
+    @lru_cache(4096)
+    def parse(text: str) -> ThreadId:
         """Read the text form back; raises ValueError when it has fewer than four parts."""
         transport, workspace, channel, root = text.split(":", 3)
-        return cls(transport, workspace, channel, root)
+        return ThreadId(transport, workspace, channel, root)
 
 
 def message_key(thread: ThreadId, message_id: str) -> str:

@@ -29,7 +29,7 @@ _TAIL = len(',"crc":"00000000"}')
 def encode(adapter: TypeAdapter[R], record: R) -> bytes:
     """Return the line of *record*, newline included; lone surrogates become question marks."""
     try:
-        body = adapter.dump_json(record)
+        body = adapter.serializer.to_json(record)
     except PydanticSerializationError:
         body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
     return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))

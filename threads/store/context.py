@@ -20,6 +20,7 @@ from threads.errors import StoreUnavailable
 from threads.model import Message
 
 from .checksummed_lines import SCHEMA_VERSION, encode, read_records
+from .data_folder import conversation_was_archived
 from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 
 T = TypeVar("T")
@@ -41,10 +42,14 @@ def line_adapter() -> TypeAdapter[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A conversation from disk; ``damaged`` lines were put aside and are not in it."""
+    """A conversation from disk; ``damaged`` lines were put aside and are not in it.
+
+    An empty one that is ``anew`` follows an older one that people here have put aside.
+    """
 
     messages: list[Message]
     damaged: int = 0
+    anew: bool = False
 
 
 class ContextFile:
@@ -88,11 +93,12 @@ class ContextFile:
             data = self._disk.read(self._path)
         except FileNotFoundError:
             self._disk.mkdir(self._path.parent)
-            return Loaded([])
+            data = b""
         lines, broken = read_records(line_adapter(), data)
         for part in broken:
             set_aside(self._disk, self._path, part)
-        return Loaded([line.message for line, _ in lines], len(broken))
+        anew = not lines and conversation_was_archived(self._disk, self._path.parent)
+        return Loaded([line.message for line, _ in lines], len(broken), anew)
 
     def _keep_aside(self) -> None:
         data = read_or_empty(self._disk, self._path)

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Protocol
@@ -47,6 +48,7 @@ class ForeignFolder(FolderTaken):
     """The data folder belongs to another user, who could not use what root makes in it."""
 
 
+@lru_cache(4096)
 def thread_folder(data: Path, thread: ThreadId) -> Path:
     """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
     parts = (thread.workspace, thread.channel, thread.root)

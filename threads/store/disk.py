@@ -121,12 +121,15 @@ class PosixDisk:
             os.close(fd)
 
     def mkdir(self, path: Path) -> None:
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing or [path]):
-            with suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
-            with suppress(PermissionError):  # a parent that is not ours to read has long been there
-                self.fsync_folder(folder.parent)
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            pass  # by now
+        except FileNotFoundError:
+            self.mkdir(path.parent)
+            path.mkdir(mode=0o700)
+        with suppress(PermissionError):  # a parent that is not ours to read has long been there
+            self.fsync_folder(path.parent)
 
 
 def write_all(file: File, data: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,6 @@ from .attachments import (
     safe_name,
     unavailable,
 )
-from .data_folder import conversation_was_archived
 from .image_header import MAX_BYTES, look
 
 log = logging.getLogger(__name__)
@@ -115,21 +114,18 @@ class ThreadFiles:
     async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Sequence[Spoken]:
         """Return what was said before the bot was asked into the thread; that it could not be read is noted.
 
-        Nothing when the message began the thread, or when people there chose to start over.
+        Nothing when the message began the thread.
         """
         thread = incoming.thread
+        if thread.root == incoming.id:
+            return ()
         try:
-            if thread.root == incoming.id or await self._was_put_aside(thread):
-                return ()
             with anyio.fail_after(EARLIER_WITHIN_S):
                 return await self.source(thread.transport).earlier(thread, incoming.id)
         except (PostFailed, OSError) as error:
             log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
             note(wording.NOT_HEARD)
             return ()
-
-    def _was_put_aside(self, thread: ThreadId) -> Awaitable[bool]:
-        return self.store.offload(conversation_was_archived, self.store.disk, self.folder(thread))
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}

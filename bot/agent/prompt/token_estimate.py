@@ -76,7 +76,7 @@ def _size(
     """Return the newest real count, and the measure of the rest of the prompt."""
     of_text, per_piece, per_image = measure
     counted, start = _counted(messages, model)
-    pieces = [] if counted else [*([system] if system else ()), *map(_tool_text, tools)]
+    pieces = [] if counted else [*([system] if system else ()), *(tool.text for tool in tools)]
     images = 0
     for message in messages[start:]:
         for block in message.blocks:
@@ -104,10 +104,6 @@ def _text_of(block: Text | Thinking | ToolCall | ToolResult) -> str:
     if isinstance(block, ToolCall):
         return f"{block.id}{block.name}{json.dumps(block.arguments, ensure_ascii=False)}"
     return json.dumps(block.raw, ensure_ascii=False)
-
-
-def _tool_text(tool: ToolSpec) -> str:
-    return f"{tool.name}{tool.description}{json.dumps(tool.parameters, ensure_ascii=False)}"
 
 
 def _bytes(text: str) -> int:

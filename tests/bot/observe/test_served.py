@@ -18,6 +18,8 @@ from bot.wiring import run
 from tests.bot.observe.test_otlp import receiving
 from tests.serving import Seat
 
+ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
+
 pytestmark = pytest.mark.anyio
 
 
@@ -52,10 +54,12 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
             with anyio.fail_after(20):
                 await seat.ready.wait()
                 await seat.say("list")
-                body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{port}/metrics")
+                body = ""
+                while ANSWERED not in body:  # nobody is told when the outcome is on the disk
+                    body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{port}/metrics")
             tasks.cancel_scope.cancel()
     for line in (
-        'threadfast_messages_total{outcome="answered",transport="fake"} 1.0',
+        ANSWERED,
         'threadfast_tool_calls_total{outcome="ok",tool="list_files"} 1.0',
         'threadfast_transport_up{transport="fake"} 1.0',
         "threadfast_ready 1.0",
