@@ -102,9 +102,10 @@ class Recorder(PosixDisk):
         super().fsync_folder(path)
         self._note(("fsync_folder", str(path), 0))
 
-    def mkdir(self, path: Path) -> None:
-        self._note(("mkdir", str(path), 0))
-        super().mkdir(path)
+    def mkdir(self, *paths: Path) -> None:
+        for path in paths:
+            self._note(("mkdir", str(path), 0))
+        super().mkdir(*paths)
 
 
 class Replay:

@@ -20,7 +20,7 @@ from bot.agent.prompt.system_prompt import user_message
 from threads.model import Message, Text
 from threads.store.context import ContextFile
 from threads.store.data_folder import thread_folder
-from threads.store.disk import PosixDisk
+from threads.store.disk import PosixDisk, replace_file
 
 SHORT, LONG = 10, 500
 TURNS = 8
@@ -34,8 +34,8 @@ async def _prepare(data: Path, thread: int, turns: int, text: str) -> None:
             user_message(message(thread, n, text)),
             Message("assistant", (Text(text),), model=Instant.name),
         ]
-    folder = thread_folder(data, message(thread, 0).thread)
-    await ContextFile(PosixDisk(), folder, inline).save(messages)
+    folder, disk = thread_folder(data, message(thread, 0).thread), PosixDisk()
+    await ContextFile(disk, folder, inline, partial(inline, replace_file, disk)).save(messages)
 
 
 async def _measure(data: Path, size: int, pairs: int) -> tuple[list[Cost], list[Cost]]:

@@ -99,12 +99,13 @@ class Counting(Scripted):
 
 
 class Gate:
-    """A model step that says when it began and goes on when it is told."""
+    """A model step that says when it began, with the start of the turn on disk, and goes on when it is told."""
 
     def __init__(self, answer):
         self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
 
     async def __call__(self):
+        await anyio.wait_all_tasks_blocked()
         self.began.set()
         await self.open.wait()
         return self.answer

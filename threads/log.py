@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 KEPT = 10_000
 """How many messages' entries wait in memory while the disk refuses; beyond, the oldest are dropped and counted."""
+
+WHOLE = 10_000
+"""How many logs are known to end with a whole line; the others are looked at before the next line."""
 
 REPAIRED_BYTES = 1_000_000
 """How much of a log's end is looked at for what a killed process did not bring into it."""
@@ -70,6 +74,7 @@ class Log:
         self._disk, self._offload = disk, offload
         self._group = GroupWriter(self._commit)
         self._kept: list[Work] = []
+        self._whole: set[Path] = set()  # logs that end with a whole line, as the last write here did
 
     def put(self, folder: Path, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
         """Begin to append the entries; *then* is called when they were handed to the kernel.
@@ -110,11 +115,13 @@ class Log:
         return refused
 
     def _append(self, path: Path, lines: dict[str, bytes]) -> None:
-        try:
-            repair_tail(self._disk, path)
-            known = self._settled(path) if "" not in lines else set()
-        except FileNotFoundError:
-            known = set()
+        known: set[str] = set()
+        if path not in self._whole:
+            with suppress(FileNotFoundError):
+                repair_tail(self._disk, path)
+        if "" not in lines:
+            with suppress(FileNotFoundError):
+                known = self._settled(path)
         data = b"".join(line for message_id, line in lines.items() if message_id not in known)
         if not data:
             return
@@ -123,10 +130,14 @@ class Log:
         except FileNotFoundError:
             self._disk.mkdir(path.parent)
             file = self._disk.append(path)
+        self._whole.discard(path)
         try:
             write_all(file, data)
         finally:
             file.close()
+        if len(self._whole) >= WHOLE:
+            self._whole.clear()
+        self._whole.add(path)
 
     def _settled(self, path: Path) -> set[str]:
         """Return the messages that the end of a log shows as settled: what may be missing is recent."""

@@ -34,6 +34,7 @@ from threads.journal.records import PendingMessage, Settled
 from threads.log import Log
 from threads.model import Feedback, Limits, Run, ThreadId
 from threads.store.attachments import AttachmentStore
+from threads.store.checkpoints import Checkpoints
 from threads.store.context import ContextFile
 from threads.store.data_folder import conversation_exists, thread_folder
 from threads.store.disk import Disk, Offload
@@ -107,7 +108,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     if parts.restored:  # a process that went on after the backup may have posted more than the journal knows
         journal.ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     folder = partial(thread_folder, data)
-    history = Log(disk, offload=offload)
+    history, checkpoints = Log(disk, offload=offload), Checkpoints(disk, offload)
     outlet = partial(_outlet, parts.outboxes)
     delivery = Delivery(journal, history, outlet=outlet, folder=folder, mask=parts.mask, choices=choices)
     attachments = AttachmentStore(disk, offload, parts.limits.attachment_bytes)
@@ -117,7 +118,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         slots=Slots(parts.limits.running_turns, parts.limits.running_turns_per_user),
         limits=parts.limits,
         run=observe_run(parts.run, parts.observing),
-        context=lambda thread: ContextFile(disk, folder(thread), offload),
+        context=lambda thread: ContextFile(disk, folder(thread), offload, checkpoints.replace),
         files=ThreadFiles(attachments, parts.outboxes.__getitem__, folder, parts.reader),
         on_error=partial(_report_failure, parts),
         explain=parts.explain,
@@ -169,6 +170,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         with last:  # they end after the journal, because they tell of its last records
             await history.run()
 
+    tasks.start_soon(checkpoints.run)
     tasks.start_soon(write_journal)
     tasks.start_soon(write_logs)
     orchestrator.recover(

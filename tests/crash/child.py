@@ -139,9 +139,9 @@ class DyingDisk(PosixDisk):
         super().rename(source, target)
         self.step("after")
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, *paths: Path) -> None:
         self.step("before")
-        super().mkdir(path)
+        super().mkdir(*paths)
         self.step("after")
 
 

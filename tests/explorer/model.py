@@ -293,16 +293,19 @@ class ModelDisk:
         self._folder(os.fspath(path))
         self.perform(SyncFolder(os.fspath(path)))
 
-    def mkdir(self, path: Path) -> None:
-        missing = [
-            folder
-            for folder in (path, *path.parents)
-            if folder != ROOT and os.fspath(folder) not in self.names
-        ]
-        for folder in reversed(missing or [path]):
-            if missing:
+    def mkdir(self, *paths: Path) -> None:
+        parents = {}
+        for path in paths:
+            missing = [
+                folder
+                for folder in (path, *path.parents)
+                if folder != ROOT and os.fspath(folder) not in self.names
+            ]
+            for folder in reversed(missing):
                 self.perform(MakeFolder(os.fspath(folder)))
-            self.fsync_folder(folder.parent)
+            parents |= {folder.parent: None for folder in reversed(missing or [path])}
+        for parent in parents:
+            self.fsync_folder(parent)
 
 
 def reachable(names: Mapping[str, int]) -> Iterable[tuple[str, int]]:

@@ -38,18 +38,25 @@ def _no_folder_fsync() -> Any:
 
 
 def _mkdir_not_durable() -> Any:
-    def mkdir(self: ModelDisk, path: Path) -> None:
-        for folder in reversed([p for p in (path, *path.parents[:-1]) if str(p) not in self.names]):
-            self.perform(MakeFolder(str(folder)))
+    def mkdir(self: ModelDisk, *paths: Path) -> None:
+        for path in paths:
+            for folder in reversed([p for p in (path, *path.parents[:-1]) if str(p) not in self.names]):
+                self.perform(MakeFolder(str(folder)))
 
     return mock.patch.object(ModelDisk, "mkdir", mkdir)
 
 
 @contextmanager
 def _replacing(replace_file: Callable[[Disk, Path, bytes], None]) -> Iterator[None]:
+    def replacing(on: Disk, path: Path, data: bytes, new: bool = False) -> None:
+        if new:
+            on.mkdir(path.parent)
+        replace_file(on, path, data)
+
     with (
-        mock.patch.object(journal, "replace_file", replace_file),
-        mock.patch.object(context, "replace_file", replace_file),
+        mock.patch.object(journal, "replace_file", replacing),
+        mock.patch.object(context, "replace_file", replacing),
+        mock.patch.object(disk, "replace_file", replacing),
     ):
         yield
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ import anyio
 from threads.errors import StoreUnavailable
 from threads.log import Entry, Log, entries
 from threads.model import Message, Text, ToolCall, ToolResult
+from threads.store import disk as disks
 from threads.store.checksummed_lines import read_line, scan
 from threads.store.context import ContextFile, line_adapter
 
@@ -122,7 +124,7 @@ def open_context(disk: ModelDisk, folder: Path) -> ContextFile:
     """Do what the program's start does before anything is read."""
     for parent in (ROOT, folder.parent.parent, folder.parent):
         disk.mkdir(parent)
-    return ContextFile(disk, folder, inline)
+    return ContextFile(disk, folder, inline, partial(inline, disks.replace_file, disk))
 
 
 async def conversation(disk: ModelDisk, story: ContextStory, *, short: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 Fields = dict[str, Any]
 
 REPEAT = "(this may be a repeat)"
+NOT_SAVED = "(I could not save our conversation to my disk; I will try again with your next message.)"
 COVERED = {"merged", "stopped", "refused", "failed"}
 OUTCOMES = COVERED | {"answered", "withdrawn", "dead_letter", "undelivered"}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.judge.records import REPEAT, key_of, read_lines, scrubbed
+from tests.judge.records import NOT_SAVED, REPEAT, key_of, read_lines, scrubbed
 from tests.sim.record import Sent
 
 BEGAN = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -73,4 +73,5 @@ def clock(at: str) -> float:
 
 
 def plain(text: str) -> str:
-    return scrubbed(text.replace(REPEAT, "")).strip()
+    """Return a post's text without what two posts of one answer may differ by."""
+    return scrubbed(text.replace(REPEAT, "").replace(NOT_SAVED, "")).strip()

@@ -111,13 +111,15 @@ class SimDisk:
             folder.fsync()
         self._fate.die()
 
-    def mkdir(self, path: Path) -> None:
-        missing = [folder for folder in (path, *path.parents) if not self._exists(folder)]
-        for folder in reversed(missing):
-            self._change(self._folder(folder.parent), {folder.name: Folder()}, "mkdir", folder.name)
-            self.fsync_folder(folder.parent)
-        if not missing:
-            self.fsync_folder(path.parent)
+    def mkdir(self, *paths: Path) -> None:
+        parents = {}
+        for path in paths:
+            missing = [folder for folder in (path, *path.parents) if not self._exists(folder)]
+            for folder in reversed(missing):
+                self._change(self._folder(folder.parent), {folder.name: Folder()}, "mkdir", folder.name)
+            parents |= {folder.parent: None for folder in reversed(missing or [path])}
+        for parent in parents:
+            self.fsync_folder(parent)
 
     def write(self, inode: Inode, data: bytes, name: str) -> int:
         size = len(data)
@@ -157,6 +159,13 @@ class SimDisk:
         """Return the names in a folder; one that is missing has none."""
         self._begin("read", path.name)
         return list(self._folder(path).shown) if self._exists(path) else []
+
+    def durable(self, path: Path) -> bytes:
+        """Return what a power cut leaves of a file for certain; nothing of one whose name may be lost."""
+        node: Inode | Folder | None = self.root
+        for name in path.parts[1:]:
+            node = node.synced.get(name) if isinstance(node, Folder) else None
+        return bytes(node.synced) if isinstance(node, Inode) else b""
 
     def files(self) -> dict[str, bytes]:
         """Return what the kernel shows, by path."""

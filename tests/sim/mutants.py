@@ -1,17 +1,19 @@
 """Wrong protocols, planted to see that the simulation is not blind. Never in the product.
 
-The first six are those that a delivery protocol is known to be got wrong by, two are wrong uses of a disk, and the rest
-are ways to overspend, to wedge, to obey the wrong person, and to hide who answers.
+The first nine are those that a delivery protocol is known to be got wrong by, or waits for the disk that are missing,
+three are wrong uses of a disk, and the rest are ways to overspend, to wedge, to obey the wrong person, and to hide who answers.
 Each is a context manager that puts the fault in and takes it out again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import anyio.lowlevel
 
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
@@ -27,6 +29,8 @@ from threads.journal.records import Intent, Ledger, PendingMessage, Received, Re
 from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, File, temporary_of, write_all
+
+Save = Callable[[], Awaitable[str]]
 
 
 @contextmanager
@@ -93,7 +97,17 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
 def no_outbox() -> AbstractContextManager[None]:
     """Nothing is written before the post: after a crash the answer is made again and posted blindly."""
 
-    async def blind(self: Delivery, pending: PendingMessage, ending: Ending) -> None:
+    async def blind(
+        self: Delivery,
+        pending: PendingMessage,
+        ending: Ending,
+        also: Sequence[PendingMessage] = (),
+        save: Save | None = None,
+    ) -> None:
+        if save is not None:
+            await save()
+        for other in also:
+            await self.cover([other], ending.outcome, pending.received.message_id)
         if ending.by:
             await self.cover([pending], ending.outcome, ending.by)
             return
@@ -109,6 +123,51 @@ def no_outbox() -> AbstractContextManager[None]:
         await self._finish(pending, self._post)
 
     return _instead(Delivery, settle=blind)
+
+
+def effect_before_the_start() -> AbstractContextManager[None]:
+    """A turn shows words and calls tools while its start is still on its way to the disk."""
+    return _instead(ActorTurn, _is_ahead=False, begun=lambda self: anyio.lowlevel.checkpoint())
+
+
+def post_before_the_intent() -> AbstractContextManager[None]:
+    """The answer is posted while its intent is still on its way to the disk."""
+    settle = Delivery.settle
+
+    async def hasty(
+        self: Delivery,
+        pending: PendingMessage,
+        ending: Ending,
+        also: Sequence[PendingMessage] = (),
+        save: Save | None = None,
+    ) -> None:
+        if pending.intent is None and not ending.by:
+            pending.intent = self._intent(pending, ending)
+            self._journal.put(pending.intent)
+            await self._finish(pending, self._post)
+            await self.cover([*also], ending.outcome, pending.received.message_id)
+        else:
+            await settle(self, pending, ending, also, save)
+
+    return _instead(Delivery, settle=hasty)
+
+
+def post_before_the_checkpoint() -> AbstractContextManager[None]:
+    """The answer is posted while the conversation that holds it is still on its way to the disk."""
+    settle = Delivery.settle
+
+    async def hasty(
+        self: Delivery,
+        pending: PendingMessage,
+        ending: Ending,
+        also: Sequence[PendingMessage] = (),
+        save: Save | None = None,
+    ) -> None:
+        await settle(self, pending, ending, also)
+        if save is not None:
+            await save()
+
+    return _instead(Delivery, settle=hasty)
 
 
 def blind_repost() -> AbstractContextManager[None]:
@@ -243,6 +302,9 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
     "acknowledged before fsync": (acknowledged_before_fsync, LOST),
     "no inbound dedupe": (no_inbound_dedupe, DOUBLED),
     "no outbox": (no_outbox, DOUBLED),
+    "effect before the start": (effect_before_the_start, "before its start is durable"),
+    "post before the intent": (post_before_the_intent, "before its intent is durable"),
+    "post before the checkpoint": (post_before_the_checkpoint, "before its answer is durable"),
     "blind repost": (blind_repost, DOUBLED),
     "torn tail kept": (torn_tail_kept, LOST),
     "fsync tried again": (fsync_tried_again, ""),

@@ -22,12 +22,25 @@ from threads.errors import (
     TransportRejected,
     TransportUnavailable,
 )
-from threads.model import Author, Deleted, Inbound, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
+from threads.model import (
+    Author,
+    Deleted,
+    Inbound,
+    Incoming,
+    Outgoing,
+    Sink,
+    TextDelta,
+    ThreadId,
+    ToolStarted,
+    TurnEvent,
+    TurnSettled,
+)
 from transports.base.transport import Capabilities
 
 from .fate import Died, Fate
 from .plan import Plan
 from .record import REACTIONS_FROM, Post, Record, Sent
+from .write_ahead import WriteAhead
 
 ACK_DEADLINE_S = 3.0
 LATE_S = 2.99
@@ -58,7 +71,8 @@ class Platform:
     trouble = ""
     silent_s: float | None = None
 
-    def __init__(self, plan: Plan, fate: Fate, record: Record) -> None:
+    def __init__(self, plan: Plan, fate: Fate, record: Record, write_ahead: WriteAhead) -> None:
+        self._write_ahead = write_ahead
         self.capabilities = Capabilities(find=plan.find)
         self.calm = False
         self.at_hand: Callable[[str], bool] = lambda _: False
@@ -116,6 +130,7 @@ class Platform:
                     await self._pushed.wait()
 
     async def post(self, outgoing: Outgoing) -> str:
+        self._write_ahead.before_post(outgoing)
         dies = self._fate.step(f"post {outgoing.key} {outgoing.kind}")
         self._flying.append(outgoing)
         if dies:
@@ -153,9 +168,11 @@ class Platform:
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if self._fate.dead:
             raise Died
+        key = f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
+        if isinstance(event, TextDelta | ToolStarted):
+            self._write_ahead.before_effect(key, type(event).__name__)
         if not isinstance(event, TurnSettled):
             return
-        key = f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
         self._fate.note(f"settled {key} {event.outcome}")
         if key in self._settled_now:
             self._record.violations.append(f"{key} settled twice in one process")

@@ -14,7 +14,7 @@ from tests.sim.run import run_seed
 
 SEEDS, MORE = 400, 1600
 BLOCK = 100
-CAUGHT_WITHIN = 500
+CAUGHT_WITHIN = 1_000
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .record import Record
 from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
+from .write_ahead import WriteAhead
 
 DATA = Path("/srv/bot")
 STACKED = 0.4
@@ -61,7 +62,7 @@ class World:
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)
-        self.platform = Platform(self.plan, self.fate, self.record)
+        self.platform = Platform(self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record))
         self._toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
         self._calm = False
         if self.stack is not None:

@@ -76,6 +76,26 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
     assert len(again.requests) == len(fourth)
 
 
+async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_after_a_restart(tmp_path):
+    disk, platform = FaultyDisk(), Platform()
+
+    async def one() -> Message:
+        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
+        return says("one")
+
+    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
+    assert platform.texts == [], "the post waits for the conversation"
+    model = Scripted(says("two"))
+    async with running(tmp_path, platform, model) as bot:
+        await platform.settled("m1")
+        await bot.orchestrator.receive(message(2))
+        await platform.settled("m2")
+    assert platform.texts == ["one", "two"]
+    assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
+
+
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_lost(tmp_path, steps):
     began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()

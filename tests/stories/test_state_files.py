@@ -62,9 +62,10 @@ class Refusing(PosixDisk):
         self._check("fsync_folder", path)
         super().fsync_folder(path)
 
-    def mkdir(self, path):
-        self._check("mkdir", path)
-        super().mkdir(path)
+    def mkdir(self, *paths):
+        for path in paths:
+            self._check("mkdir", path)
+        super().mkdir(*paths)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from threads import wording
 from threads.delivery import Ending, retry_until_stored
 from threads.errors import StoreUnavailable, TurnTimeout
 from threads.journal.records import Intent, PendingMessage
-from threads.model import Message, ThreadId, TurnStarted
+from threads.model import Message, ThreadId, TurnEvent, TurnStarted
 from threads.scheduled_messages import headings
 
 from .conversation import Conversation
@@ -156,10 +156,12 @@ class Actor:
 
     async def _last_checkpoint(self, pending: PendingMessage) -> str:
         """Make the answer durable in the conversation; return what to say if the disk refuses."""
-        show = partial(self._shared.delivery.show, pending)
-        if self._conversation.saved or await self._conversation.checkpoint(show):
+        if self._conversation.saved or await self._conversation.checkpoint(partial(self._tell, pending)):
             return ""
         return wording.NOT_SAVED
+
+    async def _tell(self, pending: PendingMessage, event: TurnEvent) -> None:
+        self._shared.delivery.show(pending, event)
 
     async def _complete(self, pending: PendingMessage, intent: Intent) -> None:
         """Put an answer into the conversation that a crash has kept out of it: only the journal held it by then."""
@@ -173,7 +175,7 @@ class Actor:
             if not self._conversation.loaded:
                 self._damaged(await self._conversation.load())
             await self._shared.run(turn)
-            await self._conversation.checkpoint(partial(self._shared.delivery.show, pending))
+            await self._conversation.checkpoint(partial(self._tell, pending))
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -40,7 +40,7 @@ class Conversation:
         await self._context.save(self.messages)
         self.saved = True
 
-    async def checkpoint(self, tell: Callable[[TurnEvent], None]) -> bool:
+    async def checkpoint(self, tell: Callable[[TurnEvent], Awaitable[None]]) -> bool:
         """Make it durable, with three more tries; False when the disk still refuses, and only memory holds it."""
         for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
             try:
@@ -50,9 +50,9 @@ class Conversation:
                 log.warning("context.not_saved: kept in memory: %s", error, extra=again)
                 if pause is None:
                     break
-                tell(Waiting(wording.SAVING_FAILS, pause))
+                await tell(Waiting(wording.SAVING_FAILS, pause))
                 await anyio.sleep(pause)
-                tell(Resumed())
+                await tell(Resumed())
             else:
                 return True
         return False

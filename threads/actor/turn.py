@@ -78,8 +78,8 @@ class ActorParts:
 class ActorTurn:
     """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline.
 
-    ``started`` is its start on the way to the disk. Nobody sees anything of the turn before that is durable: what
-    there is to show is held back.
+    ``started`` is its start on the way to the disk. Nobody sees anything of the turn before that is durable: while
+    the disk refuses, what there is to show is held back.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ActorTurn:
                 self.clock.deadline = anyio.current_time() + self._left
 
     async def checkpoint(self) -> None:
-        if not await self._conversation.checkpoint(self._tell):
+        if not await self._conversation.checkpoint(self.tell):
             self.note(wording.NOT_SAVED)
         await self.begun()
 
@@ -185,12 +185,14 @@ class ActorTurn:
     async def begin(self) -> None:
         """Begin to write that the turn starts. Waiting for a slot, which comes first, is no attempt.
 
-        The start is awaited where the process may have died of the message, or where an edit is on its way.
+        The start is awaited where the process may have died of the message, where an edit is on its way, and where
+        the disk has refused it once: no model is paid for that again.
         """
         await self.acquire()
+        again = self._pending.recovered or self._pending.begun
         start = self._pending.start(self.attempt, self.correlation_id)
         self.started, self._pending.begun = self._shared.journal.carry(start), True
-        if self._pending.recovered or self._pending.edits:
+        if again or self._pending.edits:
             await self.begun()
         self.incoming = self._pending.incoming  # as edited until now
 
@@ -223,9 +225,6 @@ class ActorTurn:
         await self._merge(lambda pending: pending.received.message_id in sources)
 
     async def tell(self, event: TurnEvent) -> None:
-        self._tell(event)
-
-    def _tell(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._shown += text
@@ -236,6 +235,8 @@ class ActorTurn:
             case Resumed():
                 self._retake()
         self._held.append(event)
+        if self.started is not None and not self.started.done.is_set():
+            await self.started.done.wait()
         if not self._is_ahead:
             self._show_held()
 

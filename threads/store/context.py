@@ -6,9 +6,9 @@ lines are put aside, the rest is used; the agent's `repair` makes a valid reques
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import takewhile
 from operator import is_
 from pathlib import Path
@@ -24,6 +24,9 @@ from .data_folder import conversation_was_archived
 from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 
 T = TypeVar("T")
+
+Replace = Callable[[Path, bytes, bool], Awaitable[None]]
+"""As `replace_file`, but off the event loop; `Checkpoints` has one for all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +58,15 @@ class Loaded:
 class ContextFile:
     """Where one thread's conversation is kept: ``<folder>/context.jsonl``."""
 
-    def __init__(self, disk: Disk, folder: Path, offload: Offload) -> None:
+    def __init__(self, disk: Disk, folder: Path, offload: Offload, replace: Replace) -> None:
         self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
+        self._replace, self._new = replace, True
         self._messages: list[Message] = []
         self._lines: list[bytes] = []
 
     async def load(self) -> Loaded:
         """Read it; raises `NewerSchema` when a newer version wrote it, `StoreUnavailable` when the disk fails."""
-        found = await self._do(self._read)
+        found = await self._stored(self._offload(self._read))
         self._messages = list(found.messages)
         self._lines = [_encode(message) for message in found.messages]
         return found
@@ -72,28 +76,26 @@ class ContextFile:
         same = sum(1 for _ in takewhile(bool, map(is_, self._messages, messages)))
         self._lines[same:] = map(_encode, messages[same:])
         self._messages[same:] = messages[same:]
-        await self._do(partial(replace_file, self._disk, self._path, b"".join(self._lines)))
+        await self._stored(self._replace(self._path, b"".join(self._lines), self._new))
+        self._new = False
 
     async def keep_aside(self) -> None:
         """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
-        await self._do(self._keep_aside)
+        await self._stored(self._offload(self._keep_aside))
 
     async def archive(self) -> None:
         """Put the conversation aside and start an empty one. Raises `StoreUnavailable`."""
-        await self._do(self._archive)
+        await self._stored(self._offload(self._archive))
 
-    async def _do(self, work: Callable[[], T]) -> T:
+    async def _stored(self, work: Awaitable[T]) -> T:
         try:
-            return await self._offload(work)
+            return await work
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 
     def _read(self) -> Loaded:
-        try:
-            data = self._disk.read(self._path)
-        except FileNotFoundError:
-            self._disk.mkdir(self._path.parent)
-            data = b""
+        data = read_or_empty(self._disk, self._path)
+        self._new = not data
         lines, broken = read_records(line_adapter(), data)
         for part in broken:
             set_aside(self._disk, self._path, part)
@@ -103,7 +105,7 @@ class ContextFile:
     def _keep_aside(self) -> None:
         data = read_or_empty(self._disk, self._path)
         old = self._path.with_name("context.old.jsonl")
-        replace_file(self._disk, old, read_or_empty(self._disk, old) + data)
+        replace_file(self._disk, old, read_or_empty(self._disk, old) + data, self._new)
 
     def _archive(self) -> None:
         self._keep_aside()

@@ -7,8 +7,9 @@ of either, also after a power cut) and `append` (whole, or an error). They are s
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -61,8 +62,8 @@ class Disk(Protocol):
 
     def fsync_folder(self, path: Path) -> None: ...
 
-    def mkdir(self, path: Path) -> None:
-        """Make the folder and its parents, durably; one that exists may not be durable yet and is made so."""
+    def mkdir(self, *paths: Path) -> None:
+        """Make the folders and their parents, durably; one that exists may not be durable yet and is made so."""
         ...
 
 
@@ -120,16 +121,23 @@ class PosixDisk:
         finally:
             os.close(fd)
 
-    def mkdir(self, path: Path) -> None:
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            pass  # by now
-        except FileNotFoundError:
-            self.mkdir(path.parent)
-            path.mkdir(mode=0o700)
-        with suppress(PermissionError):  # a parent that is not ours to read has long been there
-            self.fsync_folder(path.parent)
+    def mkdir(self, *paths: Path) -> None:
+        for parent in dict.fromkeys(parent for path in paths for parent in _make_folder(path)):
+            with suppress(PermissionError):  # a parent that is not ours to read has long been there
+                self.fsync_folder(parent)
+
+
+def _make_folder(path: Path) -> list[Path]:
+    """Make a folder and its parents; return those whose entries are new, the outermost first."""
+    outer: list[Path] = []
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        pass  # by now
+    except FileNotFoundError:
+        outer = _make_folder(path.parent)
+        path.mkdir(mode=0o700)
+    return [*outer, path.parent]
 
 
 def write_all(file: File, data: bytes) -> None:
@@ -139,20 +147,60 @@ def write_all(file: File, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def replace_file(disk: Disk, path: Path, data: bytes) -> None:
-    """Replace *path* with *data*, all or nothing and durably; raises OSError with the old file in place.
+@dataclass(slots=True)
+class Replacement:
+    """A file and its new content. With an ``error`` the old one is in place, or the new one is not durable.
+
+    The folder of a ``new`` file is made first, durably: one that is there may be what a crash has left.
+    """
+
+    path: Path
+    data: bytes
+    new: bool = False
+    error: OSError | None = None
+
+
+def replace_file(disk: Disk, path: Path, data: bytes, new: bool = False) -> None:
+    """Replace *path* with *data*, all or nothing and durably; raises OSError with the old file in place."""
+    replacement = Replacement(path, data, new)
+    replace_files(disk, [replacement])
+    if replacement.error is not None:
+        raise replacement.error
+
+
+def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
+    """Replace different files, each of them all or nothing and durably; what fails has its ``error``.
 
     The order is the whole point: file content first, then the name, then the folder that holds the name.
     """
-    temporary = temporary_of(path)
+    if new := [one for one in replacements if one.new]:
+        try:
+            disk.mkdir(*{one.path.parent: None for one in new})
+        except OSError as error:
+            for one in new:
+                one.error = error
+    steps: Sequence[Callable[[Replacement], None]] = (
+        lambda one: _write_temporary(disk, one),
+        lambda one: disk.rename(temporary_of(one.path), one.path),
+        lambda one: disk.fsync_folder(one.path.parent),
+    )
+    for step in steps:
+        for one in replacements:
+            if one.error is None:
+                try:
+                    step(one)
+                except OSError as error:
+                    one.error = error
+
+
+def _write_temporary(disk: Disk, one: Replacement) -> None:
+    temporary = temporary_of(one.path)
     try:
-        write_new(disk, temporary, data)
+        write_new(disk, temporary, one.data)
     except OSError:
         with suppress(OSError):  # what stays behind is ignored, and replaced by the next try
             disk.unlink(temporary)
         raise
-    disk.rename(temporary, path)
-    disk.fsync_folder(path.parent)
 
 
 def temporary_of(path: Path) -> Path:

@@ -58,7 +58,8 @@ class GroupWriter(Generic[Item]):
                 await self._next()
         finally:
             with anyio.move_on_after(LAST_WRITE_S, shield=True):
-                await self._next()
+                if self.filling.items:
+                    await self._next()
             self.filling.error = CLOSED  # whoever puts something in now learns it at once
             self.filling.done.set()
 

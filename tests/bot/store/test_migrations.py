@@ -2,6 +2,7 @@
 
 import shutil
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import anyio
@@ -18,7 +19,7 @@ from threads.journal.journal import Journal
 from threads.log import Entry, entry_adapter
 from threads.store.checksummed_lines import encode, intact
 from threads.store.context import ContextFile
-from threads.store.disk import PosixDisk
+from threads.store.disk import PosixDisk, replace_file
 from threads.store.json_file import JsonFile, JsonState
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.timestamps import STAMPS
@@ -168,7 +169,7 @@ async def _journal(path):
 
 
 async def _context(path):
-    await ContextFile(PosixDisk(), path.parent, inline).load()
+    await ContextFile(PosixDisk(), path.parent, inline, partial(inline, replace_file, PosixDisk())).load()
 
 
 async def _usage(path):

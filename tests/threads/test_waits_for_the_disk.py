@@ -1,0 +1,130 @@
+"""Threads of the disk, batches with one writer, and many files replaced at once."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from contextvars import ContextVar
+
+import anyio
+import pytest
+
+from tests.world import FaultyDisk
+from threads.store.checkpoints import Checkpoints
+from threads.store.disk_threads import DiskThreads
+from threads.store.group_commit import CLOSED, GroupWriter
+
+pytestmark = pytest.mark.anyio
+
+turn = ContextVar("turn", default="")
+
+
+@pytest.fixture
+async def disk_threads():
+    made = DiskThreads(2)
+    yield made
+    made.close()
+
+
+async def test_a_job_runs_in_a_thread_and_its_result_comes_back_with_its_error_and_its_context(disk_threads):
+    def look() -> tuple[str, str]:
+        return threading.current_thread().name, turn.get()
+
+    turn.set("m1")
+    assert await disk_threads(look) == ("disk", "m1")
+    with pytest.raises(ZeroDivisionError):
+        await disk_threads(divmod, 1, 0)
+
+
+async def test_a_cancelled_caller_leaves_only_when_its_job_is_over(disk_threads):
+    began, go_on, over = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        began.set()
+        over.append(go_on.wait(10))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(disk_threads, work)
+        await disk_threads(began.wait, 10)
+        tasks.cancel_scope.cancel()
+        go_on.set()
+    assert over == [True]
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_who_only_asks_whether_it_answers(disk_threads):
+    go_on = threading.Event()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(disk_threads, go_on.wait, 10)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0.01) as patience:
+            await disk_threads.respond()
+        assert patience.cancelled_caught
+        go_on.set()
+    await disk_threads.respond()
+
+
+async def test_the_loop_is_woken_once_for_all_jobs_that_are_over_by_then(disk_threads, monkeypatch):
+    woken, wake = [], disk_threads._loop.call_soon_threadsafe
+    monkeypatch.setattr(
+        disk_threads._loop, "call_soon_threadsafe", lambda call: (woken.append(call), wake(call))
+    )
+    held = threading.Barrier(3)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(disk_threads, held.wait, 10)
+        await anyio.wait_all_tasks_blocked()
+        held.wait(10)  # the loop stands still here, while both end
+        while len(disk_threads._done) < 2:
+            pass
+    assert len(woken) == 1
+
+
+async def test_what_nobody_waits_for_is_written_before_what_comes_after_a_failure():
+    written: list[list[int]] = []
+
+    async def write(items: list[int]) -> None:
+        written.append(items)
+        if len(written) == 1:
+            raise OSError(errno.EIO, "broken")
+
+    writer = GroupWriter(write)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        failed, carried = writer.put(1), writer.carry(2)
+        await failed.done.wait()
+        assert failed is carried
+        assert failed.error is not None
+        await writer.put(3).done.wait()
+        tasks.cancel_scope.cancel()
+    assert written == [[1, 2], [2, 3]]
+    assert writer.put(4).error is CLOSED
+
+
+async def test_one_file_that_cannot_be_replaced_fails_alone(tmp_path):
+    disk = FaultyDisk()
+    disk.refuse["create broken.tmp"] = OSError(errno.EIO, "broken")
+    jobs, outcomes = [], {}
+
+    async def offload(function, *args):
+        jobs.append(args[-1])
+        return function(*args)
+
+    checkpoints = Checkpoints(disk, offload)
+
+    async def replace(name: str) -> None:
+        try:
+            await checkpoints.replace(tmp_path / name / name, name.encode(), True)
+            outcomes[name] = (tmp_path / name / name).read_bytes()
+        except OSError as error:
+            outcomes[name] = error.errno
+
+    async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as some:
+            for name in ("a", "broken", "b"):
+                some.start_soon(replace, name)
+            await anyio.wait_all_tasks_blocked()
+            tasks.start_soon(checkpoints.run)
+        tasks.cancel_scope.cancel()
+    assert outcomes == {"a": b"a", "broken": errno.EIO, "b": b"b"}
+    assert len(jobs) == 1, "one hop for all of them"
