@@ -97,7 +97,7 @@ async def test_what_nobody_waits_for_is_written_before_what_comes_after_a_failur
         assert failed.error is not None
         await writer.put(3).done.wait()
         tasks.cancel_scope.cancel()
-    assert written == [[1, 2], [2, 3]]
+    assert written == [[1, 2], [2, 3], []]
     assert writer.put(4).error is CLOSED
 
 

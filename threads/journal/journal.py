@@ -151,6 +151,8 @@ class Journal:
             yield encode(record_adapter(), record), record
 
     async def _commit(self, batch: list[tuple[bytes, Record]]) -> None:
+        if not batch:
+            return
         try:
             await self._offload(self._write, b"".join(line for line, _ in batch))
             for _, record in batch:

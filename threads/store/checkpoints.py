@@ -34,4 +34,5 @@ class Checkpoints:
         await self._group.run()
 
     async def _commit(self, replacements: list[Replacement]) -> None:
-        await self._offload(replace_files, self._disk, replacements)
+        if replacements:
+            await self._offload(replace_files, self._disk, replacements)

@@ -31,7 +31,10 @@ class Batch(Generic[Item]):
 
 
 class GroupWriter(Generic[Item]):
-    """Gathers items into batches and hands them to *write*, one batch at a time; keep `run` going in a task."""
+    """Gathers items into batches and hands them to *write*, one batch at a time; keep `run` going in a task.
+
+    The last batch may be empty.
+    """
 
     def __init__(self, write: Callable[[list[Item]], Awaitable[None]]) -> None:
         self.filling: Batch[Item] = Batch()
@@ -58,8 +61,7 @@ class GroupWriter(Generic[Item]):
                 await self._next()
         finally:
             with anyio.move_on_after(LAST_WRITE_S, shield=True):
-                if self.filling.items:
-                    await self._next()
+                await self._next()
             self.filling.error = CLOSED  # whoever puts something in now learns it at once
             self.filling.done.set()
 
