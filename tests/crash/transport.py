@@ -21,6 +21,9 @@ from threads.model import Author, Incoming, Outgoing, Sink, ThreadId, TurnEvent,
 from transports.base.transport import Capabilities
 
 
+AGAIN_S = 0.2
+
+
 class SocketTransport:
     """``owed`` says how many messages have no outcome yet; the platform is told with each acknowledgement."""
 
@@ -93,11 +96,15 @@ class SocketTransport:
         await self._send({"t": "ack", "id": incoming.id, "owed": self.owed()})
 
     async def _report(self) -> None:
-        """Tell the platform how much is owed, at the start and whenever that grew less."""
+        """Tell the platform how much is owed, at the start and whenever that may have grown less.
+
+        A message has its outcome on disk a moment after that is shown, when nobody waits for it any more.
+        """
         while True:
             self._settled = anyio.Event()
             await self._send({"t": "owed", "owed": self.owed()})
-            await self._settled.wait()
+            with anyio.move_on_after(AGAIN_S):
+                await self._settled.wait()
 
     async def _call(self, asked: str, /, **fields: str) -> object:
         """Ask, and return the id in the answer. Raises `PostFailed` for a refusal."""
