@@ -17,6 +17,8 @@ class Contender:
     name: str
     keeps: str
     command: Callable[[Path], Sequence[str]]
+    over_http: str = "over HTTP"
+    """What it is called in the row where its model is behind HTTP; blank for no such row."""
     restarts: bool = True
     """Whether there is anything to start again after kill -9."""
 
@@ -27,15 +29,26 @@ def _ours(module: str) -> Callable[[Path], Sequence[str]]:
 
 CONTENDERS = (
     Contender(
-        "Threadfast",
-        "journal, context and log; a message is synced before it is accepted",
+        "Threadfast, core",
+        "journal, context, log; synced before a message is accepted",
         _ours("threadfast"),
+        over_http="whole bot, over HTTP",
     ),
-    Contender("bare loop", "what Threadfast writes, without its code", _ours("bare"), restarts=False),
+    Contender(
+        "bare loop",
+        "what Threadfast writes, without its code",
+        _ours("bare"),
+        over_http="",
+        restarts=False,
+    ),
     Contender(
         "nanobot",
-        "a session file a thread, replaced whole, synced only at a clean stop",
+        "a session file a thread, synced only at a clean stop",
         environments.nanobot,
     ),
-    Contender("Chat SDK", "nothing: its state is in memory (no agent)", environments.chat_sdk),
+    Contender(
+        "Chat SDK, no agent",
+        "nothing: the state that needs no server is in memory",
+        environments.chat_sdk,
+    ),
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,26 +63,37 @@ class Crash:
 class Result:
     contender: Contender
     speed: Speed
+    """With a model in the process."""
+    http_speed: Speed | None
     crash: Crash | None
 
 
-def measure(contender: Contender, conditions: Conditions, peers: Path, size: Size) -> Result:
+def measure(contender: Contender, conditions: Conditions, peers: Path, model_url: str, size: Size) -> Result:
     """Raises `LeftOut` if the contender cannot be installed, or fails."""
     command = contender.command(peers)
-    with TemporaryDirectory(dir=conditions.disk) as folder:
-        environment = environments.environment(Path(folder))
-        speed = converse(command, environment, Path(folder), size)
-    crash = None
+    with _home(conditions) as (data, environment):
+        speed = converse(command, environment, data, "", size)
+    http_speed = crash = None
+    if contender.over_http:
+        with _home(conditions) as (data, environment):
+            http_speed = converse(command, environment, data, model_url, size)
     if contender.restarts:
-        with TemporaryDirectory(dir=conditions.disk) as folder:
-            environment = environments.environment(Path(folder))
-            crash = crash_and_resume(command, environment, Path(folder), size)
-    return Result(contender, speed, crash)
+        with _home(conditions) as (data, environment):
+            crash = crash_and_resume(command, environment, data, size)
+    return Result(contender, speed, http_speed, crash)
 
 
-def converse(command: Sequence[str], environment: Mapping[str, str], data: Path, size: Size) -> Speed:
+@contextmanager
+def _home(conditions: Conditions) -> Iterator[tuple[Path, Mapping[str, str]]]:
+    with TemporaryDirectory(dir=conditions.disk) as folder:
+        yield Path(folder), environments.environment(Path(folder))
+
+
+def converse(
+    command: Sequence[str], environment: Mapping[str, str], data: Path, model_url: str, size: Size
+) -> Speed:
     """Let all threads talk side by side, each message after the answer to the one before."""
-    task = Task("converse", str(data), size.threads, size.messages)
+    task = Task("converse", str(data), size.threads, size.messages, model_url=model_url)
     with running(command, task, environment) as process:
         event = process.next(CONVERSE_TIMEOUT_S)
     if event is None:

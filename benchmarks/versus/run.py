@@ -10,6 +10,7 @@ from benchmarks.figures import Conditions
 from benchmarks.versus.contenders import CONTENDERS, Contender
 from benchmarks.versus.environments import LeftOut
 from benchmarks.versus.measure import FULL, QUICK, Result, Size, measure
+from benchmarks.versus.model_server import model_server
 from benchmarks.versus.table import print_table
 
 
@@ -23,18 +24,21 @@ def _measure_all(
     conditions: Conditions, peers: Path, contenders: Iterable[Contender], size: Size
 ) -> list[Result]:
     results = []
-    for contender in contenders:
-        print(f"versus: {contender.name} …", file=sys.stderr, flush=True)
-        try:
-            results.append(measure(contender, conditions, peers, size))
-        except LeftOut as reason:
-            print(f"{contender.name}: {reason}: left out")
+    with model_server() as model_url:
+        for contender in contenders:
+            print(f"versus: {contender.name} …", file=sys.stderr, flush=True)
+            try:
+                results.append(measure(contender, conditions, peers, model_url, size))
+            except LeftOut as reason:
+                print(f"{contender.name}: {reason}: left out")
     return results
 
 
 def _note(size: Size) -> str:
     return (
-        f"{size.threads} threads x {size.messages} messages, a model in the process that answers at once; "
-        f"kill -9 of the process alone, with {size.crash_threads} messages accepted and "
-        f"{size.answers_before_kill} answered"
+        f"{size.threads} threads x {size.messages} messages; the model answers at once, in the process or over HTTP "
+        "on loopback.\n"
+        f"kill -9 ends the process, not the machine: {size.crash_threads} messages are accepted and "
+        f"{size.answers_before_kill} or more answered; the others are pending.\n"
+        "nanobot estimates tokens from bytes here; its tokenizer would cost more."
     )

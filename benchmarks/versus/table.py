@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import rounded
-from benchmarks.versus.measure import Crash, Result
+from benchmarks.versus.measure import Crash, Result, Speed
 
 WIDTH = 170
 
@@ -22,7 +22,11 @@ def print_table(results: Iterable[Result], note: str) -> None:
     table.add_column("on disk")
     table.add_column("after kill -9")
     for result in results:
-        table.add_row(*_cells(result))
+        contender = result.contender
+        disk = f"{contender.keeps}\n{_on_disk(result.speed)}"
+        table.add_row(contender.name, *_speed(result.speed), disk, _after_kill(result.crash))
+        if result.http_speed is not None:
+            table.add_row(f"  {contender.over_http}", *_speed(result.http_speed), _on_disk(result.http_speed))
     console = Console()
     if not console.is_terminal:
         table.width = WIDTH
@@ -30,21 +34,20 @@ def print_table(results: Iterable[Result], note: str) -> None:
     console.print(f"\n{note}", highlight=False, soft_wrap=True)
 
 
-def _cells(result: Result) -> tuple[str, ...]:
-    speed = result.speed
-    measured = "no files"
-    if speed.files:
-        size = f"{speed.bytes_on_disk / 1e6:.1f} MB in {_files(speed.files)}"
-        measured = f"{size}, {rounded(speed.fsyncs / speed.messages)} fsyncs a message"
+def _speed(speed: Speed) -> tuple[str, ...]:
     return (
-        result.contender.name,
         speed.version,
         rounded(speed.messages / speed.wall_s),
         rounded(speed.cpu_s / speed.messages * 1000),
         rounded(speed.resident_bytes / 1e6),
-        f"{result.contender.keeps}\n{measured}",
-        _after_kill(result.crash),
     )
+
+
+def _on_disk(speed: Speed) -> str:
+    if not speed.files:
+        return "no files"
+    size = f"{speed.bytes_on_disk / 1e6:.1f} MB in {_files(speed.files)}"
+    return f"{size}, {rounded(speed.fsyncs / speed.messages)} fsyncs a message"
 
 
 def _files(count: int) -> str:

@@ -57,7 +57,7 @@ def not_there(_: Path) -> Sequence[str]:
 
 
 def test_only_what_a_peer_wrote_before_kill_9_is_answered_after_the_restart(tmp_path: Path) -> None:
-    result = measure(stand_in(), Conditions(tmp_path, quick=True), tmp_path / "peers", SMALL)
+    result = measure(stand_in(), Conditions(tmp_path, quick=True), tmp_path / "peers", "", SMALL)
     assert result.crash == Crash(pending=7, on_disk=4, answered=4, twice=0)
     assert (result.speed.version, result.speed.messages) == ("7.1", 20)
     assert (result.speed.files, result.speed.bytes_on_disk) == (1, 1000)
@@ -65,7 +65,7 @@ def test_only_what_a_peer_wrote_before_kill_9_is_answered_after_the_restart(tmp_
 
 def test_an_answer_that_comes_again_after_the_restart_is_counted(tmp_path: Path) -> None:
     contender = stand_in(ANSWERS_WHATEVER_IT_KEPT)
-    result = measure(contender, Conditions(tmp_path, quick=True), tmp_path / "peers", SMALL)
+    result = measure(contender, Conditions(tmp_path, quick=True), tmp_path / "peers", "", SMALL)
     assert result.crash == Crash(pending=7, on_disk=4, answered=4, twice=1)
 
 
@@ -84,6 +84,7 @@ def test_who_cannot_take_part_is_named_in_a_line_and_the_others_go_on(
     assert row.split()[:5] == ["stand-in", "7.1", "40", "3", "64"]
     assert "every other message" in row
     assert "4 of 7 pending answered, 4 on disk" in row
+    assert any(line.startswith("  over HTTP") for line in lines)
     assert any("0.0 MB in 1 file, 0.15 fsyncs a message" in line for line in lines)
 
 
