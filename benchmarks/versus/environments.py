@@ -73,16 +73,25 @@ def _install(command: Sequence[str], folder: Path) -> None:
             check=True,
         )
     except subprocess.CalledProcessError as failed:
-        raise LeftOut(f"it could not be installed: {last_error(failed.stdout)}") from None
+        raise LeftOut(f"it could not be installed: {_install_error(failed.stdout)}") from None
     except subprocess.TimeoutExpired:
         raise LeftOut(f"it could not be installed within {INSTALL_TIMEOUT_S} s") from None
 
 
+def _install_error(output: str) -> str:
+    """Return the first line in which pip or npm says what is wrong; those after it are details."""
+    lines = _lines(output)
+    return next((line for line in lines if line.lower().startswith(("error", "npm error"))), lines[-1])
+
+
 def last_error(output: str) -> str:
-    """Return the line of a failed command's output that says most: the last error, else the last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["it says nothing"])[-1]
+    """Return the line of a failed process's output that says most: the last error, else the last line."""
+    lines = _lines(output)
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1])
+
+
+def _lines(output: str) -> list[str]:
+    return [line.strip() for line in output.splitlines() if line.strip()] or ["it says nothing"]
 
 
 def _complete(folder: Path) -> bool:

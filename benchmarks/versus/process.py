@@ -33,7 +33,8 @@ class Measured:
     def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.put(line)
+            if line.startswith('{"event"'):  # a product may print lines of its own
+                self._lines.put(line)
         self._lines.put(None)
 
     def _read_errors(self) -> None:

@@ -22,6 +22,7 @@ task = Task.read()
 file = Path(task.data, "messages")
 if task.step == "converse":
     file.write_text("x" * 1000)
+    print("Welcome to the stand-in!")
     say("measured", version="7.1", wall=0.5, cpu=0.06, rss=64_000_000, fsyncs=3)
 elif task.step == "accept":
     for thread in range(task.threads):
@@ -98,11 +99,13 @@ def test_an_install_that_fails_says_why_in_one_line_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tool in ("node", "npm"):
-        (tmp_path / tool).write_text("#!/bin/sh\necho npm error 404 Not Found\necho a log is in /x\nexit 1\n")
+        (tmp_path / tool).write_text(
+            "#!/bin/sh\necho npm error code E404\necho npm error A complete log is in /x\nexit 1\n"
+        )
         (tmp_path / tool).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     for _ in range(2):
-        with pytest.raises(LeftOut, match=r"^it could not be installed: npm error 404 Not Found$"):
+        with pytest.raises(LeftOut, match=r"^it could not be installed: npm error code E404$"):
             environments.chat_sdk(tmp_path / "peers")
 
 
