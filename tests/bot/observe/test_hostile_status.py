@@ -116,14 +116,20 @@ async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_
         (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
         (b"GET /status HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n", b""),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"403"),
+        (b"\r\n\r\n", b""),
+        (b"GET /\r\n\r\n", b""),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 9000, b""),
+        (b"\x16\x03\x01\x02\x00\x01" * 99, b""),
     ],
 )
-async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(tmp_path, said, code):
+async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(tmp_path, monkeypatch, said, code):
+    monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
     port = free_port()
     async with serving(Body(), tmp_path, port=port):
         got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
         assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code
         assert code == b"200" or b"uptime" not in got
+        assert (await get(port, "/healthz"))[0] == 200
 
 
 async def test_of_several_requests_in_one_breath_the_first_is_answered(tmp_path):
@@ -153,7 +159,9 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
     assert mine.read_text() == "mine"
 
 
-async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(tmp_path):
+async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(
+    tmp_path, caplog
+):
     body = Body()
     async with serving(body, tmp_path):
         body.registry.__class__.__len__ = lambda _: 1 / 0
@@ -162,6 +170,7 @@ async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_an
         finally:
             body.registry.__class__.__len__ = lambda _: 2
         assert (code, text) == (500, "this page failed; see the log\n")
+        assert "health.page_failed" in caplog.text
         for n in range(20):
             body.edges[:] = [TransportLink(f"e{n}", "connected" if n % 2 else "reconnecting")] * (n % 3)
             assert json.loads((await get(tmp_path / SOCKET, "/status"))[1])["pid"] == os.getpid()

@@ -61,6 +61,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
         "threadfast_ready 1.0",
     ):
         assert line in body.splitlines()
+    assert receiver.posts[0][0] == "/v1/traces"
     assert receiver.names == [
         *("chat demo", "chat demo", "execute_tool list_files"),
         *("invoke_agent threadfast", "step", "step"),

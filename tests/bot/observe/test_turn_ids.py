@@ -59,15 +59,6 @@ async def test_a_tool_that_fails_in_a_turn_is_logged_with_the_turns_three_ids(tm
     assert "broken" in within[-1]["traceback"]
 
 
-async def test_a_failed_turn_tells_the_same_reference_in_the_thread_and_the_log(tmp_path, lines):
-    platform = Platform()
-    async with running(tmp_path, platform, Scripted(ValueError("a bug"))) as core:
-        await core.orchestrator.receive(message(1))
-        await platform.settled("m1")
-    (failed,) = [line for line in lines() if line["level"] == "error"]
-    assert f"(ref {failed['correlation_id']})" in platform.texts[0]
-
-
 def test_a_line_outside_of_a_turn_has_no_ids(lines):
     logging.getLogger("bot.test").warning("outside")
     assert "thread_id" not in lines()[0]

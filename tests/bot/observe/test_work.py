@@ -82,6 +82,7 @@ async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
         await platform.settled("m1", "m2")
     (turn,) = seen.of("turn")
     assert turn.outcome == "turn_stopped"
+    assert len(seen.ends) == seen.begun
     assert [(outcome, took is None) for _, outcome, took in seen.outcomes] == [
         ("stopped", False),
         ("answered", True),
@@ -97,16 +98,6 @@ async def test_a_turn_past_its_deadline_is_told_apart_from_one_that_was_stopped(
         await core.orchestrator.receive(message(1))
         await platform.settled("m1")
     assert seen.of("turn")[0].outcome == "turn_timeout"
-
-
-async def test_a_turn_that_goes_on_after_a_restart_is_its_second_attempt(tmp_path):
-    seen, gate = Remembers(), Gate(answer("never"))
-    async with running(tmp_path, Platform(), Scripted(gate)) as core:
-        await core.orchestrator.receive(message(1))
-        await gate.began.wait()
-    async with running(tmp_path, platform := Platform(find=False), Scripted(), observing=Observing(seen)):
-        await platform.settled("m1")
-    assert [turn.attempt for turn in seen.of("turn")] == [2]
 
 
 async def test_turns_side_by_side_keep_their_own_work(tmp_path):
