@@ -395,16 +395,6 @@ async def test_a_message_that_fits_no_part_is_no_reason_to_ask_again_and_again()
     assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize("window", [None, 20_000, 500, 1])
-async def test_a_model_that_always_overflows_is_given_up(window):
-    messages = talk(12)
-    model = Summariser(lambda _: ContextOverflow("too long"))
-    _, word = await compact(messages, model, window)
-    assert word is None
-    assert len(model.requests) <= ATTEMPTS * PARTS
-    assert messages == talk(12)
-
-
 def test_reasoning_and_counts_are_stripped_and_the_rest_is_the_same():
     only_thought = Message("assistant", (Thinking("hm", MODEL),), tokens=5)
     question = asked(1)

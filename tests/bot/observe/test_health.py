@@ -21,11 +21,6 @@ from tests.bot.observe.bodies import Body, TransportLink
 pytestmark = pytest.mark.anyio
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        return there.getsockname()[1]
-
-
 @asynccontextmanager
 async def serving(body, data, *, port=None, metrics=None):
     data.mkdir(parents=True, exist_ok=True)
@@ -115,8 +110,8 @@ async def test_a_data_folder_with_a_long_path_has_its_socket_too(tmp_path):
     assert not (data / SOCKET).exists()
 
 
-async def test_the_port_is_on_loopback_and_answers_to_a_loopback_name_alone(tmp_path):
-    port = free_port()
+async def test_the_port_is_on_loopback_and_answers_to_a_loopback_name_alone(tmp_path, free_port):
+    port = free_port
     async with serving(Body(), tmp_path, port=port):
         for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", "localhost"):
             assert (await get(port, "/healthz", host))[0] == 200

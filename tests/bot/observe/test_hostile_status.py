@@ -18,7 +18,7 @@ from bot.observe.http_pages import AT_ONCE, Page
 from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import Status
 from tests.bot.observe.bodies import Body, TransportLink
-from tests.bot.observe.test_health import free_port, get, raw, serving
+from tests.bot.observe.test_health import get, raw, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -43,10 +43,10 @@ def no_descriptors_left():
 
 @pytest.mark.parametrize("over", ["socket", "port"])
 async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_there_are_some_again(
-    tmp_path, monkeypatch, caplog, over
+    tmp_path, monkeypatch, caplog, over, free_port
 ):
     monkeypatch.setattr(http_server, "REFUSED_S", 0.05)
-    port = free_port()
+    port = free_port
     async with serving(Body(), tmp_path, port=port):
         await get(port, "/healthz")
         with socket.socket(socket.AF_UNIX if over == "socket" else socket.AF_INET) as waiting:
@@ -60,8 +60,10 @@ async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_ther
         assert isinstance(await ask(tmp_path), Status)
 
 
-async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(tmp_path):
-    port = free_port()
+async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(
+    tmp_path, free_port
+):
+    port = free_port
     async with serving(Body(), tmp_path, port=port), AsyncExitStack() as crowd:
         for _ in range(AT_ONCE):
             silent = await anyio.connect_tcp("127.0.0.1", port)
@@ -122,9 +124,11 @@ async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_
         (b"\x16\x03\x01\x02\x00\x01" * 99, b""),
     ],
 )
-async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(tmp_path, monkeypatch, said, code):
+async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(
+    tmp_path, monkeypatch, said, code, free_port
+):
     monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
-    port = free_port()
+    port = free_port
     async with serving(Body(), tmp_path, port=port):
         got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
         assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code

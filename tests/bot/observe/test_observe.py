@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,18 +15,8 @@ from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging,
 from bot.ports.errors import ModelNotFound, PaymentRequired, Unauthorized
 from threads.errors import StoreUnavailable
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
 log = logging.getLogger("bot.test")
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    level = root.level
-    yield
-    for handler in [h for h in root.handlers if isinstance(h, Sink)]:
-        root.removeHandler(handler)
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture

@@ -160,10 +160,3 @@ async def test_without_an_endpoint_nothing_is_said(caplog):
     async with open_spans(None, "threadfast") as spans:
         assert spans is None
     assert caplog.text == ""
-
-
-@pytest.fixture
-async def free_port() -> int:
-    """A port that nobody listens on any more."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        return listener.extra(anyio.abc.SocketAttribute.local_port)

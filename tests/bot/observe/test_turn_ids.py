@@ -9,7 +9,7 @@ import logging
 import anyio.to_thread
 import pytest
 
-from bot.observe.logs import Sink, configure_logging
+from bot.observe.logs import configure_logging
 from bot.ports.tool import Arguments
 from tests.world import Platform, Scripted, calls, message, running, says
 
@@ -17,16 +17,11 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def lines():
+def lines(restored_logging):
     """Everything that is logged, as it is written."""
-    root, out = logging.getLogger(), io.StringIO()
-    level = root.level
+    out = io.StringIO()
     configure_logging("info", "json", out)
-    yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]
-    for sink in [handler for handler in root.handlers if isinstance(handler, Sink)]:
-        root.removeHandler(sink)
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
+    return lambda: [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 class Breaks:
