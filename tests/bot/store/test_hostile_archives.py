@@ -16,7 +16,7 @@ from bot.admin.backup import DEEPEST, back_up, size_of
 from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
 from bot.store.migrations import prepare
 from bot.store.restore import RestoreRefused
-from tests.bot.store.archives import now, put_back
+from tests.bot.store.archives import nested_folders, now, put_back
 from threads.errors import NewerSchema
 
 WORKSPACE = "threads/fake/W~C~1.0/workspace"
@@ -194,26 +194,14 @@ def test_a_folder_in_the_place_of_a_file_is_left_out_and_told(data, file, tmp_pa
 
 
 def test_folders_without_end_do_not_keep_the_rest_from_being_copied(data, file, tmp_path):
-    """A command can nest more folders than there may be function calls, file descriptors, or bytes in a path."""
     (data / WORKSPACE / "kept.txt").write_text("mine")
-    made, here = 1200, os.open(data / WORKSPACE, os.O_RDONLY)
-    for _ in range(made):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    assert size_of(data) > 0
-    report = back_up(data, file, now)
+    with nested_folders(data / WORKSPACE):
+        assert size_of(data) > 0
+        report = back_up(data, file, now)
     assert [line.partition(": ")[2][:8] for line in report.skipped] == ["too deep"]
     put_back(file, tmp_path / "again")
     assert (tmp_path / "again" / WORKSPACE / "kept.txt").read_text() == "mine"
     assert (tmp_path / "again" / WORKSPACE / "/".join(["d"] * (DEEPEST - 4))).is_dir()
-    for _ in range(made):  # from within: nothing removes such a folder by its path
-        above = os.open("..", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = above
-        os.rmdir("d", dir_fd=here)
-    os.close(here)
 
 
 @pytest.mark.parametrize("said", [b"{", b"[]", b'{"v":2,"step":"in","aside":"before-restore-1"}',
