@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -429,6 +430,7 @@ def item(*parts: Any) -> dict[str, Any]:
     return {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": parts}
 
 
+ok = partial(error, 200)
 REFUSED = {"type": "refusal", "refusal": CANARY}
 CHAT_CALL = {"id": "c", "type": "function", "function": {"name": "go", "arguments": "{}"}}
 BLANK_THOUGHT = a.event("content_block_delta", index=0, delta={"type": "thinking_delta", "thinking": ""})
@@ -436,35 +438,32 @@ CYBER = {"type": "refusal", "category": "cyber"}
 
 RETURNED = {
     MESSAGES: {
-        "whole": (error(200, {"type": "message", "content": [CANARY]}), BadRequest),
+        "whole": (ok({"type": "message", "content": [CANARY]}), BadRequest),
         "an error": (
-            error(200, {"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
+            ok({"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
             ModelUnavailable,
         ),
         "an error, no money": (
-            error(200, {"type": "error", "error": {"type": "billing_error", "message": CANARY}}),
+            ok({"type": "error", "error": {"type": "billing_error", "message": CANARY}}),
             PaymentRequired,
         ),
-        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
-        "a list": (error(200, [CANARY]), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), ModelUnavailable),
+        "a list": (ok([CANARY]), ModelUnavailable),
     },
     RESPONSES: {
-        "whole": (error(200, {"status": "completed", "output": [CANARY]}), BadRequest),
-        "an error": (
-            error(200, {"error": {"code": "insufficient_quota", "message": CANARY}}),
-            PaymentRequired,
-        ),
-        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
+        "whole": (ok({"status": "completed", "output": [CANARY]}), BadRequest),
+        "an error": (ok({"error": {"code": "insufficient_quota", "message": CANARY}}), PaymentRequired),
+        "something else": (ok({"hello": CANARY}), ModelUnavailable),
     },
     CHAT: {
         "whole": (completion(content=CANARY), None),
         "a call": (completion("tool_calls", tool_calls=[CHAT_CALL]), None),
         "out of tokens": (completion("length"), None),
-        "no choices": (error(200, {"id": CANARY, "choices": None}), ModelUnavailable),
-        "no choice": (error(200, {"id": CANARY, "choices": []}), ModelUnavailable),
-        "an error in words": (error(200, {"error": CANARY}), UnknownFailure),
+        "no choices": (ok({"id": CANARY, "choices": None}), ModelUnavailable),
+        "no choice": (ok({"id": CANARY, "choices": []}), ModelUnavailable),
+        "an error in words": (ok({"error": CANARY}), UnknownFailure),
         "an error in the choice": (
-            error(200, {"choices": [{"index": 0, "error": {"code": 429, "message": CANARY}}]}),
+            ok({"choices": [{"index": 0, "error": {"code": 429, "message": CANARY}}]}),
             RateLimited,
         ),
         "no finish reason": (completion(None, content=CANARY), ModelUnavailable),
@@ -474,7 +473,7 @@ RETURNED = {
         "window used up": (completion("model_context_window_exceeded", content=CANARY), ContextOverflow),
         "empty": (completion(), EmptyAnswer),
         "blank": (completion(content=""), EmptyAnswer),
-        "something else": (error(200, {"hello": CANARY}), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), ModelUnavailable),
     },
 }
 
@@ -482,33 +481,26 @@ RETURNED = {
 def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
     """What can go wrong with a stream itself."""
     hello, shown = HELLO[api], UP_TO_SECOND_DELTA[api]
-    name = "content_block_delta" if api is MESSAGES else "x"
+    name = b"content_block_delta" if api is MESSAGES else b"x"
     said = a.stream if api is MESSAGES else o.stream
+
+    def event(data: bytes) -> bytes:
+        return b"event: %b\ndata: %b\n\n" % (name, data)
+
     return {
         "reset midway": (hello.keep(shown, Cut("rst")), ModelConnection),
         "hung up midway": (hello.keep(shown, Cut("fin")), ModelConnection),
         "stalled midway": (hello.keep(shown, Stall()), ModelTimeout),
         "stalled among comments": (hello.keep(shown, Stall(b": keep-alive\n\n")), ModelTimeout),
-        "stalled among pings": (hello.keep(shown, Stall(a.ping())), ModelTimeout)
-        if api is MESSAGES
-        else (said(Stall(b": ping\n\n")), ModelTimeout),
+        "stalled among pings": (hello.keep(shown, Stall(a.ping())), ModelTimeout),
         "no terminal event": (hello.keep(shown), ModelUnavailable),
         "cut inside an event": (hello.keep(shown, hello.steps[shown][:-20]), ModelUnavailable),
-        "broken JSON": (
-            hello.keep(shown, f'event: {name}\ndata: {{"type": "{CANARY}\n\n'.encode()),
-            ModelUnavailable,
-        ),
-        "bytes that are no text": (
-            hello.keep(shown, f"event: {name}\ndata: ".encode() + b"\xff\xfe\n\n"),
-            ModelUnavailable,
-        ),
-        "an event of another shape": (
-            hello.keep(shown, f"event: {name}\ndata: [1]\n\n".encode()),
-            UnknownFailure,
-        ),
+        "broken JSON": (hello.keep(shown, event(f'{{"type": "{CANARY}'.encode())), ModelUnavailable),
+        "bytes that are no text": (hello.keep(shown, event(b"\xff\xfe")), ModelUnavailable),
+        "an event of another shape": (hello.keep(shown, event(b"[1]")), UnknownFailure),
         "no last event": (hello.keep(-1), None if api is CHAT else ModelUnavailable),
         "empty stream": (said(), ModelUnavailable),
-        "page": (error(200, PAGE), ModelUnavailable),
+        "page": (ok(PAGE), ModelUnavailable),
         "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
         "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
         "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
@@ -517,6 +509,12 @@ def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
     }
 
 
+def incomplete(reason: str) -> Reply:
+    end = o.completed("incomplete", incomplete_details={"reason": reason})
+    return o.response_answer(o.Text("x"), end=end)
+
+
+CLAUDE_HELLO = HELLO[MESSAGES]
 ENDINGS = {
     MESSAGES: {
         "refused": (a.answer(a.Tool("t", CANARY), stop="refusal", stop_details=CYBER), ContentPolicy),
@@ -524,30 +522,14 @@ ENDINGS = {
         "empty": (a.answer(), EmptyAnswer),
         "a blank block": (a.answer(a.Text("")), EmptyAnswer),
         "stalled among blank thoughts": (a.answer(a.Think("")).keep(3, Stall(BLANK_THOUGHT)), ModelTimeout),
-        "an error nobody knows": (HELLO[MESSAGES].keep(5, a.error_event("surprise_error")), UnknownFailure),
-        "an error that is no JSON": (
-            HELLO[MESSAGES].keep(5, b"event: error\ndata: oops\n\n"),
-            UnknownFailure,
-        ),
-        "a delta without its block": (
-            HELLO[MESSAGES].keep(2, *HELLO[MESSAGES].steps[3:]),
-            UnknownFailure,
-        ),
+        "an error nobody knows": (CLAUDE_HELLO.keep(5, a.error_event("surprise_error")), UnknownFailure),
+        "an error that is no JSON": (CLAUDE_HELLO.keep(5, b"event: error\ndata: oops\n\n"), UnknownFailure),
+        "a delta without its block": (CLAUDE_HELLO.keep(2, *CLAUDE_HELLO.steps[3:]), UnknownFailure),
     },
     RESPONSES: {
         "refused": (o.response_answer(o.Raw(item(REFUSED))), ContentPolicy),
-        "filtered": (
-            o.response_answer(
-                o.Text("x"), end=o.completed("incomplete", incomplete_details={"reason": "content_filter"})
-            ),
-            ContentPolicy,
-        ),
-        "incomplete": (
-            o.response_answer(
-                o.Text("x"), end=o.completed("incomplete", incomplete_details={"reason": CANARY})
-            ),
-            ModelUnavailable,
-        ),
+        "filtered": (incomplete("content_filter"), ContentPolicy),
+        "incomplete": (incomplete(CANARY), ModelUnavailable),
         "empty": (o.response_answer(), EmptyAnswer),
         "failed for no reason": (o.response_answer(o.Text("x"), end=o.completed("failed")), UnknownFailure),
         "a call under a refusal": (
