@@ -39,7 +39,7 @@ class FakeTurn:
 
     def replace_messages(self, messages):
         self.messages[:] = messages
-        self.did.append("mend")
+        self.did.append("repair")
 
     async def checkpoint(self):
         self.did.append("checkpoint")

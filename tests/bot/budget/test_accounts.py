@@ -34,7 +34,7 @@ MOST = 2 * 30 + 3 * LONGEST
 DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
 
 
-class Seen(Account):
+class CheckedAccount(Account):
     """An account that shows which call went out last, and sees that it is charged what was billed or more."""
 
     last: ReservedCall
@@ -51,7 +51,7 @@ class Seen(Account):
 
 
 @dataclass
-class Writing:
+class WritingPeriod:
     """A time in which a model writes *tokens*, no more than `TOKENS_PER_SECOND`: text comes at its end, in pieces."""
 
     seconds: float
@@ -60,10 +60,10 @@ class Writing:
 
 
 @dataclass
-class Answering:
+class ModelStream:
     """Reader and stream in one: a model that writes on whether or not anybody reads, and breaks off at the end or not."""
 
-    written: list[Writing]
+    written: list[WritingPeriod]
     words: str
     prompt: Usage
     told_first: bool
@@ -121,7 +121,7 @@ LONGEST_PART_S = IN_FLIGHT_S - NOTICED_S
 class Provider:
     """Bills each call that it takes up: the prompt, and every token that it has written."""
 
-    account: Seen
+    account: CheckedAccount
     rng: random.Random
     billed: dict[Key, int]
     name: str = "fake/one"
@@ -132,18 +132,18 @@ class Provider:
         for key in self.account.last.call.keys:
             self.billed[key] = self.billed.get(key, 0) + cost
 
-    def answering(self) -> Answering:
-        rng, written, left = self.rng, list[Writing](), LONGEST
+    def answering(self) -> ModelStream:
+        rng, written, left = self.rng, list[WritingPeriod](), LONGEST
         for _ in range(rng.randrange(1, 30)):
             text = rng.random() < 0.7
             seconds = rng.uniform(0.01, LONGEST_PART_S if text else 4)
             tokens = min(left, math.floor(seconds * TOKENS_PER_SECOND * rng.choice([0.2, 1, 1])))
-            written.append(Writing(seconds, tokens, text))
+            written.append(WritingPeriod(seconds, tokens, text))
             left -= tokens
         read = rng.randrange(30)
         prompt = Usage(rng.randrange(31 - read), 0, 0, read)
         words = rng.choice(["ab", "X", "7", "你"])
-        return Answering(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
+        return ModelStream(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
 
     async def complete(self, request: Request, on_event) -> Completion:
         rng, answering = self.rng, self.answering()
@@ -169,7 +169,7 @@ class Provider:
 
 
 @dataclass
-class Bank:
+class Billing:
     """What the outside world knows: what was billed, and what people granted."""
 
     rng: random.Random
@@ -187,7 +187,7 @@ class Bank:
     async def caller(self, ledger: Ledger, accounts: Accounts, turn: str) -> None:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
-        account = Seen(ledger, accounts.policy, thread, user, turn)
+        account = CheckedAccount(ledger, accounts.policy, thread, user, turn)
         model = MeteredModel(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
@@ -212,9 +212,11 @@ async def nothing(event: object) -> None:
     pass
 
 
-async def life(bank: Bank, disk: ModelDisk, time: Time, policy: Policy, seconds: float, n: int) -> ModelDisk:
+async def life(
+    billing: Billing, disk: ModelDisk, time: Time, policy: Policy, seconds: float, n: int
+) -> ModelDisk:
     """Run one process until it is killed; returns the disk as it was at that moment."""
-    rng = bank.rng
+    rng = billing.rng
 
     async def slow(function, *args):
         await anyio.sleep(rng.random() * 0.2)
@@ -238,24 +240,26 @@ async def life(bank: Bank, disk: ModelDisk, time: Time, policy: Policy, seconds:
         tasks.start_soon(ledger.run)
         tasks.start_soon(clock)
         for caller in range(rng.randrange(1, 8)):
-            tasks.start_soon(bank.caller, ledger, accounts, f"m{n}-{caller}" if rng.random() < 0.7 else "m")
+            tasks.start_soon(
+                billing.caller, ledger, accounts, f"m{n}-{caller}" if rng.random() < 0.7 else "m"
+            )
         await anyio.sleep(seconds)
         left = disk.copy()
         tasks.cancel_scope.cancel()
     return left
 
 
-async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
     rng = random.Random(seed)
-    bank, time, disk = Bank(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
+    billing, time, disk = Billing(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
     for n, (seconds, power) in enumerate(crashes):
-        left = await life(bank, disk, time, Policy(True, 0.8, limits), seconds, n)
-        bank.check()
+        left = await life(billing, disk, time, Policy(True, 0.8, limits), seconds, n)
+        billing.check()
         disk = power_cut(left, rng) if power else left
-    return bank
+    return billing
 
 
-def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Bank:
+def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
     options = {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}
     return anyio.run(lives, seed, limits, crashes, backend_options=options)
 
@@ -277,9 +281,9 @@ def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, crashes):
 
 
 def test_the_property_looks_at_spending_and_at_refusals():
-    banks = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
-    assert sum(bank.refused for bank in banks) > 20
-    assert all(sum(bank.billed.values()) > MOST for bank in banks)
+    billings = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
+    assert sum(billing.refused for billing in billings) > 20
+    assert all(sum(billing.billed.values()) > MOST for billing in billings)
 
 
 LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})

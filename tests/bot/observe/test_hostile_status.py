@@ -17,7 +17,7 @@ from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, Page
 from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import Status
-from tests.bot.observe.bodies import Body, TransportLink
+from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_ther
 ):
     monkeypatch.setattr(http_server, "REFUSED_S", 0.05)
     port = free_port
-    async with serving(Body(), tmp_path, port=port):
+    async with serving(FakeBot(), tmp_path, port=port):
         await get(port, "/healthz")
         with socket.socket(socket.AF_UNIX if over == "socket" else socket.AF_INET) as waiting:
             waiting.setblocking(False)
@@ -64,7 +64,7 @@ async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_t
     tmp_path, free_port
 ):
     port = free_port
-    async with serving(Body(), tmp_path, port=port), AsyncExitStack() as crowd:
+    async with serving(FakeBot(), tmp_path, port=port), AsyncExitStack() as crowd:
         for _ in range(AT_ONCE):
             silent = await anyio.connect_tcp("127.0.0.1", port)
             await crowd.enter_async_context(silent)
@@ -129,7 +129,7 @@ async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(
 ):
     monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
     port = free_port
-    async with serving(Body(), tmp_path, port=port):
+    async with serving(FakeBot(), tmp_path, port=port):
         got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
         assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code
         assert code == b"200" or b"uptime" not in got
@@ -137,7 +137,7 @@ async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(
 
 
 async def test_of_several_requests_in_one_breath_the_first_is_answered(tmp_path):
-    async with serving(Body(), tmp_path):
+    async with serving(FakeBot(), tmp_path):
         asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert (await raw(anyio.connect_unix(tmp_path / SOCKET), asked * 50)).count(b"HTTP/1.1 200") == 1
 
@@ -156,7 +156,7 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
         case _:
             path.symlink_to(tmp_path / "nothing" if "nothing" in kind else mine)
     before = path.lstat()
-    async with serving(Body(), tmp_path):
+    async with serving(FakeBot(), tmp_path):
         assert isinstance(await ask(tmp_path), NoStatus)
     assert "health.no_socket" in caplog.text
     assert path.lstat().st_ino == before.st_ino
@@ -166,7 +166,7 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
 async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(
     tmp_path, caplog
 ):
-    body = Body()
+    body = FakeBot()
     async with serving(body, tmp_path):
         body.registry.__class__.__len__ = lambda _: 1 / 0
         try:

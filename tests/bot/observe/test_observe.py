@@ -152,7 +152,7 @@ def test_the_words_of_the_design_are_not_reserved_by_logging() -> None:
     )
 
 
-class Unspeakable:
+class Unprintable:
     def __str__(self) -> str:
         raise RuntimeError("no")
 
@@ -166,7 +166,7 @@ def test_a_log_call_never_fails_its_caller(out: io.StringIO, monkeypatch) -> Non
     for form in ("json", "text"):
         configure_logging("info", form, out)
         log.info("%d of %d", *"x")
-        log.info(Unspeakable(), extra={"a": Unspeakable()})
+        log.info(Unprintable(), extra={"a": Unprintable()})
         log.info(
             "odd",
             extra={"a": loop, "b": float("nan"), "c": 10**6000, "d": b"\xff", "e": {1: {2: {3: {4: 5}}}}},

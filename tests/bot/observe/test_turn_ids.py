@@ -24,8 +24,8 @@ def lines(restored_logging):
     return lambda: [json.loads(line) for line in out.getvalue().splitlines()]
 
 
-class Breaks:
-    name, description, risk, arguments = "breaks", "Breaks.", "read", Arguments
+class BrokenTool:
+    name, description, risk, arguments = "breaks", "BrokenTool.", "read", Arguments
 
     async def __call__(self, arguments, place):
         logging.getLogger("foreign").warning("about to break")
@@ -36,7 +36,7 @@ class Breaks:
 async def test_a_tool_that_fails_in_a_turn_is_logged_with_the_turns_three_ids(tmp_path, lines):
     platform = Platform()
     async with running(
-        tmp_path, platform, Scripted(calls("breaks"), says("sorry")), tools=[Breaks()]
+        tmp_path, platform, Scripted(calls("breaks"), says("sorry")), tools=[BrokenTool()]
     ) as core:
         await core.orchestrator.receive(message(1))
         await platform.settled("m1")

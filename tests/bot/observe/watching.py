@@ -40,7 +40,7 @@ STATUS = Status(
 )
 
 
-class Remembers:
+class RecordingSink:
     """A sink that keeps what ended."""
 
     def __init__(self) -> None:

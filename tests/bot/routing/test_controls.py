@@ -26,7 +26,7 @@ MORE = Question(
 )
 
 
-class Asks(OneModel):
+class AskingModel(OneModel):
     """A model that asks the people of the thread first, and tells what they said."""
 
     def __init__(self, question: Question = MORE) -> None:
@@ -55,7 +55,7 @@ async def asked(platform: Platform, count: int = 1) -> str:
 
 
 async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         question_id = await ask(bot, platform)
         await bot.orchestrator.receive(message(2, f"/approve {question_id} 1.00"))
@@ -79,7 +79,7 @@ async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(t
     ],
 )
 async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, answer):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         await ask(bot, platform)
         await bot.orchestrator.receive(message(2, said))
@@ -89,7 +89,7 @@ async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, 
 
 async def test_words_that_make_no_sense_leave_the_question_open(tmp_path):
     picky = replace(MORE, fault=lambda words: "" if words in {"", "1.00"} else "I need an amount.")
-    platform, model = Platform(), Asks(picky)
+    platform, model = Platform(), AskingModel(picky)
     async with running(tmp_path, platform, model) as bot:
         await ask(bot, platform)
         await serve(bot, platform, message(2, "/approve abc"))
@@ -100,7 +100,7 @@ async def test_words_that_make_no_sense_leave_the_question_open(tmp_path):
 
 
 async def test_only_who_may_decide_does_and_only_once(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         question_id = await ask(bot, platform)
         await serve(bot, platform, message(2, f"/approve {question_id}", author=BOB))
@@ -116,7 +116,7 @@ async def test_only_who_may_decide_does_and_only_once(tmp_path):
 
 
 async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     limits = Limits(running_turns=1, turn_timeout_s=10)
     async with running(tmp_path, platform, model, limits=limits) as bot:
         await ask(bot, platform)
@@ -133,7 +133,7 @@ async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
 
 
 async def test_a_question_that_nobody_answers_is_a_no_after_an_hour(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         began = anyio.current_time()
         await serve(bot, platform, message())
@@ -142,7 +142,7 @@ async def test_a_question_that_nobody_answers_is_a_no_after_an_hour(tmp_path):
 
 
 async def test_where_nobody_can_answer_nothing_is_asked(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     platform.capabilities = replace(platform.capabilities, asks=False)
     async with running(tmp_path, platform, model) as bot:
         await serve(bot, platform, message())
@@ -151,7 +151,7 @@ async def test_where_nobody_can_answer_nothing_is_asked(tmp_path):
 
 
 async def test_a_stop_ends_a_turn_that_waits_for_a_person(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         await ask(bot, platform)
         await bot.orchestrator.receive(message(2, "/stop"))
@@ -162,7 +162,7 @@ async def test_a_stop_ends_a_turn_that_waits_for_a_person(tmp_path):
 
 
 async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_again(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         before = await ask(bot, platform)
     async with running(tmp_path, platform, model) as bot:
@@ -174,7 +174,7 @@ async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_a
 
 
 async def test_a_question_that_cannot_be_found_after_a_restart_is_posted_again_under_its_old_name(tmp_path):
-    platform, model = Platform(find=False), Asks()
+    platform, model = Platform(find=False), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         before = await ask(bot, platform)
     async with running(tmp_path, platform, model) as bot:
@@ -193,7 +193,7 @@ async def test_an_answer_that_comes_before_the_post_has_returned_counts(tmp_path
                 await self.settled("m2")
             return posted
 
-    platform, model = Slow(), Asks()
+    platform, model = Slow(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         platform.sink = bot.orchestrator.receive
         await serve(bot, platform, message())
@@ -202,9 +202,9 @@ async def test_an_answer_that_comes_before_the_post_has_returned_counts(tmp_path
 
 async def test_the_button_of_one_question_never_answers_another(tmp_path):
     platform, other = Platform(), replace(MORE, text="May I use another model?")
-    async with running(tmp_path, platform, Asks()) as bot:
+    async with running(tmp_path, platform, AskingModel()) as bot:
         before = await ask(bot, platform)
-    model = Asks(other)
+    model = AskingModel(other)
     async with running(tmp_path, platform, model) as bot:
         assert await asked(platform, 2) != before
         await serve(bot, platform, message(2, f"/approve {before} 1.00"))
@@ -249,14 +249,14 @@ async def test_what_is_to_be_said_once_is_said_although_the_turn_failed(tmp_path
 
 async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
     """Whoever let it go on holds something for it, as a gate does a permit: it must not queue behind others."""
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     began = anyio.Event()
 
     async def forever():
         began.set()
         await anyio.sleep_forever()
 
-    class Both(Asks):
+    class Both(AskingModel):
         async def complete(self, request, on_event):
             if request.messages[-1].text.endswith("hog"):
                 await forever()

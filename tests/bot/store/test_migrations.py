@@ -86,7 +86,7 @@ class Killed(BaseException):
     pass
 
 
-class Mortal(PosixDisk):
+class DyingDisk(PosixDisk):
     """A disk on which the process dies at the n-th change, before or after it."""
 
     def __init__(self, left, *, after):
@@ -108,7 +108,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next_start(data, 
         shutil.copytree(data, folder)
         day = 1
         while True:  # it dies again and again, each time a little later
-            disk = Mortal(left if day == 1 else 2, after=after)
+            disk = DyingDisk(left if day == 1 else 2, after=after)
             try:
                 prepare(folder, at(day), disk=disk, version=3, migrations=STEPS)
             except Killed:

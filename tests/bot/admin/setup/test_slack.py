@@ -247,16 +247,16 @@ async def test_a_token_that_slack_refuses_ends_it_with_nothing_written(setup, wo
     assert "xoxb-wrong" not in done.output
 
 
-async def test_what_was_mended_on_slacks_pages_is_looked_at_again(setup, workspace):
+async def test_what_was_fixed_on_slacks_pages_is_looked_at_again(setup, workspace):
     workspace.scopes.discard("chat:write")
     setup.env = TOKENS
 
-    class Mending(list):
+    class FixingAnswers(list):
         def pop(self, _):
             workspace.scopes.add("chat:write")
             return super().pop(0)
 
-    done = await init(setup, workspace, answers=Mending(["c", *NOBODY]))
+    done = await init(setup, workspace, answers=FixingAnswers(["c", *NOBODY]))
     assert "✗ scopes:" in done.stdout
     assert "✓ scopes:" in done.stdout
 
