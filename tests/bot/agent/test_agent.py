@@ -27,12 +27,11 @@ PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
 class FakeTurn:
     """A turn without an actor: it remembers what the agent did, in order."""
 
-    def __init__(self, *messages, joining=()):
+    def __init__(self, *messages):
         self.incoming = message(1, "question")
         self.messages = list(messages)
         self.did: list[str] = []
         self.told = []
-        self._joining = list(joining)
 
     def add(self, *messages):
         self.messages.extend(messages)
@@ -40,14 +39,13 @@ class FakeTurn:
 
     def replace_messages(self, messages):
         self.messages[:] = messages
-        self.did.append("mend")
+        self.did.append("repair")
 
     async def checkpoint(self):
         self.did.append("checkpoint")
 
     async def steer(self, render):
-        joining, self._joining = self._joining, []
-        self.add(*[await render(incoming) for incoming in joining])
+        self.add()
 
     async def earlier(self):
         return []
@@ -154,19 +152,6 @@ async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
     toolbox = Toolbox([Broken()], timeout_s={}, default_timeout_s=5)
     await Agent(model, toolbox, "", *PLACES).run(FakeTurn())
     assert "/secret/path" not in model.requests[1].messages[-1].results[0].content
-
-
-async def test_results_come_back_in_the_order_asked():
-    both = Message("assistant", (ToolCall("x", "read_file", {"path": "no"}), ToolCall("y", "list_files", {})))
-    model = Scripted(both, says("ok"))
-    await agent(model).run(FakeTurn())
-    assert [r.call_id for r in model.requests[1].messages[-1].results] == ["x", "y"]
-
-
-async def test_messages_that_join_come_after_the_results():
-    model = Scripted(calls("list_files"), says("both"))
-    await agent(model).run(FakeTurn(joining=[message(2, "also")]))
-    assert [m.source for m in model.requests[1].messages] == ["m1", "", "", "m2"]
 
 
 async def test_a_call_that_repeats_is_told_so_and_then_ends_the_turn():
