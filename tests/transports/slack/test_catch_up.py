@@ -17,6 +17,7 @@ from threads.errors import StoreUnavailable, TransportUnavailable
 from transports.shared.backfill import catch_up
 from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
+from transports.slack.events import catch_up as reading
 from transports.slack.events.catch_up import History
 from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
@@ -281,10 +282,11 @@ async def test_a_live_message_in_a_new_direct_conversation_does_not_hide_what_wa
     assert caplog.text.count("missing_scope") == 1
 
 
-async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(caplog):
+async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(monkeypatch, caplog):
+    monkeypatch.setattr(reading, "MOST_AT_ONCE", 4)
     caplog.set_level(logging.INFO)
     slack = Slack(limit=3)
-    bot = await after_a_stop(slack, most_at_once=4)
+    bot = await after_a_stop(slack)
     root = slack.say(text="<@UBOT> 0")
     for number in range(1, 12):
         slack.say(text=f"<@UBOT> {number}", root=root if number % 2 else None)
@@ -294,7 +296,7 @@ async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(ca
 
 
 async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
-    monkeypatch.setattr("transports.slack.events.catch_up.MOST_PAGES", 3)
+    monkeypatch.setattr(reading, "MOST_PAGES", 3)
     slack = Slack(limit=1)
     bot = await after_a_stop(slack)
     for _ in range(9):
@@ -419,16 +421,16 @@ class StoryBot(Bot):
 class SlackStory(Story):
     outage = dict.fromkeys(("C1", "D1", "users.conversations"), TransportUnavailable("500"))
 
-    def __init__(self, seed, limit, most):
+    def __init__(self, seed, limit):
         super().__init__(seed, Slack(limit, pause=0.2))
-        self.most, self.knows_c1 = most, False
+        self.knows_c1 = False
 
     def missing(self):
         taken = {incoming.key for incoming in self.taken}
         return {key: ts for key, ts in self.owed.items() if key not in taken}
 
     def new_bot(self):
-        return StoryBot(self.platform, self.disk, taken=self.taken, most_at_once=self.most)
+        return StoryBot(self.platform, self.disk, taken=self.taken)
 
     def begin_session(self):
         self.start(self.bot.catch_up.run)
@@ -499,4 +501,6 @@ A_REPLY_IN_A_THREAD_FROM_BEFORE_THE_CHANNEL_WAS_KNOWN = [
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.integers(0, 1000), st.sampled_from([1, 2, 200]), st.sampled_from([2, 5, 10_000]))
 def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(steps, seed, limit, most):
-    play(SlackStory(seed, limit, most), seed, steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "MOST_AT_ONCE", most)
+        play(SlackStory(seed, limit), seed, steps)
