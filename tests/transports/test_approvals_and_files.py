@@ -14,20 +14,15 @@ from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.files.attach import Attach
 from tests.bot.documents.hostile_files import pdf, png
 from tests.run_tool import RunArguments
-from tests.transports.approving import SECRET, Scene, chat_of
+from tests.transports.approving import SECRET, Scene
+from tests.transports.chats import chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look
-from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
 ONCE = "Allow once"
-
-
-@pytest.fixture(autouse=True)
-def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])
