@@ -123,18 +123,18 @@ class Approvals:
         self._kept = JsonFile(disk, path, offload, _File())
         self.open = self._kept.open
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
         subject = arguments.subject()
-        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=place.tainted)
+        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
-        if verdict == "ask" and not self._granted(place, tool.name, subject):
-            await self._ask(tool, arguments, place)
+        if verdict == "ask" and not self._granted(context, tool.name, subject):
+            await self._ask(tool, arguments, context)
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
         """Return whether the call was still being asked about when the last process ended: it has not run."""
-        asked = self._before(_key(tool, arguments, place), _same(tool, arguments, place))
+        asked = self._before(_key(tool, arguments, context), _same(tool, arguments, context))
         return asked is not None and asked.state == "open"
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
@@ -159,12 +159,12 @@ class Approvals:
             await self._noted(thread, "", by, {"verdict": "taken back", "always": str(gone)})
         return gone
 
-    def _granted(self, place: ToolContext, tool: str, subject: str) -> bool:
+    def _granted(self, context: ToolContext, tool: str, subject: str) -> bool:
         """Judge by the standing permissions: one given before text from outside was read does not hold after it."""
         return any(
-            grant.thread_id == str(place.thread)
+            grant.thread_id == str(context.thread)
             and grant.tool == tool
-            and (grant.tainted or not place.tainted)
+            and (grant.tainted or not context.tainted)
             and fnmatchcase(subject, grant.pattern)
             for grant in self._kept.value.grants
         )
@@ -178,8 +178,8 @@ class Approvals:
         asked = self._kept.value.asked.items()
         return any(each.state == "denied" and same in (id_, each.same) for id_, each in asked)
 
-    async def _ask(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
-        key, same_call = _key(tool, arguments, place), _same(tool, arguments, place)
+    async def _ask(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
+        key, same_call = _key(tool, arguments, context), _same(tool, arguments, context)
         before = self._before(key, same_call)
         if not (before and before.state == "open") and self._denied(same_call):
             raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
@@ -191,8 +191,8 @@ class Approvals:
         )
         asked = _Asked(
             state="open",
-            thread_id=str(place.thread),
-            message_id=place.message_id,
+            thread_id=str(context.thread),
+            message_id=context.message_id,
             tool=tool.name,
             expires_at=expires_at.isoformat(),
             nth=before.nth + (before.state != "open") if before else 0,
@@ -205,22 +205,22 @@ class Approvals:
         async def keep(answer: Answer | None) -> None:
             if not kept:
                 kept.append(answer)
-                await self._decided(tool, arguments, place, key, asked, answer)
+                await self._decided(tool, arguments, context, key, asked, answer)
 
         left_s = (expires_at - now).total_seconds()
-        same = f"{same_call} {place.call_id} {asked.nth}"
+        same = f"{same_call} {context.call_id} {asked.nth}"
         if left_s > 0:
-            answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
+            answer = await context.ask(await self._question(tool, arguments, context, same, left_s, keep))
         else:
             answer = Answer(approved=False, by="")
         await keep(answer)
         approved = answer is not None and answer.approved
         if answer is None:
-            place.note(wording.nobody_to_ask(tool.name))
+            context.note(wording.nobody_to_ask(tool.name))
             raise ToolDenied("Nobody can be asked for permission here.", suggestion=DO_WITHOUT)
         if not approved:
             if not answer.by:
-                place.note(wording.not_decided(tool.name))
+                context.note(wording.not_decided(tool.name))
             words = "A person denied this." if answer.by else "Nobody allowed this in time."
             raise ToolDenied(words, suggestion=DO_WITHOUT)
 
@@ -228,7 +228,7 @@ class Approvals:
         self,
         tool: Tool,
         arguments: Arguments,
-        place: ToolContext,
+        context: ToolContext,
         key: str,
         asked: _Asked,
         answer: Answer | None,
@@ -237,29 +237,29 @@ class Approvals:
         grant, pattern = None, self._pattern(arguments)
         if answer and answer.approved and pattern and answer.words.strip().lower() == "always":
             grant = _Grant(
-                thread_id=str(place.thread),
+                thread_id=str(context.thread),
                 tool=tool.name,
                 pattern=pattern,
-                tainted=place.tainted,
+                tainted=context.tainted,
                 by=answer.by,
                 at=self._now().isoformat(timespec="seconds"),
             )
         state = "used" if answer and answer.approved else "denied"
         await self._record(key, asked.model_copy(update={"state": state}), grant)
-        await self._audit(tool, arguments, key, place, answer, grant)
+        await self._audit(tool, arguments, key, context, answer, grant)
 
     async def _question(
         self,
         tool: Tool,
         arguments: Arguments,
-        place: ToolContext,
+        context: ToolContext,
         same: str,
         within_s: float,
         keep: Callable[[Answer], Awaitable[None]],
     ) -> Question:
-        asker = place.asker.id
+        asker = context.asker.id
         return Question(
-            await self._text(tool, arguments, place),
+            await self._text(tool, arguments, context),
             OPTIONS,
             lambda who: who == asker or self._is_admin(who),
             about="a decision on what I may do",
@@ -272,13 +272,13 @@ class Approvals:
             keep=keep,
         )
 
-    async def _text(self, tool: Tool, arguments: Arguments, place: ToolContext) -> str:
+    async def _text(self, tool: Tool, arguments: Arguments, context: ToolContext) -> str:
         """Return the question, with the exact arguments: nothing in them is hidden, and nothing left out."""
         given = arguments.model_dump(mode="json", exclude_defaults=True)
         shown = self._mask(exact(given))
-        why = wording.OUTSIDE_READ if place.tainted else ""
+        why = wording.OUTSIDE_READ if context.tainted else ""
         block = _block(shown)
-        if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
+        if len(shown) > MOST_SHOWN and await self._posted(tool, shown, context):
             block = f"{_block(shown[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
         return wording.may_i(tool.name, block, why, _always(tool, arguments, self._pattern(arguments)))
 
@@ -292,12 +292,12 @@ class Approvals:
         pattern = arguments.always()
         return pattern if self._mask(pattern) == pattern else ""
 
-    async def _posted(self, tool: Tool, shown: str, place: ToolContext) -> bool:
+    async def _posted(self, tool: Tool, shown: str, context: ToolContext) -> bool:
         try:
             with NamedTemporaryFile(suffix=".txt") as file:
                 path = Path(file.name)
                 await self._offload(path.write_bytes, shown.encode("utf-8", "replace"))
-                await place.attach(f"{place.call_id}?", path, f"{tool.name}.txt")
+                await context.attach(f"{context.call_id}?", path, f"{tool.name}.txt")
         except (PostFailed, OSError) as error:
             log.info("approval.inline: arguments shown in the question, not as a file: %s", error)
             return False
@@ -326,7 +326,7 @@ class Approvals:
         tool: Tool,
         arguments: Arguments,
         key: str,
-        place: ToolContext,
+        context: ToolContext,
         answer: Answer | None,
         grant: _Grant | None,
     ) -> None:
@@ -337,7 +337,7 @@ class Approvals:
             details["always"] = grant.pattern
         if answer is None or not answer.by:
             details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
-        await self._noted(place.thread, place.message_id, answer.by if answer else "", details)
+        await self._noted(context.thread, context.message_id, answer.by if answer else "", details)
 
     async def _noted(self, thread: ThreadId, message_id: str, by: str, details: Mapping[str, str]) -> None:
         try:
@@ -385,14 +385,14 @@ def _block(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _key(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
+def _key(tool: Tool, arguments: Arguments, context: ToolContext) -> str:
     """Return what makes a call this one: what `_same` takes in, and its own id, as one step may ask for it twice."""
-    return _digest([_same(tool, arguments, place), place.call_id])
+    return _digest([_same(tool, arguments, context), context.call_id])
 
 
-def _same(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
+def _same(tool: Tool, arguments: Arguments, context: ToolContext) -> str:
     """Return what calls have in common that are the same to people: thread, message, tool, exact arguments."""
-    return _digest([str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")])
+    return _digest([str(context.thread), context.message_id, tool.name, arguments.model_dump(mode="json")])
 
 
 def _digest(whole: JsonValue) -> str:

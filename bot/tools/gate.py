@@ -48,11 +48,11 @@ MAX_PARALLEL = 8
 class Permits(Protocol):
     """Who may do what; see `bot.tools.approvals.Approvals`."""
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`."""
         ...
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, and so has not run."""
         ...
 
@@ -60,10 +60,10 @@ class Permits(Protocol):
 class Freely:
     """Everything is permitted."""
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return at once."""
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:  # noqa: ARG002 - nothing does
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:  # noqa: ARG002 - nothing does
         return False
 
 
@@ -89,53 +89,58 @@ class Toolbox:
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
-    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
+    async def run(
+        self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
+    ) -> list[ToolResult]:
         """Run the calls of one step, and return their results in the order asked."""
         results: dict[int, ToolResult] = {}
-        room, places = anyio.Semaphore(MAX_PARALLEL), [replace(place, call_id=c.id, images=[]) for c in calls]
+        room, contexts = (
+            anyio.Semaphore(MAX_PARALLEL),
+            [replace(context, call_id=c.id, images=[]) for c in calls],
+        )
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
             await on_event(ToolStarted(name, about, call.id, label(name, about)))
-            results[index] = await self._call(call, places[index], room)
+            results[index] = await self._call(call, contexts[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
                 tasks.start_soon(one, index, call)
-        place.images.extend(image for own in places for image in own.images)
+        context.images.extend(image for own in contexts for image in own.images)
         return [results[index] for index in range(len(calls))]
 
-    def waits(self, call: ToolCall, place: ToolContext) -> bool:
+    def waits(self, call: ToolCall, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, and so has not run."""
         try:
             tool, arguments = self._understood(call)
         except ToolError:
             return False
-        return self._permits.waits(tool, arguments, replace(place, call_id=call.id))
+        return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(self, call: ToolCall, place: ToolContext, room: anyio.Semaphore) -> ToolResult:
+    async def _call(self, call: ToolCall, context: ToolContext, room: anyio.Semaphore) -> ToolResult:
         try:
-            return await self._results.succeeded(call, await self._invoke(call, place, room), place)
+            return await self._results.succeeded(call, await self._invoke(call, context, room), context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, place)
+            return await self._failed(call, error, context)
 
-    async def _failed(self, call: ToolCall, error: Exception, place: ToolContext) -> ToolResult:
+    async def _failed(self, call: ToolCall, error: Exception, context: ToolContext) -> ToolResult:
         """Tell the operator why, in the log and so in the audit, and the model what it may know."""
         fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
-            return await self._results.failed(call, error, place)
+            return await self._results.failed(call, error, context)
         log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
         return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(
-        self, call: ToolCall, place: ToolContext, room: anyio.Semaphore
+        self, call: ToolCall, context: ToolContext, room: anyio.Semaphore
     ) -> JsonValue | ToolOutput:
         tool, arguments = self._understood(call)
-        await self._permits.permit(tool, arguments, place)
+        await self._permits.permit(tool, arguments, context)
         async with room:  # not before: what waits for a person keeps nobody else waiting
-            return await self._in_time(tool, arguments, place)
+            return await self._in_time(tool, arguments, context)
 
     def _understood(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
@@ -146,11 +151,13 @@ class Toolbox:
             raise ToolDenied(why, suggestion="Go on without it, and say so.")
         return tool, arguments_of(tool, call)
 
-    async def _in_time(self, tool: Tool, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def _in_time(
+        self, tool: Tool, arguments: Arguments, context: ToolContext
+    ) -> JsonValue | ToolOutput:
         timeout_s = self._timeout_s.get(tool.name, self._default_timeout_s)
         deadline = anyio.current_time() + timeout_s
         with anyio.CancelScope(deadline=deadline + GRACE_S):
-            return await tool(arguments, replace(place, deadline=deadline))
+            return await tool(arguments, replace(context, deadline=deadline))
         raise ToolTimeout(f"The tool was stopped after {timeout_s:g} s.", suggestion="Try a smaller step.")
 
     def _spec(self, tool: Tool) -> ToolSpec:

@@ -51,7 +51,7 @@ class Remember:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = RememberArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, RememberArguments)
         worded = clean(arguments.text)
         if self.mask(worded) != worded or self.mask(arguments.text) != arguments.text:
@@ -59,9 +59,9 @@ class Remember:
                 "There seems to be a secret in it; secrets are not remembered.",
                 suggestion="Leave it out, and say so.",
             )
-        note = await self.memory.add(place.thread, arguments.scope, worded, place.asker.id)
+        note = await self.memory.add(context.thread, arguments.scope, worded, context.asker.id)
         where = WHERE[arguments.scope]
-        place.note(f"📌 Remembered {where}: “{note.text}” (/memory forget {note.id} takes it back)")
+        context.note(f"📌 Remembered {where}: “{note.text}” (/memory forget {note.id} takes it back)")
         return {"id": note.id, "remembered": where}
 
 
@@ -76,9 +76,9 @@ class Recall:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = RecallArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, RecallArguments)
-        memory = await self.memory.notes(place.thread)
+        memory = await self.memory.notes(context.thread)
         found = [
             (scope, note)
             for scope in SCOPES

@@ -48,16 +48,16 @@ class Results:
         self._mask = mask
 
     async def succeeded(
-        self, call: ToolCall, value: JsonValue | ToolOutput, place: ToolContext
+        self, call: ToolCall, value: JsonValue | ToolOutput, context: ToolContext
     ) -> ToolResult:
         returned = value if isinstance(value, ToolOutput) else ToolOutput(value)
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
-        place.images.extend(returned.images)
+        context.images.extend(returned.images)
         if returned.errors:
             result["errors"] = [asdict(error) for error in _first(returned.errors)]
-        return await self._told(call, result, returned.origin, place)
+        return await self._told(call, result, returned.origin, context)
 
-    async def failed(self, call: ToolCall, error: ToolError, place: ToolContext) -> ToolResult:
+    async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
         said = self._mask(str(error))[:MAX_SAID]
         told = error_body(
@@ -65,27 +65,27 @@ class Results:
         )
         if error.partial is not None:
             told["partial"] = error.partial
-        return await self._told(call, told, error.origin, place, is_error=True)
+        return await self._told(call, told, error.origin, context, is_error=True)
 
     async def _told(
         self,
         call: ToolCall,
         result: dict[str, JsonValue],
         origin: str,
-        place: ToolContext,
+        context: ToolContext,
         *,
         is_error: bool = False,
     ) -> ToolResult:
         long = "partial" if is_error else "result"
         if long in result and len(dumped(result)) > MAX_RESULT:
             # A call that was wished for after text from outside was read may give that text back.
-            outside = bool(origin) or place.tainted
-            result = {**result, long: await self._ends(result[long], place, outside=outside)}
+            outside = bool(origin) or context.tainted
+            result = {**result, long: await self._ends(result[long], context, outside=outside)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
-    async def _ends(self, value: JsonValue, place: ToolContext, *, outside: bool) -> JsonValue:
+    async def _ends(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:
         """Return the two ends of what is too long, with the path of the file that has it whole."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
@@ -96,7 +96,7 @@ class Results:
             "tail": whole[HEAD:][-TAIL:],
         }
         try:
-            cut["file"] = await place.spill(f"{place.stem}.txt", scrub(whole), outside=outside)
+            cut["file"] = await context.spill(f"{context.stem}.txt", scrub(whole), outside=outside)
             cut["next"] = "read_file reads the whole of it, in parts."
         except StoreUnavailable:
             cut["next"] = "The whole could not be kept: ask for a part of it."

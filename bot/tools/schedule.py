@@ -95,9 +95,9 @@ class SetSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = ScheduleArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, ScheduleArguments)
-        if due_of(place.message_id):
+        if due_of(context.message_id):
             raise ToolDenied(
                 "A message that was scheduled itself cannot schedule others.",
                 suggestion="Say what should be scheduled; a person can ask for it.",
@@ -113,17 +113,17 @@ class SetSchedule:
         )
         made = Schedule.model_validate(
             {
-                "thread": str(place.thread),
-                "author": place.asker,
+                "thread": str(context.thread),
+                "author": context.asker,
                 "text": arguments.text.strip(),
-                "source": f"{place.message_id} {place.call_id} {_digest(arguments)}",
+                "source": f"{context.message_id} {context.call_id} {_digest(arguments)}",
                 **wanted,
             }
         )
         with _kept():
             schedule = await self.schedules.add(made)
         described = self.schedules.described(schedule)
-        place.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
+        context.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
         return {
             "id": schedule.id,
             "next": spoken(schedule.next_at, schedule.zone, now),
@@ -139,7 +139,7 @@ class ListSchedules:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = NoArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:  # noqa: ARG002
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:  # noqa: ARG002
         return [
             {
                 "id": schedule.id,
@@ -148,7 +148,7 @@ class ListSchedules:
                 "cron": schedule.cron,
                 "by": schedule.author.name or schedule.author.id,
             }
-            for schedule in self.schedules.of(place.thread)
+            for schedule in self.schedules.of(context.thread)
         ]
 
 
@@ -160,16 +160,16 @@ class CancelSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = CancelArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
         with _kept():
-            gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())
+            gone = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
         if gone is None:
             raise ToolNotFound(
                 f"Nothing with the id {arguments.id[:64]!r} is scheduled in this thread.",
                 suggestion="Call schedules to see what is.",
             )
-        place.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
+        context.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
         return {"cancelled": gone.id}
 
 

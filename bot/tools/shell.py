@@ -77,14 +77,14 @@ class Shell:
             more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
         )
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, ShellArguments)
         now = anyio.current_time()
-        deadline = min(place.deadline, now + (arguments.timeout_s or place.deadline - now))
+        deadline = min(context.deadline, now + (arguments.timeout_s or context.deadline - now))
         # Before, because a command can take away what it is seen by; after, because something may have come since.
-        outside = await self.offload(holds_outside_text, place.workspace)
-        ran = await self.sandbox.run(arguments.command, place.workspace, deadline)
-        origin = ORIGIN if outside or await self.offload(holds_outside_text, place.workspace) else ""
+        outside = await self.offload(holds_outside_text, context.workspace)
+        ran = await self.sandbox.run(arguments.command, context.workspace, deadline)
+        origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
         if ran.ended == "exited":
             return ToolOutput(_told(ran), origin=origin)
         if ran.ended == "timeout":

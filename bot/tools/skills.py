@@ -30,8 +30,8 @@ class LoadSkillArguments(Arguments):
         return f"{self.name}/{self.file}" if self.file else self.name
 
 
-async def logged(place: ToolContext, what: str, digest: str) -> None:
-    log.info("skill.loaded: %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
+async def logged(context: ToolContext, what: str, digest: str) -> None:
+    log.info("skill.loaded: %s (sha256 %s)", what, digest, extra={"thread_id": str(context.thread)})
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class LoadSkill:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = LoadSkillArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, LoadSkillArguments)
         text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
-        await self.loaded(place, arguments.subject(), digest)
+        await self.loaded(context, arguments.subject(), digest)
         end = arguments.offset + MAX_READ
         result: dict[str, JsonValue] = {"text": text[arguments.offset : end]}
         if end < len(text):

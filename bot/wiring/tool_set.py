@@ -183,10 +183,10 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
-async def _loaded(audit: Audit, place: ToolContext, name: str, digest: str) -> None:
+async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) -> None:
     try:
         details = {"skill": name, "sha256": digest}
-        await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
+        await audit.note("skill", context.thread, context.message_id, context.asker.id, details)
     except StoreUnavailable as error:
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 

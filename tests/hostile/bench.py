@@ -153,11 +153,11 @@ class Scene:
 
     async def run(self, *calls: ToolCall) -> list[dict[str, Any]]:
         """Run the calls of one step as a turn does, and return what a model reads."""
-        results = await self.bench.toolbox.run(calls, self.place(), self._seen)
+        results = await self.bench.toolbox.run(calls, self.context(), self._seen)
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
-    def place(self) -> ToolContext:
+    def context(self) -> ToolContext:
         return ToolContext(
             self.workspace,
             self.thread,
@@ -168,6 +168,7 @@ class Scene:
             self._ask,
             self._spill,
             self.tainted,
+            sees=True,
             images=self.shown,
         )
 

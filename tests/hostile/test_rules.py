@@ -189,9 +189,9 @@ async def test_what_a_server_answers_is_fenced_and_taints(servers, tmp_path, mon
     async with scene_of(tmp_path, monkeypatch, **servers) as scene:
         scene.answer = Answer(approved=True, by=ANN.id)
         for name, text in BACK:
-            place = scene.place()
+            context = scene.context()
             (result,) = await scene.bench.toolbox.run(
-                [ToolCall("c1", "evil__shell", {"text": text})], place, scene._seen
+                [ToolCall("c1", "evil__shell", {"text": text})], context, scene._seen
             )
             assert result.outside, name
             said = json.loads(result.content)["result"]

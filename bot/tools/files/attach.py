@@ -1,4 +1,4 @@
-"""Files out: a file of the workspace is posted to its own thread, and to no other place."""
+"""Files out: a file of the workspace is posted to its own thread, and to no other context."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(self.secrets(arguments.name or arguments.path))
         with ExitStack() as opened:
-            fd, size = await self.offload(_open, opened, place.workspace, arguments.path)
+            fd, size = await self.offload(_open, opened, context.workspace, arguments.path)
             if await self.offload(_gives_away, self.secrets, fd):
                 raise ToolDenied(
                     "The file holds a secret of the bot's own.", suggestion="Take it out; do not show it."
@@ -63,7 +63,7 @@ class Attach:
             # By its descriptor: what the path names may change before the transport has read it.
             file = Path(f"/dev/fd/{fd}")
             try:
-                await place.attach(place.call_id, file, name)
+                await context.attach(context.call_id, file, name)
             except TransportRejected as error:
                 raise ToolDenied(
                     "Files cannot be posted here.", suggestion="Put what matters into your answer."

@@ -74,10 +74,10 @@ class EditFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = EditArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, EditArguments)
-        async with self.writer.alone(place.workspace):
-            return await self.writer.offload(self._edit, arguments, place.workspace)
+        async with self.writer.alone(context.workspace):
+            return await self.writer.offload(self._edit, arguments, context.workspace)
 
     def _edit(self, asked: EditArguments, workspace: Path) -> ToolOutput:
         data, outside = _read(workspace, asked.path), origin(workspace)

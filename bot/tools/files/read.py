@@ -70,9 +70,9 @@ class ReadFile:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ReadArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ReadArguments)
-        return await self.offload(_read, place.workspace, arguments)
+        return await self.offload(_read, context.workspace, arguments)
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class ListFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ListArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ListArguments)
-        return await self.offload(_list, place.workspace, arguments)
+        return await self.offload(_list, context.workspace, arguments)
 
 
 def _read(workspace: Path, asked: ReadArguments) -> ToolOutput:

@@ -84,11 +84,11 @@ class SearchFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, SearchArguments)
-        found, workspace = _Found(), place.workspace
+        found, workspace = _Found(), context.workspace
         outside = await self.offload(origin, workspace)
-        until = min(place.deadline, anyio.current_time() + WITHIN_S)
+        until = min(context.deadline, anyio.current_time() + WITHIN_S)
         with anyio.CancelScope(deadline=until) as scope:
             await self._search(arguments, workspace, found)
         if scope.cancelled_caught:

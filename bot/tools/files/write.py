@@ -119,11 +119,11 @@ class WriteFile:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = WriteArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, WriteArguments)
         data = arguments.content.encode()
-        async with self.writer.alone(place.workspace):
-            created = await self.writer.offload(self.writer.put, place.workspace, arguments.path, data)
+        async with self.writer.alone(context.workspace):
+            created = await self.writer.offload(self.writer.put, context.workspace, arguments.path, data)
         return {"written": named(arguments.path), "size": len(data), "created": created}
 
 

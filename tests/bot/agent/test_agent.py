@@ -12,10 +12,10 @@ from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import nobody, nowhere
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
 from tests.one_model import unspilled
+from tests.tool_context import nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
 
@@ -147,7 +147,7 @@ async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
         name, description, risk = "broken", "", "read"
         arguments = ListFiles.arguments
 
-        async def __call__(self, arguments, place):
+        async def __call__(self, arguments, context):
             raise RuntimeError("/secret/path")
 
     model = Scripted(calls("broken"), says("oh"))

@@ -32,7 +32,7 @@ def lines():
 class Breaks:
     name, description, risk, arguments = "breaks", "Breaks.", "read", Arguments
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         logging.getLogger("foreign").warning("about to break")
         await anyio.to_thread.run_sync(logging.getLogger("a.thread").warning, "from a thread")
         raise ValueError("broken")

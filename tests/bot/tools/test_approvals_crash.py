@@ -59,7 +59,7 @@ class Run:
     risk: ClassVar[str] = "exec"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         step(self.fate, "tool begins")
         self.ran.append(arguments.command)
         step(self.fate, "tool ran")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio
@@ -19,9 +18,10 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
+from bot.ports.tool import Arguments, ItemError, ToolOutput
 from bot.tools.gate import GRACE_S, MAX_PARALLEL, Toolbox
 from bot.tools.results import HEAD, MAX_RESULT, TAIL
+from tests.tool_context import tool_context
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolFinished, ToolStarted
 
@@ -49,8 +49,8 @@ class Does:
     description: ClassVar[str] = "Does it."
     risk: ClassVar[str] = "read"
 
-    async def __call__(self, arguments, place):
-        done = self.does(arguments, place) if callable(self.does) else self.does
+    async def __call__(self, arguments, context):
+        done = self.does(arguments, context) if callable(self.does) else self.does
         if isinstance(done, Exception):
             raise done
         return await done if hasattr(done, "__await__") else done
@@ -60,10 +60,10 @@ async def untold(event):
     pass
 
 
-async def called(tool, place=ToolContext(Path("/nowhere")), timeout_s=5.0, arguments=None, **options):
+async def called(tool, context=tool_context(), timeout_s=5.0, arguments=None, **options):
     toolbox = Toolbox([tool], timeout_s={}, default_timeout_s=timeout_s, **options)
     call = ToolCall("c1", tool.name, arguments or {})
-    (result,) = await toolbox.run([call], place, untold)
+    (result,) = await toolbox.run([call], context, untold)
     return result
 
 
@@ -128,12 +128,12 @@ async def test_an_unknown_tool_a_broken_call_and_one_that_is_off_are_refused():
         [Does(AssertionError())], timeout_s={}, default_timeout_s=5, off={"tool": "No walls here."}
     )
     calls = [ToolCall("1", "other", {}), ToolCall("2", "tool", {}), ToolCall("3", "tool", {}, malformed="{")]
-    results = await toolbox.run(calls, ToolContext(Path("/nowhere")), untold)
+    results = await toolbox.run(calls, tool_context(), untold)
     assert [told(r)["error"]["type"] for r in results] == ["not_found", "permission", "permission"]
     assert "No walls here." in told(results[1])["error"]["message"]
     assert "Off here: No walls here." in toolbox.specs[0].description
     alone = Toolbox([Does(AssertionError())], timeout_s={}, default_timeout_s=5)
-    (result,) = await alone.run([calls[2]], ToolContext(Path("/nowhere")), untold)
+    (result,) = await alone.run([calls[2]], tool_context(), untold)
     assert told(result)["error"]["type"] == "validation"
 
 
@@ -142,8 +142,8 @@ async def test_a_tool_that_overruns_its_time_is_cut_off_and_one_that_knows_it_gi
     result = await called(Does(lambda *_: anyio.sleep_forever()), timeout_s=0.01)
     assert told(result)["error"]["type"] == "timeout"
 
-    async def knows(arguments, place):
-        await anyio.sleep_until(place.deadline)
+    async def knows(arguments, context):
+        await anyio.sleep_until(context.deadline)
         raise ToolTimeout("Time is up.", partial={"stdout": "half"})
 
     monkeypatch.setattr("bot.tools.gate.GRACE_S", GRACE_S)
@@ -164,7 +164,7 @@ async def test_secrets_are_masked_in_results_errors_partial_results_and_what_is_
     for outcome in (SECRET, {"a": [SECRET]}, error, ToolOutput(f"{SECRET}\n" * 3, origin="web page")):
         toolbox = Toolbox([Does(outcome)], timeout_s={}, default_timeout_s=5, mask=mask)
         call = ToolCall("c1", "tool", {"value": SECRET})
-        (result,) = await toolbox.run([call], ToolContext(Path("/nowhere")), tell)
+        (result,) = await toolbox.run([call], tool_context(), tell)
         assert SECRET not in result.content
         assert "[masked]" in result.content
     assert SECRET not in str(shown)
@@ -178,8 +178,8 @@ async def test_what_is_too_long_is_cut_to_its_ends_and_kept_whole_and_masked_in_
         return f"tool-output/{name}"
 
     text = "a" * HEAD + "b" * MAX_RESULT + SECRET + "c" * TAIL
-    place = ToolContext(Path("/nowhere"), spill=spill)
-    result = await called(Does(text), place, mask=lambda text: text.replace(SECRET, "[masked]"))
+    context = tool_context(spill=spill)
+    result = await called(Does(text), context, mask=lambda text: text.replace(SECRET, "[masked]"))
     cut = told(result)["result"]
     assert (cut["head"], cut["tail"]) == ("a" * HEAD, "c" * TAIL)
     assert cut["file"] == "tool-output/c1.txt"
@@ -192,9 +192,7 @@ async def test_what_is_too_long_and_cannot_be_kept_is_cut_and_says_so():
     async def refuses(name, text, *, outside):
         raise StoreUnavailable("full")
 
-    result = await called(
-        Does(ToolError("no", partial="x" * 2 * MAX_RESULT)), ToolContext(Path("/nowhere"), spill=refuses)
-    )
+    result = await called(Does(ToolError("no", partial="x" * 2 * MAX_RESULT)), tool_context(spill=refuses))
     assert told(result)["success"] is False
     assert "could not be kept" in result.content
     assert len(result.content) < MAX_RESULT
@@ -208,8 +206,8 @@ async def test_an_odd_call_id_makes_no_odd_file_name():
         return name
 
     toolbox = Toolbox([Does("x" * 2 * MAX_RESULT)], timeout_s={}, default_timeout_s=5)
-    place = ToolContext(Path("/nowhere"), spill=spill)
-    await toolbox.run([ToolCall("../../etc/" + "x" * 300, "tool", {})], place, untold)
+    context = tool_context(spill=spill)
+    await toolbox.run([ToolCall("../../etc/" + "x" * 300, "tool", {})], context, untold)
     assert names[0].startswith("-etc-")
     assert "/" not in names[0]
     assert len(names[0]) < 80
@@ -238,7 +236,7 @@ async def test_an_error_with_text_from_outside_is_fenced_too():
 async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
     running, most = 0, 0
 
-    async def busy(arguments, place):
+    async def busy(arguments, context):
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -254,7 +252,7 @@ async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
         events.append(event)
 
     calls = [ToolCall(f"c{n}", "tool", {"value": n}) for n in range(20)]
-    results = await toolbox.run(calls, ToolContext(Path("/nowhere")), tell)
+    results = await toolbox.run(calls, tool_context(), tell)
     assert [told(result)["result"] for result in results] == list(range(20))
     assert most == MAX_PARALLEL
     assert sum(isinstance(event, ToolStarted) for event in events) == 20
@@ -264,7 +262,7 @@ async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
 async def test_a_stop_reaches_every_tool_that_runs():
     stopped = []
 
-    async def waits(arguments, place):
+    async def waits(arguments, context):
         try:
             await anyio.sleep_forever()
         finally:
@@ -274,7 +272,7 @@ async def test_a_stop_reaches_every_tool_that_runs():
     calls = [ToolCall(f"c{n}", "tool", {"value": n}) for n in range(3)]
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(toolbox.run, calls, ToolContext(Path("/nowhere")), untold)
+            tasks.start_soon(toolbox.run, calls, tool_context(), untold)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
     assert sorted(stopped) == [0, 1, 2]

@@ -15,8 +15,8 @@ import pytest
 from bot.agent.prompt.skill_files import LARGEST
 from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
 from bot.ports.errors import ToolNotFound
-from bot.ports.tool import ToolContext
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
+from tests.tool_context import tool_context
 from tests.world import inline
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ def add(folder, name, text=None, **files):
 
 async def load(skills, name, file="", offset=0, **more):
     arguments = LoadSkillArguments(name=name, file=file, offset=offset)
-    return await LoadSkill(skills, inline, **more)(arguments, ToolContext("/nowhere"))
+    return await LoadSkill(skills, inline, **more)(arguments, tool_context())
 
 
 async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_its_files(folder):
@@ -70,7 +70,7 @@ async def test_what_is_loaded_is_told_with_its_digest(folder, caplog):
     add(folder, "pdf", forms="x")
     told = []
 
-    async def loaded(place, what, digest):
+    async def loaded(context, what, digest):
         told.append((what, digest))
 
     skills = Skills(folder)
@@ -305,7 +305,7 @@ async def test_many_threads_may_load_at_once(folder):
     tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync)
     async with anyio.create_task_group() as tasks:
         for n in range(40):
-            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), ToolContext("/nowhere"))
+            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), tool_context())
 
 
 def test_who_has_no_skills_does_not_import_their_libraries():

@@ -2,7 +2,6 @@ import gzip
 import tracemalloc
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -19,12 +18,13 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import ToolContext, ToolOutput
+from bot.ports.tool import ToolOutput
 from bot.tools.web import get, guarded_network
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
 from tests.bot.tools.site import PUBLIC, certificates, page, redirect, serving
+from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
@@ -70,8 +70,8 @@ def tool(site, documents):
 
 
 async def fetch(tool, url, offset=0, *, thread=THREAD, within_s=20.0) -> ToolOutput:
-    place = ToolContext(Path("/nowhere"), thread, deadline=anyio.current_time() + within_s)
-    returned = await tool(FetchArguments(url=url, offset=offset), place)
+    context = tool_context(thread=thread, deadline=anyio.current_time() + within_s)
+    returned = await tool(FetchArguments(url=url, offset=offset), context)
     assert isinstance(returned, ToolOutput)
     assert returned.origin == "web page"
     return returned

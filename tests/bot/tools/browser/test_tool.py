@@ -14,13 +14,14 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ToolContext, ToolOutput
+from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.browser import tool as tools
 from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
 from bot.tools.browser.tool import Browser, BrowserArguments
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
+from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
 from threads.store.disk import PosixDisk
@@ -57,8 +58,8 @@ class Fetch:
         self.answer = answer or ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
         self.places = []
 
-    async def __call__(self, arguments, place):
-        self.places.append(place)
+    async def __call__(self, arguments, context):
+        self.places.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -67,10 +68,10 @@ class Fetch:
 class World:
     def __init__(self, tmp_path) -> None:
         self.told: list[str] = []
-        self.place = ToolContext(
+        self.context = tool_context(
             tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x"
         )
-        self.place.workspace.parent.mkdir()
+        self.context.workspace.parent.mkdir()
         self.fetch = Fetch()
         self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))
 
@@ -81,7 +82,7 @@ class World:
 
     async def call(self, browser, **arguments):
         arguments = {"url": "https://site.test/", **arguments}
-        return await browser(BrowserArguments(**arguments), self.place)
+        return await browser(BrowserArguments(**arguments), self.context)
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
     returned = await world.call(browser, action="screenshot", full_page=True)
     (image,) = returned.images
     assert image == Image(returned.result["picture"], "image/jpeg")
-    assert (world.place.workspace / image.file).read_bytes() == JPEG
+    assert (world.context.workspace / image.file).read_bytes() == JPEG
     assert image.file.count("/") == 1
     assert "text" not in returned.result
     assert returned.origin == "web page"
@@ -149,8 +150,8 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
 
 async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    world.place.workspace.mkdir()
-    (world.place.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
+    world.context.workspace.mkdir()
+    (world.context.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
     returned = await world.call(world.browser(PageView("u", "t", "text", picture=JPEG)), action="screenshot")
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert returned.images == ()
@@ -160,11 +161,11 @@ async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_pa
 
 async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
     browser = world.browser(PageView("u", "t", "text", picture=JPEG))
-    world.place = replace(world.place, sees=False)
+    world.context = replace(world.context, sees=False)
     returned = await world.call(browser, action="screenshot")
     assert returned.images == ()
     assert returned.result["text"] == "text"
-    assert (world.place.workspace / returned.result["picture"]).is_file()
+    assert (world.context.workspace / returned.result["picture"]).is_file()
     assert returned.result["degraded"] == tools.UNSEEN
 
 
@@ -305,5 +306,5 @@ async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world)
 async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):
     await world.call(world.browser(PageFailed("hung")))
     assert world.pages.left[0] == pytest.approx(tools.LONGEST_S * tools.BROWSER_SHARE, abs=1)
-    (place,) = world.fetch.places
-    assert place.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)
+    (context,) = world.fetch.places
+    assert context.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)

@@ -14,9 +14,10 @@ import anyio
 import anyio.to_thread
 
 from bot.config.settings import McpServer
-from bot.ports.tool import ToolContext, ToolOutput
+from bot.ports.tool import ToolOutput
 from bot.tools.mcp.server import Timeouts
 from bot.tools.mcp.servers import Servers, open_servers
+from tests.tool_context import tool_context
 from threads.store.disk import PosixDisk
 
 HERE = Path(__file__).parent
@@ -64,5 +65,5 @@ def opened(
 
 async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> ToolOutput:
     tool = next(tool for tool in servers.tools if tool.name == name)
-    place = ToolContext(Path("/nowhere"), deadline=anyio.current_time() + within_s)
-    return await tool(tool.arguments.model_validate(arguments), place)
+    context = tool_context(deadline=anyio.current_time() + within_s)
+    return await tool(tool.arguments.model_validate(arguments), context)

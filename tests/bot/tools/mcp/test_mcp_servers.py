@@ -7,12 +7,12 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
 from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
+from tests.tool_context import tool_context
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
@@ -230,7 +230,7 @@ async def test_through_the_gate(tmp_path):
         ]
         told = []
         for asked in calls:
-            told += await box.run([asked], ToolContext(tmp_path / "workspace"), unheard)
+            told += await box.run([asked], tool_context(tmp_path / "workspace"), unheard)
     good, dead, unknown = (json.loads(result.content) for result in told)
     assert told[0].outside
     assert 'from="MCP server p"' in good["result"]

@@ -12,13 +12,13 @@ import pytest
 from bot.config.settings import Settings
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import ToolContext
 from bot.tools.files.quota import Quota, counted
 from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
 from bot.wiring.tool_set import Resources, open_tool_set
+from tests.tool_context import tool_context
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
 
@@ -178,13 +178,13 @@ print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).
 @pytest.mark.parametrize("name", LAYERS)
 async def test_the_model_reads_which_limit_was_met_and_what_to_do(name, folder):
     tool = Shell(await sandbox_named(name, folder, quota=Quota(MB, 200)), offload)
-    place = ToolContext(folder / "w")
-    told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), place)
+    context = tool_context(folder / "w")
+    told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), context)
     assert "its limit is 1 MB (limits.workspace_mb)" in told.result["workspace"]
     assert "reading and deleting still work" in told.result["workspace"]
     (folder / "w/f").unlink()
     with pytest.raises(ToolError) as raised:
-        await tool(ShellArguments(command="while :; do i=$((i+1)); echo x > f$i; done"), place)
+        await tool(ShellArguments(command="while :; do i=$((i+1)); echo x > f$i; done"), context)
     assert "limits.workspace_files" in json.dumps(raised.value.partial)
     assert "still there" in raised.value.suggestion
 
