@@ -17,7 +17,7 @@ import anyio
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from bot.ports.errors import ToolDenied, ToolInvalidInput
-from bot.schedules.times import next_after, spoken, zone_of
+from bot.schedules.times import find_zone, format_time, next_after
 from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id, shortened
 from threads.store.disk import Disk, Offload
@@ -61,7 +61,7 @@ class Schedule(BaseModel):
             return None
         return self.model_copy(update={"next_at": at})
 
-    def handed_over(self, due: datetime) -> Schedule | None:
+    def after_delivery(self, due: datetime) -> Schedule | None:
         """Return what is left of it once that occurrence is in the journal."""
         again = self.last_at is not None and due <= self.last_at  # the clock went back
         times = self.times if self.times is None or again else self.times - 1
@@ -116,7 +116,7 @@ class Schedules:
         self._kept.open()
         for schedule in self.all:
             try:
-                zone_of(schedule.zone)
+                find_zone(schedule.zone)
             except ToolInvalidInput:
                 continue  # it is sent once more, when it is due, and then it is over
 
@@ -172,20 +172,20 @@ class Schedules:
     def listing(self, thread: ThreadId) -> str:
         """Return the thread's schedules, one a line."""
         found = self.of(thread)
-        lines = [f"{schedule.id}: {self.described(schedule)}" for schedule in found[:SHOWN]]
+        lines = [f"{schedule.id}: {self.describe(schedule)}" for schedule in found[:SHOWN]]
         more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         return "\n".join([*lines, *more, _HOW]) if found else NONE_HERE
 
-    def described(self, schedule: Schedule) -> str:
+    def describe(self, schedule: Schedule) -> str:
         """Return in words what comes when."""
         now = self.now()
-        when = f"next on {spoken(schedule.next_at, schedule.zone, now)}"
-        ends = f", until {spoken(schedule.until, schedule.zone, now)}" if schedule.until else ""
+        when = f"next on {format_time(schedule.next_at, schedule.zone, now)}"
+        ends = f", until {format_time(schedule.until, schedule.zone, now)}" if schedule.until else ""
         times = f", {schedule.times} more" if schedule.times is not None else ""
         rule = f" ({schedule.cron}{times}{ends})" if schedule.cron else ""
         return f"“{shortened(schedule.text)}”, {when}{rule}"
 
-    def told_on(self, thread: str) -> str:
+    def notified_on(self, thread: str) -> str:
         """Return the day on which the thread was last told that nothing more may be spent."""
         return self._kept.value.told.get(thread, "")
 

@@ -34,7 +34,7 @@ _ZONE = "Name the time zone, such as Europe/Berlin; ask the person if you do not
 
 
 @lru_cache(1000)  # a name in each of its spellings would be too many
-def zone_of(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return a time zone by its name, whatever its case. Reads files the first time.
 
     Raises `ToolInvalidInput`, naming the nearest ones.
@@ -54,16 +54,16 @@ def zone_of(name: str) -> ZoneInfo:
 def next_after(cron: str, zone: str, after: datetime) -> datetime | None:
     """Return the first occurrence later than *after*, in UTC; None if there is none in 50 years.
 
-    Raises `ToolInvalidInput` for what `checked` would not have let pass.
+    Raises `ToolInvalidInput` for what `parse_cron` would not have let pass.
     """
-    for found in CronSim(cron, after.astimezone(zone_of(zone))):
+    for found in CronSim(cron, after.astimezone(find_zone(zone))):
         # In the hour that comes twice the library goes by the local time, and may begin with what is past.
         if (at := found.astimezone(UTC)) > after:
             return at
     return None
 
 
-def checked(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str, datetime]:
+def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str, datetime]:
     """Return the expression and its first occurrence, in UTC; its occurrences must be *least* apart.
 
     Raises `ToolInvalidInput`. Takes a few milliseconds whatever is given.
@@ -92,7 +92,7 @@ def checked(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str,
     return cron, first
 
 
-def instant(written: str, zone: str, now: datetime) -> datetime:
+def parse_time(written: str, zone: str, now: datetime) -> datetime:
     """Return a time that was written in ISO 8601, in UTC; *zone* counts where it has no offset.
 
     Raises `ToolInvalidInput` when it cannot be understood, is past, or farther away than a year.
@@ -102,7 +102,7 @@ def instant(written: str, zone: str, now: datetime) -> datetime:
         if read.tzinfo is None:
             if not zone:
                 raise ToolInvalidInput("The time has neither an offset nor a time zone.", suggestion=_ZONE)
-            read = read.replace(tzinfo=zone_of(zone))
+            read = read.replace(tzinfo=find_zone(zone))
         at = read.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise ToolInvalidInput(f"{written[:LONGEST_TIME]!r} is no time.", suggestion=_TIME) from error
@@ -110,20 +110,20 @@ def instant(written: str, zone: str, now: datetime) -> datetime:
         raise ToolInvalidInput(
             f"That is past: it is {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC now.", suggestion=_TIME
         )
-    return within(at, now)
+    return within_a_year(at, now)
 
 
-def within(at: datetime, now: datetime) -> datetime:
+def within_a_year(at: datetime, now: datetime) -> datetime:
     """Return the time if it is not too far away; raises `ToolInvalidInput`."""
     if at > now + FARTHEST:
         raise ToolInvalidInput("That is more than a year ahead.", suggestion="Choose an earlier time.")
     return at
 
 
-def spoken(at: datetime, zone: str, now: datetime) -> str:
+def format_time(at: datetime, zone: str, now: datetime) -> str:
     """Return a time as people say it there: "Mon 23 Nov 09:00 Europe/Berlin"."""
     try:
-        local = at.astimezone(zone_of(zone))
+        local = at.astimezone(find_zone(zone))
     except ToolInvalidInput:
         local, zone = at.astimezone(UTC), "UTC"
     year = "" if local.year == now.year else f" {local.year}"

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, model_validator
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
-from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
+from bot.schedules.times import FARTHEST, find_zone, format_time, parse_cron, parse_time, within_a_year
 from threads.errors import StoreUnavailable
 from threads.scheduled_messages import due_of, shortened
 from threads.store.disk import Offload
@@ -122,11 +122,11 @@ class SetSchedule:
         )
         with _kept():
             schedule = await self.schedules.add(made)
-        described = self.schedules.described(schedule)
+        described = self.schedules.describe(schedule)
         context.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
         return {
             "id": schedule.id,
-            "next": spoken(schedule.next_at, schedule.zone, now),
+            "next": format_time(schedule.next_at, schedule.zone, now),
             "told_the_thread": True,
         }
 
@@ -144,7 +144,7 @@ class ListSchedules:
             {
                 "id": schedule.id,
                 "text": schedule.text,
-                "next": spoken(schedule.next_at, schedule.zone, self.schedules.now()),
+                "next": format_time(schedule.next_at, schedule.zone, self.schedules.now()),
                 "cron": schedule.cron,
                 "by": schedule.author.name or schedule.author.id,
             }
@@ -187,16 +187,19 @@ def _kept() -> Iterator[None]:
 
 def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
     """Return when it comes, as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
-    zone = zone_of(arguments.zone).key if arguments.zone else ""
+    zone = find_zone(arguments.zone).key if arguments.zone else ""
     if arguments.cron:
-        cron, first = checked(arguments.cron, zone, now, least)
-        until = instant(arguments.until, zone, now) if arguments.until else now + FARTHEST
+        cron, first = parse_cron(arguments.cron, zone, now, least)
+        until = parse_time(arguments.until, zone, now) if arguments.until else now + FARTHEST
         if until < first:
             raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")
         return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}
     if arguments.in_minutes is not None:
-        return {"next_at": within(now + timedelta(minutes=arguments.in_minutes), now), "zone": zone or "UTC"}
-    return {"next_at": instant(arguments.at, zone, now), "zone": zone or "UTC"}
+        return {
+            "next_at": within_a_year(now + timedelta(minutes=arguments.in_minutes), now),
+            "zone": zone or "UTC",
+        }
+    return {"next_at": parse_time(arguments.at, zone, now), "zone": zone or "UTC"}
 
 
 def _digest(arguments: ScheduleArguments) -> str:

@@ -13,7 +13,7 @@ from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
 from .files.resolve_beneath import holds_outside_text
-from .sandbox import Ran, Sandbox
+from .sandbox import CommandResult, Sandbox
 
 MAX_COMMAND = 100_000
 """Bytes of a command: the kernel takes no argument of more than 128 KiB."""
@@ -98,7 +98,7 @@ class Shell:
         raise ToolError(message, suggestion=suggestion, partial=_told(ran), origin=origin)
 
 
-def _told(ran: Ran) -> dict[str, JsonValue]:
+def _told(ran: CommandResult) -> dict[str, JsonValue]:
     told: dict[str, JsonValue] = {"stdout": ran.stdout, "stderr": ran.stderr}
     if ran.exit_code is not None:
         told = {"exit_code": ran.exit_code, **told}

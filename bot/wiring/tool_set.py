@@ -84,7 +84,7 @@ class ToolSet:
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Save a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
         try:
-            return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
+            return await self.writer.save_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
             raise StoreUnavailable(f"tool output: {error}") from error
 
@@ -260,7 +260,7 @@ async def _servers(
         disk=resources.disk,
         offload=resources.offload,
         mask=resources.mask,
-        save=partial(tool_set.writer.keep_output, outside=True),
+        save=partial(tool_set.writer.save_output, outside=True),
     ) as servers:
         tool_set.tools += servers.tools
         tool_set.status.append(servers.trouble)

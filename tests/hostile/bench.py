@@ -20,7 +20,7 @@ from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
-from bot.tools.sandbox import Ran
+from bot.tools.sandbox import CommandResult
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
@@ -71,9 +71,9 @@ class Stage:
 
     def __init__(self) -> None:
         self.ran: list[str] = []
-        self.gives = Ran("exited", 0, "done", "")
+        self.gives = CommandResult("exited", 0, "done", "")
 
-    async def run(self, command: str, workspace: Path, deadline: float) -> Ran:
+    async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
         self.ran.append(command)
         return self.gives
 

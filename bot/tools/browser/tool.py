@@ -178,7 +178,7 @@ class Browser:
             return _text(view, degraded=NO_PICTURE)
         name = f"screenshot-{context.stem}.jpg"
         try:
-            path = await self.writer.keep_output(context.workspace, name, view.picture, outside=True)
+            path = await self.writer.save_output(context.workspace, name, view.picture, outside=True)
         except ToolError as error:
             context.note(TELL_NO_PICTURE)
             return _text(view, degraded=f"the picture could not be saved, so this is the text. {error}")

@@ -18,7 +18,7 @@ from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from .file_type import is_binary
 from .read import PathArguments
 from .resolve_beneath import FILE, beneath, named, origin, regular
-from .write import MAX_WRITTEN, Scrubbed, Writer
+from .write import MAX_WRITTEN, ScrubbedText, Writer
 
 CONTEXT = 2
 """Lines that a diff shows around a change."""
@@ -42,10 +42,10 @@ MAX_PLACES = 20
 
 class EditArguments(PathArguments):
     path: str = Field(max_length=4096, description="File to edit, relative to the workspace")
-    old: Scrubbed = Field(
+    old: ScrubbedText = Field(
         min_length=1, max_length=MAX_WRITTEN, description="Text to replace, exactly as it is there"
     )
-    new: Scrubbed = Field(max_length=MAX_WRITTEN, description="Text to put in its place")
+    new: ScrubbedText = Field(max_length=MAX_WRITTEN, description="Text to put in its place")
     all: bool = Field(default=False, description="Replace it everywhere; else it must occur just once")
 
     def always(self) -> str:
@@ -82,7 +82,7 @@ class EditFile:
     def _edit(self, asked: EditArguments, workspace: Path) -> ToolOutput:
         data, outside = _read(workspace, asked.path), origin(workspace)
         try:
-            edit = edited(data, asked.old.encode(), asked.new.encode(), everywhere=asked.all)
+            edit = replace_text(data, asked.old.encode(), asked.new.encode(), everywhere=asked.all)
         except ToolInvalidInput as error:
             error.origin = outside
             raise
@@ -93,7 +93,7 @@ class EditFile:
         )
 
 
-def edited(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Edit:
+def replace_text(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Edit:
     """Replace *old* by *new*; raises `ToolInvalidInput`. Where lines end in CRLF, they do so in the texts too."""
     if old not in data and b"\r\n" in data and b"\r" not in old:
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

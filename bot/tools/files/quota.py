@@ -30,7 +30,7 @@ REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Usage:
     """What a workspace holds: bytes, and files and folders together. ``largest`` is the size of the largest file.
 
     ``closed`` are folders that cannot be looked into: what lies in them is not known.
@@ -51,14 +51,14 @@ class Quota:
     ) -> None:
         self.max_bytes, self.max_entries = max_bytes, max_entries
         self._clock = clock
-        self._counts: dict[Path, Count] = {}
+        self._counts: dict[Path, Usage] = {}
 
-    def take(self, workspace: Path, size: int, entries: int) -> None:
+    def reserve(self, workspace: Path, size: int, entries: int) -> None:
         """Set aside *size* bytes, less than nothing where a file shrinks; raises `ToolError` if there is no room."""
-        count = self._counts.get(workspace, Count())
+        count = self._counts.get(workspace, Usage())
         stale = self._clock() - count.counted_at > FRESH_S
         if stale or not self._fits(count, size, entries):
-            count = counted(workspace, self.max_entries, self._clock())
+            count = measure_usage(workspace, self.max_entries, self._clock())
         if not self._fits(count, size, entries):
             limit = f"{self.max_bytes // 1_000_000} MB or {self.max_entries} files"
             raise ToolError(
@@ -67,14 +67,14 @@ class Quota:
             )
         if len(self._counts) >= REMEMBERED:
             self._counts.clear()
-        self._counts[workspace] = Count(count.size + size, count.entries + entries, count.counted_at)
+        self._counts[workspace] = Usage(count.size + size, count.entries + entries, count.counted_at)
 
-    def count(self, workspace: Path, most: int) -> Count:
+    def measure(self, workspace: Path, most: int) -> Usage:
         """Count a workspace that something else writes to; what was remembered of it is forgotten."""
         self._counts.pop(workspace, None)
-        return counted(workspace, most, self._clock())
+        return measure_usage(workspace, most, self._clock())
 
-    def _fits(self, count: Count, size: int, entries: int) -> bool:
+    def _fits(self, count: Usage, size: int, entries: int) -> bool:
         return (size <= 0 or count.size + size <= self.max_bytes) and (
             entries <= 0 or count.entries + entries <= self.max_entries
         )
@@ -84,7 +84,7 @@ _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
 """What says of a folder that it is there and cannot be looked into."""
 
 
-def counted(workspace: Path, most: int, now: float = 0.0) -> Count:
+def measure_usage(workspace: Path, most: int, now: float = 0.0) -> Usage:
     """Count what is in the workspace, up to one more than *most* entries. Raises OSError when it is not there.
 
     A file of several names is counted once, a sparse one as what it takes. Folders may come and go meanwhile.
@@ -111,7 +111,7 @@ def counted(workspace: Path, most: int, now: float = 0.0) -> Count:
                 closed += error.errno in _CLOSED
     finally:
         os.close(root)
-    return Count(size, entries, now, largest, closed)
+    return Usage(size, entries, now, largest, closed)
 
 
 def _found(root: int, folder: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:

@@ -61,23 +61,23 @@ class Writer:
             self._disk.mkdir(workspace)
             root = _opened(opened, os.open(workspace, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC))
             before = _before(root, parts)
-            self.quota.take(workspace, *_growth(before, parts, data))
+            self.quota.reserve(workspace, *_growth(before, parts, data))
             folder = _opened(opened, _made(root, parts[:-1]))
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)
         return before is None
 
-    async def keep_output(self, workspace: Path, name: str, data: bytes, *, outside: bool) -> str:
+    async def save_output(self, workspace: Path, name: str, data: bytes, *, outside: bool) -> str:
         """Put what a tool gave back into `TOOL_OUTPUT` and return its path there. Raises `ToolError`s.
 
         ``outside``: it was made of text from outside, and so is whatever is read in this workspace from then on.
         """
         path = f"{TOOL_OUTPUT}/{name}"
         async with self.alone(workspace):
-            await self.offload(self._keep_output, workspace, path, data, outside)
+            await self.offload(self._save_output, workspace, path, data, outside)
         return path
 
-    def _keep_output(self, workspace: Path, path: str, data: bytes, outside: bool) -> None:
+    def _save_output(self, workspace: Path, path: str, data: bytes, outside: bool) -> None:
         with told(path):
             self._disk.mkdir(workspace)
             mark_output(workspace, outside=outside)
@@ -96,13 +96,15 @@ class Writer:
         os.fsync(folder)
 
 
-Scrubbed = Annotated[str, BeforeValidator(lambda value: scrub(value) if isinstance(value, str) else value)]
+ScrubbedText = Annotated[
+    str, BeforeValidator(lambda value: scrub(value) if isinstance(value, str) else value)
+]
 """A text; half an emoji in it becomes a question mark."""
 
 
 class WriteArguments(PathArguments):
     path: str = Field(max_length=4096, description="File to write, relative to the workspace")
-    content: Scrubbed = Field(max_length=MAX_WRITTEN, description="All that the file shall hold")
+    content: ScrubbedText = Field(max_length=MAX_WRITTEN, description="All that the file shall hold")
 
     def always(self) -> str:
         """Return that every file is meant: there is nothing here but this thread's own workspace."""

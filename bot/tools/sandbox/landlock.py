@@ -22,7 +22,7 @@ _TRUNCATE, _DEVICE = 1 << 14, 1 << 15
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def handled(abi: int) -> tuple[int, int, int]:
+def handled_rights(abi: int) -> tuple[int, int, int]:
     """Return the rights on files, on the network and on others that the kernel's version of Landlock judges."""
     files = (1 << (13, 14, 15, 15, 16)[min(abi, 5) - 1]) - 1
     return files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0
@@ -32,7 +32,7 @@ def plan(
     *, abi: int, system: Sequence[str], workspace: Path, limits: Limits, program: bytes, walls: bool = True
 ) -> bytes:
     """Return what the launcher is told; without *walls* only the limits and the death of the tree."""
-    files, net, scoped = handled(max(abi, 1))
+    files, net, scoped = handled_rights(max(abi, 1))
     readable = _EXECUTE | _READ | _LIST
     rules = [(path, readable & files) for path in system]
     rules += [(path, (_READ | _WRITE | _TRUNCATE) & files) for path in DEVICES]

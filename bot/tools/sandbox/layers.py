@@ -24,7 +24,7 @@ _LANDLOCK_VERSION = 444, None, 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Launch:
     """A program to be started with *pass_fds*; it writes its command's exit code to ``status``.
 
     ``end`` closes what it watches to learn that its command's whole tree is to die; None: it is killed instead.
@@ -46,7 +46,7 @@ class Layer(Protocol):
     @property
     def namespaces(self) -> tuple[str, ...]: ...
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
         """Prepare *command*; *opened* closes our ends of what goes with it."""
         ...
 
@@ -61,7 +61,7 @@ class Bubblewrap:
     def namespaces(self) -> tuple[str, ...]:
         return ("ipc", "mnt", "net", "pid", "user", "uts")
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
         filter_fd = _fed(opened, seccomp.program(_machine(), shared=False))
         status, status_write = _pipe(opened)
         argv = bubblewrap.arguments(
@@ -76,7 +76,7 @@ class Bubblewrap:
             status_fd=status_write,
         )
         # Its own environment too holds nothing: a part of it lives on inside, in view of the command.
-        return Start(argv, environment("/", "/"), (filter_fd, status_write), status)
+        return Launch(argv, environment("/", "/"), (filter_fd, status_write), status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Landlock:
     def namespaces(self) -> tuple[str, ...]:
         return ()
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
         told = landlock.plan(
             abi=self.abi,
             system=system_paths(),
@@ -111,7 +111,7 @@ class Landlock:
         passed = (plan, life, status_write)
         # -I and -S: neither the environment nor the folder it stands in decides what it imports.
         argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, passed), shell(), "-c", command]
-        return Start(argv, environment("/", "/"), passed, status, living.close)
+        return Launch(argv, environment("/", "/"), passed, status, living.close)
 
 
 @cache

@@ -15,7 +15,7 @@ _PICTURES = 0x2400
 """Unicode's visible signs for the control characters 0 to 31."""
 
 
-class Captured:
+class OutputCapture:
     """The first and the last *kept* bytes of a stream; ``total`` counts them all."""
 
     def __init__(self, kept: int) -> None:

@@ -23,7 +23,7 @@ from threads.store.disk import Offload
 
 from .layers import Layer
 from .profile import Limits, environment
-from .run import Ran, run
+from .run import CommandResult, run
 
 PROBE_S = 15.0
 """How long one probe may take, on the slowest of machines."""
@@ -47,10 +47,10 @@ _OWN = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """What there was to see after the command."""
 
-    ran: Ran
+    ran: CommandResult
     made_inside: bool
     secret_changed: bool
     made_outside: bool
@@ -84,10 +84,10 @@ async def probe(layer: Layer, beside: Path, limits: Limits, offload: Offload) ->
         )
         bounded = replace(limits, kept=2**20)
         ran = await run(layer, script, place / "workspace", anyio.current_time() + PROBE_S, bounded, offload)
-        return judged(layer.namespaces, canaries, _seen(ran, place, listener, canaries))
+        return find_leaks(layer.namespaces, canaries, _seen(ran, place, listener, canaries))
 
 
-def judged(namespaces: tuple[str, ...], canaries: Canaries, seen: Seen) -> tuple[str, ...]:
+def find_leaks(namespaces: tuple[str, ...], canaries: Canaries, seen: Observation) -> tuple[str, ...]:
     """Return what came through the walls. Pure."""
     if not seen.made_inside or "works" not in seen.ran.stdout or seen.ran.ended != "exited":
         raise SandboxFailed("A command did not work inside it.") from OSError(seen.ran.stderr)
@@ -128,14 +128,14 @@ def _namespaces() -> dict[str, str]:
     return found
 
 
-def _seen(ran: Ran, place: Path, listener: socket.socket, canaries: Canaries) -> Seen:
+def _seen(ran: CommandResult, place: Path, listener: socket.socket, canaries: Canaries) -> Observation:
     listener.setblocking(False)
     try:
         listener.accept()[0].close()
         connected = True
     except BlockingIOError:
         connected = False
-    return Seen(
+    return Observation(
         ran,
         made_inside=(place / "workspace" / "made-inside").exists(),
         secret_changed=(place / "secret").read_text() != canaries.secret,

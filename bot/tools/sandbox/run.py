@@ -31,8 +31,8 @@ from anyio.abc import Process
 from bot.ports.errors import SandboxFailed
 from threads.store.disk import Offload
 
-from .layers import Layer, Start
-from .output_capture import Captured
+from .layers import Launch, Layer
+from .output_capture import OutputCapture
 from .profile import Limits
 from .resource_watch import exceeds, room
 from .workspace_meter import Meter
@@ -55,7 +55,7 @@ _FAILED = b'"failed"'
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """What became of a command. ``left_out`` are the bytes that were not kept.
 
     ``full`` tells which limit of its workspace is met, in a sentence, if one is.
@@ -86,7 +86,7 @@ async def run(
     limits: Limits,
     offload: Offload,
     meter: Meter | None = None,
-) -> Ran:
+) -> CommandResult:
     """Run *command* behind *layer* until *deadline* (anyio's clock); raises `SandboxFailed`.
 
     *meter* measures the workspace meanwhile; without one it may be filled.
@@ -114,14 +114,14 @@ async def run(
         out, err = (output.captured for output in outputs)
         code = int(said[1]) if said and ended == "exited" else None
         full = await offload(meter.told) if meter else ""
-        return Ran(ended, code, out.text(), err.text(), out.left_out + err.left_out, full)
+        return CommandResult(ended, code, out.text(), err.text(), out.left_out + err.left_out, full)
 
 
 class _Output:
     """One stream of a command: a pipe of our own, read as it comes."""
 
     def __init__(self, limits: Limits, opened: ExitStack) -> None:
-        self.captured = Captured(limits.kept)
+        self.captured = OutputCapture(limits.kept)
         self._limit = limits.output
         self._fd, writing = os.pipe()
         opened.callback(os.close, self._fd)
@@ -154,7 +154,7 @@ class _Running:
     def __init__(
         self,
         process: Process,
-        start: Start,
+        start: Launch,
         outputs: list[_Output],
         workspace: Path,
         limits: Limits,
@@ -234,7 +234,7 @@ class _Running:
         self._until.cancel()
 
 
-async def _started(start: Start, out: _Output, err: _Output) -> Process:
+async def _started(start: Launch, out: _Output, err: _Output) -> Process:
     # Not to be cancelled half-way: a process that nobody knows of would be nobody's to end.
     with anyio.CancelScope(shield=True):
         process = await anyio.open_process(

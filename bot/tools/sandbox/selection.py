@@ -30,7 +30,7 @@ from . import bubblewrap
 from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi, machine
 from .probe import probe
 from .profile import Limits
-from .run import Ran, run
+from .run import CommandResult, run
 from .workspace_meter import Meter
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Sandbox:
     def layer(self) -> Name | Literal["off"]:
         return self._layer.name if self._layer else "off"
 
-    async def run(self, command: str, workspace: Path, deadline: float) -> Ran:
+    async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
         """Run *command* in *workspace*, which is made if it is missing, until *deadline* on anyio's clock.
 
         Raises `ToolDenied` when it is off, `ToolBusy` when no turn came in time, `SandboxFailed`.
@@ -129,7 +129,7 @@ def _candidates(mode: Mode) -> Iterator[Layer]:
     if mode == "unsafe-host":
         yield Landlock(landlock_abi(), walls=False)
     if mode in ("auto", "bubblewrap"):
-        for binary in bubblewrap.binaries():
+        for binary in bubblewrap.find_binaries():
             for variant in bubblewrap.VARIANTS:
                 yield Bubblewrap(binary, variant)
     if mode in ("auto", "landlock") and landlock_abi():
@@ -142,7 +142,7 @@ async def _failure(layer: Layer, beside: Path, limits: Limits, offload: Offload)
         leaks = await probe(layer, beside, limits, offload)
     except SandboxFailed as error:
         said = str(error.__cause__ or error)
-        advice = bubblewrap.symptom(said) if layer.name == "bubblewrap" else said.strip()[:200]
+        advice = bubblewrap.advice_for(said) if layer.name == "bubblewrap" else said.strip()[:200]
         if "AppArmor" in advice:
             log.warning("sandbox.profile: a profile that lets bubblewrap work:\n%s", bubblewrap.APPARMOR)
         return advice

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bot.tools.files.quota import Count, Quota
+from bot.tools.files.quota import Quota, Usage
 
 from .resource_watch import free, removed_but_open
 
@@ -45,7 +45,7 @@ class Meter:
     def __init__(self, quota: Quota, workspace: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._quota, self._workspace, self._clock = quota, workspace, clock
         began = clock()
-        self.before = self.now = quota.count(workspace, MOST_COUNTED)
+        self.before = self.now = quota.measure(workspace, MOST_COUNTED)
         self._free = free(workspace)
         self._looked_at, self._took = clock(), clock() - began
 
@@ -66,7 +66,7 @@ class Meter:
             less_room = self._less_room()
             if began - self._looked_at < self._took * (LESS_ROOM if less_room else AS_BEFORE):
                 return False
-            self.now = self._quota.count(self._workspace, max(self._quota.max_entries, self.before.entries))
+            self.now = self._quota.measure(self._workspace, max(self._quota.max_entries, self.before.entries))
             if less_room and not self._over(self.now):
                 held = removed_but_open(root, self._workspace.stat().st_dev)
                 self.now = replace(self.now, size=self.now.size + held)
@@ -78,13 +78,13 @@ class Meter:
     def told(self) -> str:
         """Return which limit is met, in a sentence; "" if none is."""
         with suppress(FileNotFoundError):
-            at_worst, self.now = self.now, self._quota.count(self._workspace, MOST_COUNTED)
+            at_worst, self.now = self.now, self._quota.measure(self._workspace, MOST_COUNTED)
             return self._told(self.now, "holds") or (
                 self._told(at_worst, "held") if self._over(at_worst) else ""
             )
         return ""
 
-    def _told(self, count: Count, holds: str) -> str:
+    def _told(self, count: Usage, holds: str) -> str:
         if count.closed:
             return "It holds a folder that nobody can look into, so nobody knows how full it is: `chmod u+rwx` it."
         has = f"It {holds} {count.size / 1e6:.1f} MB in {count.entries} files and folders"
@@ -105,7 +105,7 @@ class Meter:
         more = self._quota.max_entries - self.before.entries
         return size < self._free[0] - self._left or entries < self._free[1] - max(0, more)
 
-    def _over(self, count: Count) -> bool:
+    def _over(self, count: Usage) -> bool:
         """Judge by the limits, or by what there was before, whichever is more."""
         return (
             count.size > max(self._quota.max_bytes, self.before.size)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.ports.errors import ToolInvalidInput
-from bot.schedules.times import checked, instant, next_after, spoken, zone_of
+from bot.schedules.times import find_zone, format_time, next_after, parse_cron, parse_time
 
 NOW = datetime(2026, 11, 22, 11, 0, 30, tzinfo=UTC)
 LEAST = timedelta(minutes=15)
@@ -146,7 +146,7 @@ HOSTILE = [
 def test_a_cron_expression_that_is_none_or_comes_too_often_or_never_is_refused_at_once(cron):
     began = time.perf_counter()
     with pytest.raises(ToolInvalidInput) as refused:
-        checked(cron, BERLIN, NOW, LEAST)
+        parse_cron(cron, BERLIN, NOW, LEAST)
     assert time.perf_counter() - began < 1
     assert refused.value.suggestion
     assert len(str(refused.value)) < 200
@@ -155,7 +155,7 @@ def test_a_cron_expression_that_is_none_or_comes_too_often_or_never_is_refused_a
 @given(st.text(st.sampled_from("0123456789*/,-L#W ?JANMON"), max_size=40))
 def test_any_string_is_taken_or_refused_with_a_word(cron):
     try:
-        text, first = checked(cron, BERLIN, NOW, LEAST)
+        text, first = parse_cron(cron, BERLIN, NOW, LEAST)
     except ToolInvalidInput:
         return
     assert first > NOW
@@ -163,9 +163,9 @@ def test_any_string_is_taken_or_refused_with_a_word(cron):
 
 
 def test_a_quarter_of_an_hour_is_not_too_often_also_across_midnight():
-    assert checked("  */15 *  * * * ", "UTC", NOW, LEAST) == ("*/15 * * * *", utc(2026, 11, 22, 11, 15))
+    assert parse_cron("  */15 *  * * * ", "UTC", NOW, LEAST) == ("*/15 * * * *", utc(2026, 11, 22, 11, 15))
     with pytest.raises(ToolInvalidInput, match="more often than every 15"):
-        checked("0,55 0,23 1,15-16 * *", "UTC", NOW, LEAST)
+        parse_cron("0,55 0,23 1,15-16 * *", "UTC", NOW, LEAST)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_quarter_of_an_hour_is_not_too_often_also_across_midnight():
 )
 def test_a_zone_that_is_not_known_gets_the_nearest(zone, nearest):
     with pytest.raises(ToolInvalidInput) as refused:
-        zone_of(zone)
+        find_zone(zone)
     assert nearest in refused.value.suggestion
 
 
@@ -188,12 +188,12 @@ def test_a_zone_that_is_not_known_gets_the_nearest(zone, nearest):
 )
 def test_a_zone_is_a_name_of_the_database_and_no_path(zone):
     with pytest.raises(ToolInvalidInput) as refused:
-        zone_of(zone)
+        find_zone(zone)
     assert len(str(refused.value)) < 100
 
 
 def test_a_zone_may_be_written_in_any_case():
-    assert zone_of("europe/BERLIN").key == BERLIN
+    assert find_zone("europe/BERLIN").key == BERLIN
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_zone_may_be_written_in_any_case():
     ],
 )
 def test_a_time_is_read_with_its_offset_or_in_its_zone(written, zone, expected):
-    assert instant(written, zone, NOW) == expected
+    assert parse_time(written, zone, NOW) == expected
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_a_time_is_read_with_its_offset_or_in_its_zone(written, zone, expected):
 )  # fmt: skip
 def test_a_time_that_is_none_or_past_or_too_far_is_refused(written):
     with pytest.raises(ToolInvalidInput):
-        instant(written, "", NOW)
+        parse_time(written, "", NOW)
 
 
 def test_a_time_is_told_as_people_say_it_there():
-    assert spoken(utc(2026, 11, 23, 8), BERLIN, NOW) == "Mon 23 Nov 09:00 Europe/Berlin"
-    assert spoken(utc(2027, 1, 5, 8), "Gone/Away", NOW) == "Tue 5 Jan 2027 08:00 UTC"
+    assert format_time(utc(2026, 11, 23, 8), BERLIN, NOW) == "Mon 23 Nov 09:00 Europe/Berlin"
+    assert format_time(utc(2027, 1, 5, 8), "Gone/Away", NOW) == "Tue 5 Jan 2027 08:00 UTC"
 
 
 def _some(values: set[int]) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
-from bot.schedules.firing import Firing
+from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules
 from tests.sim.loop import SimLoop
 from tests.world import (
@@ -109,7 +109,7 @@ async def bot(
     async with running(
         data, platform, model or Scripted(), clock=wall, disk=disk, recovery=Recovery(max_age_s=max_age_s)
     ) as core:
-        firing = Firing(
+        firing = Scheduler(
             schedules,
             core.orchestrator.receive,
             core.journal.knows,
@@ -175,7 +175,7 @@ async def test_in_a_busy_thread_it_waits_or_joins_as_any_message_does(tmp_path, 
     schedules = Schedules(PosixDisk(), tmp_path / "schedules.json", inline, wall)
     limits = {"limits": Limits(busy=busy)}
     async with running(tmp_path, platform, model, clock=wall, **limits) as core:
-        firing = Firing(
+        firing = Scheduler(
             schedules,
             core.orchestrator.receive,
             core.journal.knows,

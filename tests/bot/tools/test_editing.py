@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.tools.files import edit as module
-from bot.tools.files.edit import EditArguments, EditFile, edited
+from bot.tools.files.edit import EditArguments, EditFile, replace_text
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
 from tests.tool_context import tool_context
@@ -138,7 +138,7 @@ letters = st.text(alphabet="ab\n ", max_size=30)
 def test_an_edit_is_what_replacing_is_or_a_refusal(text, old, new):
     data, positions = text.encode(), [at for at in range(len(text)) if text.startswith(old, at)]
     try:
-        edit = edited(data, old.encode(), new.encode(), everywhere=False)
+        edit = replace_text(data, old.encode(), new.encode(), everywhere=False)
     except ToolInvalidInput as error:
         assert len(positions) != 1
         assert ("lines" in error.partial) == (len(positions) > 1)
@@ -155,7 +155,7 @@ def test_the_shown_change_names_only_lines_that_are_there_before_and_after(lines
     text = "\n".join(lines)
     if old not in text:
         return
-    edit = edited(text.encode(), old.encode(), new.encode(), everywhere=True)
+    edit = replace_text(text.encode(), old.encode(), new.encode(), everywhere=True)
     assert edit.data.decode() == text.replace(old, new)
     for line in edit.diff.split("\n"):
         if line.startswith("-"):
@@ -177,7 +177,7 @@ def test_the_shown_change_names_only_lines_that_are_there_before_and_after(lines
 def test_large_files_are_edited_in_good_time_and_their_changes_shown_short(data, old, new):
     began = time.process_time()
     try:
-        edit = edited(data, old, new, everywhere=True)
+        edit = replace_text(data, old, new, everywhere=True)
         assert len(edit.diff) <= module.MAX_DIFF + 1
     except ToolInvalidInput as error:
         assert len(str(error.partial)) < 2000

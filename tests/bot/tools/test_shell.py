@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import ToolOutput
 from bot.tools.gate import Toolbox
-from bot.tools.sandbox import Ran, Sandbox
+from bot.tools.sandbox import CommandResult, Sandbox
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
 from tests.tool_context import tool_context
 from threads.model import ToolCall
@@ -25,7 +25,7 @@ class Scripted:
 
     layer, why = "bubblewrap", ""
 
-    def __init__(self, ran: Ran):
+    def __init__(self, ran: CommandResult):
         self.ran, self.asked = ran, []
 
     async def run(self, command, workspace, deadline):
@@ -34,7 +34,7 @@ class Scripted:
 
 
 def shell(ended="exited", code=0, stdout="", stderr="", left_out=0):
-    return Shell(Scripted(Ran(ended, code, stdout, stderr, left_out)), offload)
+    return Shell(Scripted(CommandResult(ended, code, stdout, stderr, left_out)), offload)
 
 
 async def test_a_failing_command_is_a_result_too(tmp_path):

