@@ -24,7 +24,7 @@ from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.files.resolve_beneath import mark_output
+from bot.tools.files.workspace import mark_output
 from bot.tools.gate import Permits, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel

@@ -12,7 +12,7 @@ from bot.ports.errors import ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
-from .files.resolve_beneath import holds_outside_text
+from .files.workspace import holds_outside_text
 from .sandbox import CommandResult, Sandbox
 
 MAX_COMMAND = 100_000

@@ -12,6 +12,7 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from bot.guards.redaction import Masker
 from bot.tools.files.attach import Attach
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
@@ -51,7 +52,7 @@ async def bot_over(
         os.environ.pop(name, None)
     offload = anyio.to_thread.run_sync
     toolbox = Toolbox(
-        [ReadFile(offload), ListFiles(offload), Attach(offload)], timeout_s={}, default_timeout_s=5
+        [ReadFile(offload), ListFiles(offload), Attach(offload, Masker())], timeout_s={}, default_timeout_s=5
     )
     async with anyio.create_task_group() as tasks:
         given = {"disk": PosixDisk(), "offload": offload, "now": utc_now}

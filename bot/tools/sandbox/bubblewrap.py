@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from bot.tools.files.resolve_beneath import INSIDE
+from bot.tools.files.workspace import INSIDE
 
 from .profile import Limits, environment
 

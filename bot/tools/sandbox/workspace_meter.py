@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bot.tools.files.quota import Quota, Usage
+from bot.tools.files.quota import DiskUsage, Quota
 
 from .resource_watch import free, removed_but_open
 
@@ -84,7 +84,7 @@ class Meter:
             )
         return ""
 
-    def _told(self, count: Usage, holds: str) -> str:
+    def _told(self, count: DiskUsage, holds: str) -> str:
         if count.closed:
             return "It holds a folder that nobody can look into, so nobody knows how full it is: `chmod u+rwx` it."
         has = f"It {holds} {count.size / 1e6:.1f} MB in {count.entries} files and folders"
@@ -105,7 +105,7 @@ class Meter:
         more = self._quota.max_entries - self.before.entries
         return size < self._free[0] - self._left or entries < self._free[1] - max(0, more)
 
-    def _over(self, count: Usage) -> bool:
+    def _over(self, count: DiskUsage) -> bool:
         """Judge by the limits, or by what there was before, whichever is more."""
         return (
             count.size > max(self._quota.max_bytes, self.before.size)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.config.settings import Settings, Tools
+from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
@@ -48,7 +49,7 @@ def workspace(tmp_path):
 
 async def result_of(data, platform, **arguments):
     model = Scripted(Message("assistant", (ToolCall("c1", "attach", arguments),)), says("done"))
-    async with running(data, platform, model, tools=[Attach(inline)]) as bot:
+    async with running(data, platform, model, tools=[Attach(inline, Masker())]) as bot:
         await bot.orchestrator.receive(message())
         await platform.settled("m1")
     return json.loads(model.requests[1].messages[-1].results[0].content)

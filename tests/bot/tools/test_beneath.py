@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.tools.files import resolve_beneath as module
-from bot.tools.files.resolve_beneath import (
-    FILE,
-    FOLDER,
-    beneath,
+from bot.tools.files.workspace import (
     holds_outside_text,
     mark_output,
-    named,
-    open_at,
+    normalized,
+    open_path,
     origin,
-    regular,
+    require_regular,
 )
+from threads.store import open_beneath
+from threads.store.open_beneath import FILE, FOLDER, closing, open_at
 
 FD_HERE = "sub/../link/../../secret"
 
@@ -30,8 +28,8 @@ FD_HERE = "sub/../link/../../secret"
 @pytest.fixture(params=["by the kernel", "step by step"])
 def way(request, monkeypatch):
     if request.param == "step by step":
-        monkeypatch.setattr(module, "_syscall", lambda: None)
-    elif module._syscall() is None:
+        monkeypatch.setattr(open_beneath, "find_openat2", lambda: None)
+    elif open_beneath.find_openat2() is None:
         pytest.skip("this system has no openat2")
     return request.param
 
@@ -70,8 +68,8 @@ def workspace(tmp_path):
 
 
 def content(workspace, path):
-    with beneath(workspace, path, FILE) as fd:
-        regular(fd, "read")
+    with open_path(workspace, path, FILE) as fd:
+        require_regular(fd, "read")
         return os.read(fd, 100).decode()
 
 
@@ -169,7 +167,7 @@ def test_no_hostile_path_opens_anything_and_no_refusal_names_the_machine(way, wo
 )
 def test_each_way_to_write_a_path_of_the_workspace_opens_it_and_is_one_subject(way, workspace, path):
     assert content(workspace, path) == "mine"
-    assert named(path) == "sub/a"
+    assert normalized(path) == "sub/a"
 
 
 def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(way, workspace):
@@ -178,9 +176,9 @@ def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(w
 
 @pytest.mark.parametrize("path", ["", ".", "/workspace", "/workspace/", "sub/.."])
 def test_the_workspace_itself_has_names_too(way, workspace, path):
-    with beneath(workspace, path, FOLDER) as fd:
+    with open_path(workspace, path, FOLDER) as fd:
         assert os.fstat(fd).st_ino == workspace.stat().st_ino
-    assert named(path) == "."
+    assert normalized(path) == "."
 
 
 def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):
@@ -190,14 +188,12 @@ def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):
 
 
 def test_a_device_is_no_regular_file(way, tmp_path):
-    root = os.open("/dev", FOLDER)
-    try:
-        fd = open_at(root, ("null",), FILE)
-        with pytest.raises(ToolDenied):
-            regular(fd, "read")
-        os.close(fd)
-    finally:
-        os.close(root)
+    with (
+        closing(os.open("/dev", FOLDER)) as root,
+        closing(open_at(root, ("null",), FILE)) as fd,
+        pytest.raises(ToolDenied),
+    ):
+        require_regular(fd, "read")
 
 
 def test_a_folder_that_is_swapped_for_a_link_meanwhile_never_leads_out(way, workspace):
@@ -238,7 +234,7 @@ def test_a_kernel_that_refuses_the_call_is_no_hindrance(workspace, monkeypatch):
     def refused(*_):
         raise PermissionError(1, "seccomp")
 
-    monkeypatch.setattr(module, "_syscall", lambda: refused)
+    monkeypatch.setattr(open_beneath, "find_openat2", lambda: refused)
     assert content(workspace, "sub/a") == "mine"
     with pytest.raises(ToolDenied):
         content(workspace, "upward/secret")

@@ -84,7 +84,7 @@ def test_the_pages_of_any_text_make_up_the_text(text, limit, size):
     data, parts, at = text.encode(), [], 0
     while at < len(data):
         window = data[at : at + size]
-        page = module._page(window, limit, last=at + len(window) >= len(data))
+        page = module.cut_page(window, limit, last=at + len(window) >= len(data))
         parts.append(page.decode())
         at += len(page)
     assert "".join(parts) == text

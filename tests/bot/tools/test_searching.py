@@ -123,7 +123,7 @@ async def test_a_call_whose_time_is_nearly_over_ends_by_itself(context):
     ["(", "a{99999999999999999999}", "(?P<x", "[", "(" * 900, "*", "(?P<" + "\U0001f600" * 990 + ">x)"],
 )
 async def test_what_is_no_expression_is_refused_in_words(context, expression):
-    with pytest.raises(ToolInvalidInput, match="no regular expression"):
+    with pytest.raises(ToolInvalidInput, match="not a valid regular expression"):
         await search(context, expression, regex=True)
     assert await matches(context, expression) == []
 

@@ -140,7 +140,7 @@ async def test_a_folder_that_is_swapped_for_a_link_meanwhile_leads_no_write_out(
     try:
         for n in range(60):
             with suppress(ToolError):
-                by.put(context.workspace, "sub/x", b"%d" % n)
+                by.write(context.workspace, "sub/x", b"%d" % n)
     finally:
         done.set()
         swapping.join()
@@ -178,10 +178,10 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
 from threads.store.disk import PosixDisk
 writer, workspace = Writer(PosixDisk(), None, Quota(10**9, 100)), Path({str(tmp_path / "workspace")!r})
-writer.put(workspace, "a", b"old")
+writer.write(workspace, "a", b"old")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
-    writer.put(workspace, "a", b"x" * 2000)
+    writer.write(workspace, "a", b"x" * 2000)
 except ToolError as error:
     print(error)
 """
@@ -203,7 +203,7 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
 from threads.store.disk import PosixDisk
 writer, workspace = Writer(PosixDisk(), None, Quota(10**9, 100)), Path({str(workspace)!r})
-writer.put(workspace, "a", b"0" * 300_000)
+writer.write(workspace, "a", b"0" * 300_000)
 for _ in sys.stdin:
     if pid := os.fork():
         print(pid, flush=True)
@@ -211,7 +211,7 @@ for _ in sys.stdin:
         print("dead", flush=True)
     while not pid:
         for letter in b"0123456789":
-            writer.put(workspace, "a", bytes([letter]) * 300_000)
+            writer.write(workspace, "a", bytes([letter]) * 300_000)
 """
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
     with subprocess.Popen([sys.executable, "-c", program], **streams) as child:
@@ -226,7 +226,7 @@ for _ in sys.stdin:
             assert len(set(data)) == 1
             assert [entry.name for entry in workspace.iterdir()] == ["a"]
         child.stdin.close()
-    writer().put(workspace, "a", b"after")
+    writer().write(workspace, "a", b"after")
     assert (workspace / "a").read_bytes() == b"after"
     assert [entry.name for entry in tmp_path.iterdir()] == ["workspace"]
 
@@ -278,10 +278,10 @@ def test_a_count_is_remembered_for_a_while_and_a_refusal_counts_again(tmp_path):
 def test_a_sparse_file_counts_as_what_it_takes_and_a_count_ends_early(tmp_path):
     with (tmp_path / "a").open("wb") as file:
         file.truncate(1 << 40)
-    assert measure_usage(tmp_path, 10).size < 1_000_000
+    assert measure_usage(tmp_path, 10, 0).size < 1_000_000
     for n in range(20):
         (tmp_path / f"f{n}").touch()
-    assert measure_usage(tmp_path, 10).entries == 11
+    assert measure_usage(tmp_path, 10, 0).entries == 11
 
 
 async def test_writes_side_by_side_are_each_whole(context):
