@@ -16,9 +16,8 @@ from bot.tools.files.quota import Quota
 from bot.tools.sandbox import CommandResult, Sandbox, bubblewrap, layers
 from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
 from bot.tools.sandbox.probe import probe
-from bot.tools.sandbox.profile import Limits
+from bot.tools.sandbox.profile import DEFAULT_LIMITS, Limits
 
-CALM = Limits()
 real = pytest.mark.skipif(
     os.geteuid() == 0, reason="run by test_unprivileged.py, as a user without privileges"
 )
@@ -62,7 +61,7 @@ def layer_named(name: str) -> Layer:
 
 
 async def sandbox_named(
-    name: str, folder: Path, limits: Limits = CALM, quota: Quota | None = None
+    name: str, folder: Path, limits: Limits = DEFAULT_LIMITS, quota: Quota | None = None
 ) -> Sandbox:
     layer = layer_named(name)
     try:
@@ -113,4 +112,4 @@ async def gone(marker: str, seconds: float = 2.0) -> None:
 
 
 def small(**limits: int) -> Limits:
-    return replace(CALM, **limits)
+    return replace(DEFAULT_LIMITS, **limits)
