@@ -1,26 +1,28 @@
-"""Schedules that are due are handed over, as messages, each occurrence once; what cannot be is told of.
+"""Hands over scheduled messages when they are due, each occurrence once, and tells the thread of skipped ones.
 
-| the occurrence                              | what is done                          | the schedule goes on |
-|---------------------------------------------|---------------------------------------|----------------------|
-| is in the journal: a crash came in between  | nothing                               | from there           |
-| was missed, and a later one is not too old  | nothing: that one is handed over      | from that one        |
-| was missed, and is older than ``max_age_s`` | the thread is told                    | from now             |
-| is of somebody who is served no more        | the thread is told, once              | from now, silently   |
-| has nothing left to spend today             | the thread is told, once a day        | from now             |
-| any other                                   | handed over, and once that is durable | from there           |
-| the disk refuses, or nobody can be told     | tried again later                     | not yet              |
+| the occurrence                                | what happens                              | the schedule continues |
+|-----------------------------------------------|-------------------------------------------|------------------------|
+| is in the journal, after a crash              | nothing                                   | from there             |
+| was missed, and a later one is not too old    | nothing: the later one is handed over     | from that one          |
+| was missed, and is older than ``max_age_s``   | the thread is told                        | from now               |
+| has an author who has no access any more      | the thread is told, once                  | from now, silently     |
+| exceeds the daily budget of schedules         | the thread is told, once a day            | from now               |
+| any other                                     | it is handed over                         | from there             |
+| the disk fails, or the thread cannot be told  | it is tried again later                   | not yet                |
 
-Going on is durable, too; a one-shot is over then, and always told of if it was left out. The id of the message is
-made of the schedule and the time it was due, so the journal takes it once, wherever a crash falls. The wall clock may
-jump: it is looked at every minute, and when it went back, or at the start, what comes next is worked out anew.
+A schedule continues once the message or the notice is durable. A one-shot ends then; the thread is always told if it
+was skipped. The message id comes from the schedule and the due time, so the journal takes it once, also after a
+crash. The wall clock may jump: it is read every minute, and when it went back, and at the start, the next times are
+computed again.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import anyio
@@ -35,38 +37,55 @@ from threads.scheduled_messages import shortened
 log = logging.getLogger(__name__)
 
 LOOK_S = 60.0
-"""Longest sleep: a machine that was suspended, or a clock that was set, is noticed by then."""
+"""Longest sleep; then a suspended machine or a changed clock is noticed."""
 
-AGAIN_S = 10.0
-"""Pause after the disk refused."""
+RETRY_S = 10.0
+"""Pause after the disk failed."""
 
-TELL_AGAIN_S = 60.0
+NOTIFY_RETRY_S = 60.0
 
-Why = Literal["missed", "barred", "spent"]
+SkipReason = Literal["missed", "barred", "spent"]
 
-REASONS: dict[Why, str] = {
-    "missed": "I was not there when it was due",
-    "barred": "whoever scheduled it may not use me here any more",
-    "spent": "scheduled messages have used up what they may spend today",
+REASONS: dict[SkipReason, str] = {
+    "missed": "I was not running when it was due",
+    "barred": "the person who scheduled it may not use me here any more",
+    "spent": "scheduled messages have used up their budget for today",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """An occurrence that the thread is to be told of."""
+class _Skipped:
+    """An occurrence of which the thread must be told."""
 
     schedule: Schedule
     due: datetime
-    why: Why
+    why: SkipReason
+
+    def following(self, now: datetime) -> Schedule | None:
+        """Return the schedule with its next occurrence, or None if it is over."""
+        barred = {"barred": self.why == "barred" or self.schedule.barred}
+        return self.schedule.model_copy(update=barred).after(max(now, self.due))
+
+    def sentence(self, now: datetime) -> str:
+        schedule, zone = self.schedule, self.schedule.zone
+        following = self.following(now)
+        next_time = (
+            f"Next on {format_time(following.next_at, zone, now)}."
+            if following
+            else "It will not come again."
+        )
+        return (
+            f"⏰ Left out: “{shortened(schedule.text)}” ({schedule.id}) of {format_time(self.due, zone, now)}, "
+            f"because {REASONS[self.why]}. {next_time}"
+        )
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """Hands over what is due. ``sink`` makes a message durable, ``known`` asks the journal for a key.
+    """``sink`` makes a message durable; ``known`` returns whether the journal has a key.
 
-    ``allowed`` is the one decision who is served, ``may_spend`` whether a scheduled turn may still cost something
-    today; ``tell`` posts a notice and raises `PostFailed`; ``served`` are the names of the transports that run: what
-    belongs to another one rests. Occurrences that are older than ``max_age_s`` are not made up for.
+    ``allowed`` returns whether the author has access, ``may_spend`` whether scheduled turns have budget left today;
+    ``tell`` posts a notice and raises `PostFailed`. Schedules of transports that are not in ``served`` rest.
     """
 
     schedules: Schedules
@@ -77,11 +96,11 @@ class Scheduler:
     tell: Callable[[Outgoing], Awaitable[object]]
     served: Collection[str]
     max_age_s: float
-    _seen: datetime = field(default=datetime.max.replace(tzinfo=UTC), init=False)
-    _telling: set[str] = field(default_factory=set, init=False)
+    _last_round: datetime = field(default=datetime.max.replace(tzinfo=UTC), init=False)
+    _notifying: set[str] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
-        """Hand over until cancelled."""
+        """Run until cancelled."""
         async with anyio.create_task_group() as tasks:
             while True:
                 changed = self.schedules.changed
@@ -90,131 +109,120 @@ class Scheduler:
                     await changed.wait()
 
     async def _round(self, tasks: TaskGroup) -> float:
-        """Do all that is due, and return how long nothing will be, in seconds."""
+        """Handle everything that is due, and return the seconds until the next round."""
         now = self.schedules.now()
-        left_out: dict[str, list[_LeftOut]] = {}
+        skipped: dict[str, list[_Skipped]] = {}
         try:
-            if now < self._seen:
+            if now < self._last_round:
                 await self._realign(now)
-            self._seen = now
-            for schedule in sorted(self._waiting(), key=lambda s: (s.next_at, s.id)):
-                if schedule.next_at <= now and (found := await self._due(schedule, now)):
-                    left_out.setdefault(schedule.thread, []).append(found)
+            self._last_round = now
+            for schedule in sorted(self._active(), key=lambda s: (s.next_at, s.id)):
+                if schedule.next_at <= now and (skip := await self._handle(schedule, now)):
+                    skipped.setdefault(schedule.thread, []).append(skip)
         except StoreUnavailable as error:
             log.warning("schedule.waits: for the disk: %s", error, extra={"code": error.code})
-            return AGAIN_S
-        for thread, missing in left_out.items():
-            self._telling.update(left.schedule.id for left in missing)
-            tasks.start_soon(self._tell, thread, missing, now)
-        coming = [schedule.next_at for schedule in self._waiting()]
-        wait_s = (min(coming) - self.schedules.now()).total_seconds() if coming else float("inf")
-        return max(0.0, min(wait_s, LOOK_S)) if coming else wait_s
+            return RETRY_S
+        for thread, skips in skipped.items():
+            self._notifying.update(skip.schedule.id for skip in skips)
+            tasks.start_soon(self._notify, thread, skips, now)
+        coming = [schedule.next_at for schedule in self._active()]
+        if not coming:
+            return math.inf
+        return max(0.0, min((min(coming) - self.schedules.now()).total_seconds(), LOOK_S))
 
-    def _waiting(self) -> list[Schedule]:
-        """Return the schedules that are looked after here, but those that a thread is just being told of."""
+    def _active(self) -> list[Schedule]:
+        """Return the schedules of served transports, without those about which a notice is on its way."""
         return [
             schedule
             for schedule in self.schedules.all
-            if ThreadId.parse(schedule.thread).transport in self.served and schedule.id not in self._telling
+            if ThreadId.parse(schedule.thread).transport in self.served and schedule.id not in self._notifying
         ]
 
     async def _realign(self, now: datetime) -> None:
-        """Work out what comes next, for a clock, or a zone database, that is not the one it was worked out by."""
+        """Compute the next times again: the clock or the zone database has changed."""
         async with self.schedules.changing:
             coming = [schedule for schedule in self.schedules.all if schedule.cron and schedule.next_at > now]
-            anew = {schedule.id: schedule.after(now) or schedule for schedule in coming}
-            if any(anew[schedule.id] != schedule for schedule in coming):
-                await self.schedules.put(anew)
+            realigned = {schedule.id: schedule.after(now) or schedule for schedule in coming}
+            if any(realigned[schedule.id] != schedule for schedule in coming):
+                await self.schedules.save(realigned)
 
-    async def _due(self, schedule: Schedule, now: datetime) -> _LeftOut | None:
-        """Do what the table says; return what has to be told first. Raises `StoreUnavailable`."""
+    async def _handle(self, schedule: Schedule, now: datetime) -> _Skipped | None:
+        """Do what the table says; return an occurrence of which the thread must be told first.
+
+        Raises `StoreUnavailable`.
+        """
         async with self.schedules.changing:
             if self.schedules.find(schedule.id) is not schedule:  # cancelled meanwhile
                 return None
             due = self._latest(schedule, now)
             if due is not None and due != schedule.next_at:
-                # Durable first: after a crash it is this one that the journal is asked for.
+                # Durable first: after a crash, the journal is asked for this occurrence.
                 schedule = schedule.model_copy(update={"next_at": due})
-                await self.schedules.put({schedule.id: schedule})
+                await self.schedules.save({schedule.id: schedule})
             incoming = schedule.incoming(schedule.next_at)
             if not await self.known(incoming.key):
                 if why := "missed" if due is None else self._refusal(incoming):
-                    return await self._leave_out(schedule, why, now)
+                    return await self._skip(schedule, why, now)
                 await self.sink(incoming)
-            await self.schedules.put({schedule.id: schedule.after_delivery(schedule.next_at)})
+            await self.schedules.save({schedule.id: schedule.after_delivery(schedule.next_at)})
             return None
 
     def _latest(self, schedule: Schedule, now: datetime) -> datetime | None:
-        """Return the last occurrence up to now; None when it is too old to be made up for."""
+        """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``."""
         oldest = now - timedelta(seconds=min(self.max_age_s, 1e8))
-        found = schedule.next_at if schedule.next_at >= oldest else None
-        next_ = schedule.after(max(schedule.next_at, oldest))
-        while next_ is not None and next_.next_at <= now:
-            found = next_.next_at
-            next_ = next_.after(found)
-        return found
+        latest = schedule.next_at if schedule.next_at >= oldest else None
+        following = schedule.after(max(schedule.next_at, oldest))
+        while following is not None and following.next_at <= now:
+            latest = following.next_at
+            following = following.after(latest)
+        return latest
 
-    def _refusal(self, incoming: Incoming) -> Why | None:
+    def _refusal(self, incoming: Incoming) -> SkipReason | None:
         if not self.allowed(incoming):
             return "barred"
         return None if self.may_spend() else "spent"
 
-    async def _leave_out(self, schedule: Schedule, why: Why, now: datetime) -> _LeftOut | None:
-        """Return what the thread has to be told, or go on if it was told already."""
-        today = _day(now)
-        told = schedule.barred if why == "barred" else self.schedules.notified_on(schedule.thread) == today
+    async def _skip(self, schedule: Schedule, why: SkipReason, now: datetime) -> _Skipped | None:
+        """Return the occurrence if the thread must be told; if it was told before, only continue."""
+        notified_today = self.schedules.notified_on(schedule.thread) == _day(now)
+        told = schedule.barred if why == "barred" else notified_today
         if why == "missed" or not schedule.cron or not told:
-            return _LeftOut(schedule, schedule.next_at, why)
+            return _Skipped(schedule, schedule.next_at, why)
         log.info("schedule.left_out: %s: %s", schedule.id, why, extra={"thread_id": schedule.thread})
-        await self.schedules.put({schedule.id: schedule.after(now)})
+        await self.schedules.save({schedule.id: schedule.after(now)})
         return None
 
-    async def _tell(self, thread: str, missing: list[_LeftOut], now: datetime) -> None:
-        """Tell the thread, and then have its schedules go on."""
+    async def _notify(self, thread: str, skips: list[_Skipped], now: datetime) -> None:
+        """Tell the thread, and then let its schedules continue."""
         try:
-            await self._post(ThreadId.parse(thread), missing, now)
+            await self._post(ThreadId.parse(thread), skips, now)
             async with self.schedules.changing:
-                gone_on = {left.schedule.id: self._gone_on(left, now) for left in missing}
-                there = {name: left for name, left in gone_on.items() if self.schedules.find(name)}
-                spent = {thread: _day(now)} if any(left.why == "spent" for left in missing) else {}
-                await self.schedules.put(there, spent)
+                following = {
+                    skip.schedule.id: skip.following(now)
+                    for skip in skips
+                    if self.schedules.find(skip.schedule.id)
+                }
+                spent = {thread: _day(now)} if any(skip.why == "spent" for skip in skips) else {}
+                await self.schedules.save(following, spent)
         except (PostFailed, StoreUnavailable) as error:
             fields = {"thread_id": thread, "code": error.code}
             log.warning("schedule.told_later: what was left out: %s", error, extra=fields)
-            await anyio.sleep(TELL_AGAIN_S)
-        self._telling.difference_update(left.schedule.id for left in missing)
+            await anyio.sleep(NOTIFY_RETRY_S)
+        self._notifying.difference_update(skip.schedule.id for skip in skips)
         self.schedules.wake()
 
-    async def _post(self, thread: ThreadId, missing: list[_LeftOut], now: datetime) -> None:
-        key = f"{missing[0].schedule.incoming(missing[0].due).key}+left"
-        lines = [self._sentence(left, now) for left in missing]
+    async def _post(self, thread: ThreadId, skips: list[_Skipped], now: datetime) -> None:
+        key = f"{skips[0].schedule.incoming(skips[0].due).key}+left"
+        text = "\n".join(skip.sentence(now) for skip in skips)
         try:
-            await self.tell(Outgoing(thread, key, "\n".join(lines), "notice"))
+            await self.tell(Outgoing(thread, key, text, "notice"))
         except PostFailed as error:
             if error.retryable and not error.maybe_posted:
                 raise
-            # It will not get through, or has: there is no use in trying for ever.
-            log.warning(
-                "schedule.untold: nobody was told what was left out: %s",
-                error,
-                extra={"thread_id": str(thread)},
-            )
-
-    def _sentence(self, left: _LeftOut, now: datetime) -> str:
-        schedule, zone = left.schedule, left.schedule.zone
-        next_ = self._gone_on(left, now)
-        goes_on = f"Next on {format_time(next_.next_at, zone, now)}." if next_ else "It will not come again."
-        return (
-            f"⏰ Left out: “{shortened(schedule.text)}” ({schedule.id}) of {format_time(left.due, zone, now)}, "
-            f"because {REASONS[left.why]}. {goes_on}"
-        )
-
-    @staticmethod
-    def _gone_on(left: _LeftOut, now: datetime) -> Schedule | None:
-        barred = {"barred": left.why == "barred" or left.schedule.barred}
-        return left.schedule.model_copy(update=barred).after(max(now, left.due))
+            # Another attempt cannot succeed, or would post it twice.
+            fields = {"thread_id": str(thread)}
+            log.warning("schedule.untold: nobody was told what was left out: %s", error, extra=fields)
 
 
 def _day(now: datetime) -> str:
-    day: date = now.astimezone(UTC).date()
-    return day.isoformat()
+    return now.astimezone(UTC).date().isoformat()

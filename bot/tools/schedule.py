@@ -1,4 +1,4 @@
-"""Messages to this thread at a later time: set, listed, taken back; visible to all who are in it."""
+"""Scheduled messages to this thread: set, list and cancel them. Everybody in the thread sees the changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ScheduleArguments(Arguments):
     text: str = Field(
         min_length=1,
         max_length=2000,
-        description="The message, worded for that time: what is to be done then, complete in itself",
+        description="The message, worded for that time: what to do then, complete in itself",
     )
     at: str = Field(
         default="", max_length=40, description="Once, at this time: ISO 8601, with an offset or with `zone`"
@@ -38,7 +38,7 @@ class ScheduleArguments(Arguments):
     cron: str = Field(
         default="",
         max_length=100,
-        description="Again and again: five fields (minute, hour, day of month, month, day of week), needs `zone`",
+        description="Repeatedly: five fields (minute, hour, day of month, month, day of week), needs `zone`",
     )
     zone: str = Field(
         default="", max_length=60, description="IANA time zone of the person, such as Europe/Berlin"
@@ -65,7 +65,7 @@ class ScheduleArguments(Arguments):
 
 
 class NoArguments(Arguments):
-    """Nothing to say."""
+    """No arguments."""
 
 
 class CancelArguments(Arguments):
@@ -79,8 +79,8 @@ class CancelArguments(Arguments):
 class SetSchedule:
     """``least_minutes`` is the least time between two occurrences.
 
-    ``is_command`` tells what a text would be if a person wrote it: through here no model gives a command, an approval
-    least of all.
+    ``is_command`` returns whether a text would be a command if a person wrote it: a model must not schedule commands,
+    such as approvals.
     """
 
     schedules: Schedules
@@ -99,29 +99,29 @@ class SetSchedule:
         assert isinstance(arguments, ScheduleArguments)
         if due_of(context.message_id):
             raise ToolDenied(
-                "A message that was scheduled itself cannot schedule others.",
+                "A scheduled message cannot schedule others.",
                 suggestion="Say what should be scheduled; a person can ask for it.",
             )
         if self.is_command(arguments.text):
             raise ToolDenied(
-                "A command cannot be scheduled: commands are for people to give.",
+                "A command cannot be scheduled: only people give commands.",
                 suggestion="Schedule a message in words.",
             )
         now = self.schedules.now()
-        wanted: Mapping[str, object] = await self.offload(
+        timing: Mapping[str, object] = await self.offload(
             _timing, arguments, now, timedelta(minutes=self.least_minutes)
         )
-        made = Schedule.model_validate(
+        new = Schedule.model_validate(
             {
                 "thread": str(context.thread),
                 "author": context.asker,
                 "text": arguments.text.strip(),
                 "source": f"{context.message_id} {context.call_id} {_digest(arguments)}",
-                **wanted,
+                **timing,
             }
         )
-        with _kept():
-            schedule = await self.schedules.add(made)
+        with _store_errors():
+            schedule = await self.schedules.add(new)
         described = self.schedules.describe(schedule)
         context.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
         return {
@@ -162,7 +162,7 @@ class CancelSchedule:
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
-        with _kept():
+        with _store_errors():
             gone = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
         if gone is None:
             raise ToolNotFound(
@@ -174,19 +174,19 @@ class CancelSchedule:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
-    """Say to the model that the disk refused."""
+def _store_errors() -> Iterator[None]:
+    """Tell the model that the disk failed."""
     try:
         yield
     except StoreUnavailable as error:
         raise ToolError(
-            "This could not be kept on disk, so nothing was changed.",
+            "This could not be saved on disk, so nothing was changed.",
             suggestion="Say so, and try again later.",
         ) from error
 
 
 def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
-    """Return when it comes, as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
+    """Return the times as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
     zone = find_zone(arguments.zone).key if arguments.zone else ""
     if arguments.cron:
         cron, first = parse_cron(arguments.cron, zone, now, least)
@@ -203,5 +203,5 @@ def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Ma
 
 
 def _digest(arguments: ScheduleArguments) -> str:
-    """Return what tells two calls apart that some server gave one id."""
+    """Return what distinguishes two calls to which a server gave the same id."""
     return sha256(arguments.model_dump_json().encode("utf-8", "replace")).hexdigest()[:16]

@@ -293,7 +293,7 @@ async def test_with_nothing_left_to_spend_it_is_refused_and_that_is_said_once_a_
         await here.schedules.add(hourly())
         await here.schedules.add(hourly("other", source="other"))
         await anyio.sleep(5 * 3600)
-        assert [("may spend today" in one.text, one.text.count("Left out")) for one in here.told] == [
+        assert [("budget for today" in one.text, one.text.count("Left out")) for one in here.told] == [
             (True, 2)
         ]
         await anyio.sleep(12 * 3600)  # the next day
