@@ -40,3 +40,7 @@ def tool_context(
         **options,
     }
     return ToolContext(workspace, thread, asker, message_id, **options)
+
+
+async def unheard(_event: object) -> None:
+    """Listen to the events of a call, and do nothing."""

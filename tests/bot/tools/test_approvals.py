@@ -343,33 +343,6 @@ async def test_where_nobody_can_be_asked_it_is_declined_with_a_word(scene):
     assert "nobody can be asked here" in scene.platform.texts[-1]
 
 
-async def test_a_stop_ends_the_waiting_call_and_its_button_is_dead(scene):
-    async with scene.life(LS) as bot:
-        await bot.orchestrator.receive(message())
-        press = words(await scene.question())[0]
-        await pressed(bot, 2, "/stop")
-        await scene.platform.settled("m1", "m2")
-        await pressed(bot, 3, press)
-        await scene.platform.settled("m3")
-    assert scene.run.ran == []
-
-
-async def test_two_calls_of_one_step_are_asked_about_one_after_the_other_with_the_clock_stopped(scene):
-    both = Message("assistant", tuple(ToolCall(f"c{n}", "shell", {"command": f"ls {n}"}) for n in (1, 2)))
-    async with scene.life(both, says("done")) as bot:
-        await bot.orchestrator.receive(message())
-        first = await scene.question()
-        await anyio.sleep(2000)
-        await pressed(bot, 2, words(first)[0])
-        second = await scene.question(2)
-        await anyio.sleep(2000)
-        await pressed(bot, 3, words(second)[2])
-        await scene.platform.settled("m1")
-    assert scene.run.ran == [first.text.split("\n")[3]]
-    assert scene.platform.outcomes["m1"] == "answered"
-    assert sorted(result["success"] for result in scene.results()) == [False, True]
-
-
 async def test_after_a_page_was_read_even_an_allowed_write_is_asked_about_and_says_why(scene):
     script = (calls("fetch", url="https://x"), calls("write_file", path="a"), says("done"))
     (post,) = await scene.one_turn(*script, presses=[0], rules={"write_file": "allow"})

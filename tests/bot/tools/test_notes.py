@@ -12,7 +12,7 @@ from bot.guards.redaction import Masker
 from bot.ports.errors import ToolDenied, ToolInvalidInput
 from bot.tools.gate import Toolbox
 from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
-from tests.tool_context import tool_context
+from tests.tool_context import tool_context, unheard
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.model import ThreadId, ToolCall
 from threads.store.disk import PosixDisk
@@ -154,9 +154,6 @@ def gate(memory):
 )
 async def test_what_the_model_may_not_say_is_refused_by_the_gate(memory, tmp_path, arguments):
     here = Here()
-
-    async def unheard(_event):
-        pass
 
     (result,) = await gate(memory).run([ToolCall("c1", "remember", arguments)], here.context, unheard)
     assert json.loads(result.content)["error"]["type"] == "validation"

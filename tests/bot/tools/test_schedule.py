@@ -14,7 +14,7 @@ from bot.schedules.store import Schedules
 from bot.tools.gate import Toolbox
 from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from tests.sim.loop import SimLoop
-from tests.tool_context import tool_context
+from tests.tool_context import tool_context, unheard
 from tests.world import ANN, T1, T2, FaultyDisk, inline
 from threads.model import Author, ToolCall
 
@@ -48,7 +48,7 @@ class Desk:
     async def call(self, name, /, *, context=None, **arguments):
         self.calls += 1
         call = ToolCall(f"c{self.calls}", name, arguments)
-        [result] = await self.box.run([call], context or self.context, _unseen)
+        [result] = await self.box.run([call], context or self.context, unheard)
         return json.loads(result.content)
 
     async def refused(self, **arguments):
@@ -57,10 +57,6 @@ class Desk:
         assert self.notes == []
         assert self.schedules.all == ()
         return result["error"]
-
-
-async def _unseen(_event):
-    pass
 
 
 @pytest.fixture

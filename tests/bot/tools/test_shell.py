@@ -12,7 +12,7 @@ from bot.ports.tool import ToolOutput
 from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult, Sandbox
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
-from tests.tool_context import tool_context
+from tests.tool_context import tool_context, unheard
 from threads.model import ToolCall
 
 from .sandbox.stage import offload, ran, real, sandbox_named
@@ -108,10 +108,7 @@ async def test_through_the_gate_a_time_out_gives_back_the_output_so_far(tmp_path
     toolbox = Toolbox([Shell(sandbox, offload)], timeout_s={"shell": 0.6}, default_timeout_s=5)
     call = ToolCall("c1", "shell", {"command": "echo begun; sleep 60"})
 
-    async def on_event(_event):
-        return
-
-    (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), on_event)
+    (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), unheard)
     told = json.loads(result.content)
     assert told["error"]["type"] == "timeout" and told["partial"]["stdout"] == "begun\n"
 

@@ -12,7 +12,7 @@ from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
-from tests.tool_context import tool_context
+from tests.tool_context import tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
@@ -216,9 +216,6 @@ def test_secrets_are_collected_for_the_mask_and_are_in_no_digest():
 
 async def test_through_the_gate(tmp_path):
     """What a model gets: checked arguments, fenced results, errors as data."""
-
-    async def unheard(_event):
-        pass
 
     async with opened(tmp_path, {"p": plain(tmp_path, tools=("hello", "die"))}) as servers:
         box = Toolbox(servers.tools, timeout_s={}, default_timeout_s=20)
