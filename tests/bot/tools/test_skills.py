@@ -145,13 +145,15 @@ BROKEN = {
     "a head without end": f"---\nname: x\ndescription: y\nz: {'z' * 9_000}\n---\ntext",
     "too large": skill_text("x", body="z" * LARGEST),
     "binary": "---\nname: x\ndescription: y\n---\n\0",
+    "not utf-8": skill_text("x", body="caf\xe9"),
     "a control character": "---\nname: x\ndescription: \x01\n---\ntext",
 }
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 async def test_a_broken_skill_is_skipped_with_a_reason_and_costs_the_others_nothing(folder, caplog, text):
-    add(folder, "x", text)
+    add(folder, "x", "")
+    (folder / "x" / "SKILL.md").write_bytes(text.encode("latin-1"))
     add(folder, "pdf")
     skills = Skills(folder)
     began = time.process_time()
@@ -178,12 +180,6 @@ def test_a_mark_of_the_byte_order_crlf_and_further_keys_are_taken(folder):
     add(folder, "x", "")
     (folder / "x" / "SKILL.md").write_bytes(text.replace("\n", "\r\n").encode())
     assert [skill.text for skill in Skills(folder).scan()] == ["Do it well."]
-
-
-async def test_a_file_that_is_no_utf_8_is_refused(folder):
-    add(folder, "x")
-    (folder / "x" / "SKILL.md").write_bytes(skill_text("x").encode() + b"\xff")
-    assert Skills(folder).scan() == ()
 
 
 @pytest.mark.parametrize("name", ["Pdf", "p d f", "ä", "x" * 65, "-x", "x\ny", "\x1b[2J", "x.y"])
@@ -217,24 +213,9 @@ async def test_no_name_leads_out_of_the_folder(folder, name):
 
 @pytest.mark.parametrize(
     "file",
-    [
-        "../secret",
-        "../other/SKILL.md",
-        "../../secret",
-        "/etc/passwd",
-        "./SKILL.md",
-        "a//b",
-        "sub/../../../secret",
-        "link",
-        "hop/secret",
-        "pipe",
-        "sub",
-        "sub/",
-        "gone.md",
-        "a\0b",
-        "x" * 400,
-    ],
-)
+    ["../secret", "../other/SKILL.md", "../../secret", "/etc/passwd", "./SKILL.md", "a//b", "sub/../../../secret",
+     "link", "hop/secret", "pipe", "sub", "sub/", "gone.md", "a\0b", "x" * 400],
+)  # fmt: skip
 async def test_no_path_or_link_leads_out_of_a_skills_own_folder(folder, file):
     add(folder, "pdf")
     add(folder, "other")
