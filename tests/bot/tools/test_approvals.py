@@ -14,7 +14,7 @@ import pytest
 from bot.guards.policy import Policy
 from bot.observe.audit import Audit
 from bot.ports.tool import Arguments, ToolOutput
-from bot.tools.approvals import MOST_SHOWN, Approvals, exact
+from bot.tools.approvals import MOST_SHOWN, Approvals, format_arguments
 from tests.run_tool import Run
 from tests.sim.loop import SimLoop
 from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says
@@ -403,15 +403,18 @@ async def test_a_disk_that_refuses_the_permission_refuses_the_call(scene):
         await bot.orchestrator.receive(message())
         await scene.platform.settled("m1")
     assert scene.run.ran == []
-    assert "could not be kept" in json.dumps(scene.results())
+    assert "could not be saved" in json.dumps(scene.results())
 
 
 def test_arguments_are_shown_as_they_are_and_none_can_pass_for_another():
-    assert exact({"command": "ls\nrm"}) == "ls\nrm"
-    assert exact({"path": "a b", "n": 1}) == "path: a b\nn: 1"
+    assert format_arguments({"command": "ls\nrm"}) == "ls\nrm"
+    assert format_arguments({"path": "a b", "n": 1}) == "path: a b\nn: 1"
     assert (
-        exact({"path": "a", "content": "x\npath: /etc/passwd\n"})
+        format_arguments({"path": "a", "content": "x\npath: /etc/passwd\n"})
         == "path: a\ncontent:\n  x\n  path: /etc/passwd\n  "
     )
-    assert exact({"a": " ", "b": "", "c d": [1, "\u202e"]}) == 'a: " "\nb: ""\n"c d": [1, "\\u{202e}"]'
+    assert (
+        format_arguments({"a": " ", "b": "", "c d": [1, "\u202e"]})
+        == 'a: " "\nb: ""\n"c d": [1, "\\u{202e}"]'
+    )
     assert escaped("a\u200bb\u2028c") == "a\\u{200b}b\\u{2028}c"
