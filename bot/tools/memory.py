@@ -1,4 +1,4 @@
-"""What the model remembers on request, and how it looks that up; shown in the thread, and revocable there."""
+"""The tools `remember` and `recall`: notes that people see in the thread and can remove there."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Remember:
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, RememberArguments)
-        worded = clean(arguments.text)
-        if self.mask(worded) != worded or self.mask(arguments.text) != arguments.text:
+        text = clean(arguments.text)
+        if self.mask(text) != text or self.mask(arguments.text) != arguments.text:
             raise ToolInvalidInput(
                 "There seems to be a secret in it; secrets are not remembered.",
                 suggestion="Leave it out, and say so.",
             )
-        note = await self.memory.add(context.thread, arguments.scope, worded, context.asker.id)
+        note = await self.memory.add(context.thread, arguments.scope, text, context.asker.id)
         where = WHERE[arguments.scope]
         context.note(f"📌 Remembered {where}: “{note.text}” (/memory forget {note.id} takes it back)")
         return {"id": note.id, "remembered": where}
@@ -85,19 +85,19 @@ class Recall:
             for note in reversed(memory[scope])
             if note.text.strip() and matches(note, arguments.query)
         ]
-        room, told = MOST_CHARACTERS, list[JsonValue]()
+        room, notes = MOST_CHARACTERS, list[JsonValue]()
         for scope, note in found:
             room -= len(note.shown)
             if room < 0:
                 break
-            told.append(_told(scope, note))
-        result: dict[str, JsonValue] = {"notes": told}
-        if len(told) < len(found):
-            result |= {"left_out": len(found) - len(told), "next": "Ask with more words."}
+            notes.append(_describe(scope, note))
+        result: dict[str, JsonValue] = {"notes": notes}
+        if len(notes) < len(found):
+            result |= {"left_out": len(found) - len(notes), "next": "Ask with more words."}
         return result
 
 
-def _told(scope: Scope, note: Note) -> JsonValue:
+def _describe(scope: Scope, note: Note) -> JsonValue:
     if not note.id:
         return {"scope": scope, "text": note.text.strip(), "by": "written by hand"}
     return {"scope": scope, "id": note.id, "text": note.text, "by": note.by, "day": note.day}

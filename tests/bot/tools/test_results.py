@@ -8,7 +8,7 @@ import pytest
 
 from bot.ports.errors import ToolError, ToolTimeout
 from bot.ports.tool import ItemError, ToolOutput
-from bot.tools.results import HEAD, MAX_ITEMS, MAX_RESULT, MAX_SAID, TAIL, Results
+from bot.tools.results import HEAD, MAX_ITEMS, MAX_MESSAGE, MAX_RESULT, TAIL, Results
 from tests.tool_context import tool_context
 from threads.model import ToolCall
 
@@ -64,7 +64,7 @@ async def test_of_many_errors_the_first_are_told_and_how_many_more_there_are():
 async def test_an_error_that_says_too_much_is_cut_after_its_secrets_are_masked():
     canary = "canary-1234567890"
     kept = Kept()
-    said = "\0" * (MAX_SAID - 8) + canary
+    said = "\0" * (MAX_MESSAGE - 8) + canary
     result = await Results(lambda text: text.replace(canary, "[masked]")).failed(
         CALL, ToolError(said), kept.context
     )

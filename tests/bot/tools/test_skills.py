@@ -42,9 +42,13 @@ def add(folder, name, text=None, **files):
         (folder / name / f"{file}.md").write_text(content)
 
 
-async def load(skills, name, file="", offset=0, **more):
+async def unaudited(_context, _name, _digest):
+    pass
+
+
+async def load(skills, name, file="", offset=0, loaded=unaudited):
     arguments = LoadSkillArguments(name=name, file=file, offset=offset)
-    return await LoadSkill(skills, inline, **more)(arguments, tool_context())
+    return await LoadSkill(skills, inline, loaded)(arguments, tool_context())
 
 
 async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_its_files(folder):
@@ -66,7 +70,7 @@ async def test_without_a_folder_there_are_no_skills_and_no_problem(tmp_path):
         await load(skills, "pdf")
 
 
-async def test_what_is_loaded_is_told_with_its_digest(folder, caplog):
+async def test_what_is_loaded_is_told_with_its_digest(folder):
     add(folder, "pdf", forms="x")
     told = []
 
@@ -78,9 +82,6 @@ async def test_what_is_loaded_is_told_with_its_digest(folder, caplog):
     await load(skills, "pdf", "forms.md", loaded=loaded)
     whole = hashlib.sha256((folder / "pdf" / "SKILL.md").read_bytes()).hexdigest()
     assert told == [("pdf", whole), ("pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
-    caplog.set_level("INFO")
-    await load(skills, "pdf")
-    assert whole in caplog.text
 
 
 async def test_a_file_is_parsed_once_and_again_when_it_changes(folder, monkeypatch):
@@ -283,7 +284,7 @@ async def test_a_long_skill_is_read_in_parts_and_many_files_are_named_in_part(fo
 async def test_many_threads_may_load_at_once(folder):
     for n in range(10):
         add(folder, f"s{n}")
-    tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync)
+    tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync, unaudited)
     async with anyio.create_task_group() as tasks:
         for n in range(40):
             tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), tool_context())
