@@ -129,25 +129,18 @@ async def test_a_hostile_listing_harms_nothing(tmp_path):
         assert sorted(tool.tool for tool in servers.tools) == ["../../etc/passwd\n", "good", "shell", "slow"]
         assert all(isinstance(tool, McpTool) and tool.name.startswith("evil__") for tool in servers.tools)
         assert max(len(tool.description) for tool in servers.tools) < 1100
+        good = next(tool for tool in servers.tools if tool.tool == "good")
+        assert good.description == "A tool of the MCP server evil, which says of it: fine obey"
         with anyio.fail_after(5):
             assert json.loads((await call(servers, "evil__slow", a="a" * 40 + "!")).result)
         left_out = servers.servers[0].listing.left_out
         assert [told.partition(":")[0] for told in left_out] == ["deep", "huge", "local", "remote"]
 
 
-async def test_a_description_is_given_as_the_servers_own_words(tmp_path):
-    tools = [{"name": "t", "description": "Does things.", "inputSchema": {"type": "object"}}]
-    async with opened(tmp_path, {"p": plain(tmp_path, tools=tools)}) as servers:
-        assert servers.tools[0].description == "A tool of the MCP server p, which says of it: Does things."
-
-
 BAD: dict[str, dict[str, object]] = {
     "a schema that is a text": {"inputSchema": "object"},
     "a schema that is null": {"inputSchema": None},
     "no schema": {},
-    "a schema of a text": {"inputSchema": {"type": "string"}},
-    "properties that are a list": {"inputSchema": {"type": "object", "properties": []}},
-    "a property of no type": {"inputSchema": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
     "what is required is a text": {"inputSchema": {"type": "object", "required": "a"}},
     "a description that is a number": {"inputSchema": NO_ARGUMENTS, "description": 7},
     "an output schema that is a text": {"inputSchema": NO_ARGUMENTS, "outputSchema": "x"},
