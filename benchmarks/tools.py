@@ -40,7 +40,7 @@ from bot.tools.sandbox.resource_watch import tree
 from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
 from bot.tools.web.http_client import HttpClient
-from tests.tool_context import tool_context
+from tests.tool_context import make_toolbox, tool_context
 from tests.unprivileged import run_unprivileged
 from threads.model import ToolCall, TurnEvent
 from threads.store.disk import PosixDisk
@@ -113,7 +113,7 @@ async def heard(_: TurnEvent) -> None:
 def gate(*tools: Tool) -> Toolbox:
     """Return a gate as the bot has it; nobody is asked."""
     secrets = [f"{n:02}-{'0123456789abcdef' * 2}" for n in range(8)]
-    return Toolbox(tools, timeout_s={}, default_timeout_s=120, mask=Masker(secrets))
+    return make_toolbox(tools, timeout_s=120, mask=Masker(secrets))
 
 
 async def call(toolbox: Toolbox, context: ToolContext, name: str, **arguments: JsonValue) -> None:

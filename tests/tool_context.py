@@ -1,11 +1,14 @@
-"""The context of a tool call outside a turn: nobody to ask, no thread to post to, no folder for long results."""
+"""A gate that permits every call, and contexts of calls outside a turn: nobody to ask, nowhere to post or save."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from bot.ports.tool import ToolContext
+from bot.ports.tool import Arguments, Tool, ToolContext
+from bot.tools.gate import Permits, Toolbox
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Answer, Author, Question, ThreadId
 
@@ -44,3 +47,28 @@ def tool_context(
 
 async def unheard(_event: object) -> None:
     """Listen to the events of a call, and do nothing."""
+
+
+class PermitAll:
+    """Permits every call."""
+
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
+        """Return at once."""
+
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
+        return False
+
+
+def make_toolbox(
+    tools: Sequence[Tool],
+    *,
+    timeout_s: float = 5,
+    per_tool: Mapping[str, float] = MappingProxyType({}),
+    permits: Permits | None = None,
+    **options: Any,
+) -> Toolbox:
+    """Return a gate to *tools*, each of which may take *timeout_s* unless *per_tool* has another time."""
+    options = {"mask": str, "off": {}, **options}
+    return Toolbox(
+        tools, timeout_s=per_tool, default_timeout_s=timeout_s, permits=permits or PermitAll(), **options
+    )

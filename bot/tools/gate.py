@@ -57,16 +57,6 @@ class Permits(Protocol):
         ...
 
 
-class PermitAll:
-    """Permits every call."""
-
-    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
-        """Return at once."""
-
-    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:  # noqa: ARG002 - nothing does
-        return False
-
-
 class Toolbox:
     """The tools of one bot, sorted by name: their order is part of the cached prompt.
 
@@ -79,13 +69,13 @@ class Toolbox:
         *,
         timeout_s: Mapping[str, float],
         default_timeout_s: float,
-        permits: Permits | None = None,
-        mask: Callable[[str], str] = str,
-        off: Mapping[str, str] | None = None,
+        permits: Permits,
+        mask: Callable[[str], str],
+        off: Mapping[str, str],
     ) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._timeout_s, self._default_timeout_s = timeout_s, default_timeout_s
-        self._permits, self._mask, self._off = permits or PermitAll(), mask, off or {}
+        self._permits, self._mask, self._off = permits, mask, off
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 

@@ -11,7 +11,6 @@ from pydantic import Field, JsonValue
 
 from bot.agent.prompt.memory import LONGEST, Memory
 from bot.agent.prompt.memory_lines import SCOPES, WHERE, Note, Scope, clean, matches
-from bot.guards.redaction import mask
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext
 
@@ -42,7 +41,7 @@ class RecallArguments(Arguments):
 @dataclass(frozen=True)
 class Remember:
     memory: Memory
-    mask: Callable[[str], str] = mask
+    mask: Callable[[str], str]
     name: ClassVar[str] = "remember"
     description: ClassVar[str] = (
         "Keep one fact for later conversations, when somebody asks you to or will plainly want it. Never a secret, "

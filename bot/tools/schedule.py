@@ -86,7 +86,7 @@ class SetSchedule:
     schedules: Schedules
     offload: Offload
     is_command: Callable[[str], bool]
-    least_minutes: int = 15
+    least_minutes: int
     name: ClassVar[str] = "schedule"
     description: ClassVar[str] = (
         "Have a message sent to this thread later, once or regularly, as if the person who asks now had written it "

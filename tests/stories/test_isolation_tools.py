@@ -19,9 +19,9 @@ from bot.tools.approvals import Approvals
 from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
-from bot.tools.gate import MAX_PARALLEL, Toolbox
+from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
-from tests.tool_context import tool_context
+from tests.tool_context import make_toolbox, tool_context
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
 from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
@@ -150,7 +150,7 @@ async def test_what_is_too_long_is_kept_by_each_thread_for_itself_under_one_call
 
 async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
     writer = Writer(PosixDisk(), inline, Quota(1_000, 100))
-    toolbox = Toolbox([WriteFile(writer)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([WriteFile(writer)])
     written = []
     for thread in (T1, T1, T2):
         context = tool_context(thread_folder(tmp_path, thread) / "workspace", thread)
@@ -196,7 +196,7 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
         Policy({"hangs": "ask"}), PosixDisk(), tmp_path / "approvals.json", offload=inline, now=Clock(),
         is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
     )  # fmt: skip
-    toolbox = Toolbox([Floods()], timeout_s={}, default_timeout_s=5, permits=approvals)
+    toolbox = make_toolbox([Floods()], permits=approvals)
     approvals_of = Policy({"floods": "ask"})
     approvals._policy = approvals_of
 
@@ -237,7 +237,7 @@ async def test_a_disk_that_refuses_one_thread_is_told_there(tmp_path):
     async def unheard(_):
         """Nobody listens."""
 
-    toolbox = Toolbox([Floods()], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([Floods()])
     context = tool_context(tmp_path, T1, spill=refuses)
     [result] = await toolbox.run([ToolCall("c1", "floods", {})], context, unheard)
     told = json.loads(result.content)["result"]

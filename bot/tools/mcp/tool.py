@@ -35,7 +35,7 @@ class McpTool:
     name: str
     description: str
     arguments: type[Arguments]
-    save: Save | None = None
+    save: Save
     risk: ClassVar[Literal["net"]] = "net"
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
@@ -48,8 +48,8 @@ class McpTool:
         """Save the pictures of a result in the workspace; return them by their place in the result."""
         images: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):
-            picture = decode_image(block) if self.save and len(images) < MAX_PICTURES else None
-            if picture is None or self.save is None:
+            picture = decode_image(block) if len(images) < MAX_PICTURES else None
+            if picture is None:
                 continue
             data, media_type = picture
             name = f"{context.stem}-{index}.{media_type.rpartition('/')[2]}"
@@ -58,6 +58,6 @@ class McpTool:
         return images
 
 
-def make_tool(server: Server, name: str, listed: ListedTool, save: Save | None = None) -> McpTool:
+def make_tool(server: Server, name: str, listed: ListedTool, save: Save) -> McpTool:
     description = f"A tool of the {server.origin}, which says of it: {listed.description or 'nothing'}"
     return McpTool(server, listed.name, name, description, arguments_model(name, listed.parameters), save)

@@ -19,9 +19,9 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.tool import Arguments, ItemError, ToolOutput
-from bot.tools.gate import GRACE_S, MAX_PARALLEL, Toolbox
+from bot.tools.gate import GRACE_S, MAX_PARALLEL
 from bot.tools.results import HEAD, MAX_RESULT, TAIL
-from tests.tool_context import tool_context, unheard
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolFinished, ToolStarted
 
@@ -57,7 +57,7 @@ class Does:
 
 
 def toolbox(tool, timeout_s=5.0, **options):
-    return Toolbox([tool], timeout_s={}, default_timeout_s=timeout_s, **options)
+    return make_toolbox([tool], timeout_s=timeout_s, **options)
 
 
 async def called(tool, context=tool_context(), *, arguments=None, call_id="c1", tell=unheard, **options):

@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bot.agent.prompt.memory import LONGEST, Memory
-from bot.guards.redaction import Masker
+from bot.guards.redaction import Masker, mask
 from bot.ports.errors import ToolDenied, ToolInvalidInput
-from bot.tools.gate import Toolbox
 from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
-from tests.tool_context import tool_context, unheard
+from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.model import ThreadId, ToolCall
 from threads.store.disk import PosixDisk
@@ -35,8 +34,8 @@ class Here:
         self.context = tool_context(workspace, thread, asker, note=self.said.append)
 
 
-async def remember(memory, here, text, scope="thread", **more):
-    return await Remember(memory, **more)(RememberArguments(text=text, scope=scope), here.context)
+async def remember(memory, here, text, scope="thread", mask=mask):
+    return await Remember(memory, mask)(RememberArguments(text=text, scope=scope), here.context)
 
 
 async def recall(memory, query="", thread=T1):
@@ -60,7 +59,7 @@ async def test_a_conversation_remembers_and_the_people_see_it(tmp_path, memory):
         calls("recall", query="TEA"),
         says("Tea."),
     )
-    tools = [Remember(memory), Recall(memory)]
+    tools = [Remember(memory, mask), Recall(memory)]
     async with running(tmp_path, platform, model, tools=tools) as core:
         await core.orchestrator.receive(message(1, "remember that I take tea"))
         await platform.settled("m1")
@@ -136,7 +135,7 @@ async def test_recall_has_a_bound_and_says_so(memory, tmp_path):
 
 
 def gate(memory):
-    return Toolbox([Remember(memory), Recall(memory)], timeout_s={}, default_timeout_s=5)
+    return make_toolbox([Remember(memory, mask), Recall(memory)])
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import pytest
 
 from bot.routing.commands import parse
 from bot.schedules.store import Schedules
-from bot.tools.gate import Toolbox
 from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from tests.sim.loop import SimLoop
-from tests.tool_context import tool_context, unheard
+from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, FaultyDisk, inline
 from threads.model import Author, ToolCall
 
@@ -36,11 +35,11 @@ class Desk:
         self.schedules = Schedules(self.disk, folder / "schedules.json", inline, lambda: START)
         self.schedules.open()
         tools = [
-            SetSchedule(self.schedules, inline, lambda text: parse(text) is not None),
+            SetSchedule(self.schedules, inline, lambda text: parse(text) is not None, 15),
             ListSchedules(self.schedules),
             CancelSchedule(self.schedules),
         ]
-        self.box = Toolbox(tools, timeout_s={}, default_timeout_s=5)
+        self.box = make_toolbox(tools)
         self.notes = []
         self.context = tool_context(folder, T1, ANN, "m1", note=self.notes.append)
         self.calls = 0

@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import ToolOutput
-from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult, Sandbox
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
-from tests.tool_context import tool_context, unheard
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.model import ToolCall
 
 from .sandbox.stage import offload, ran, real, sandbox_named
@@ -105,7 +104,7 @@ def test_a_rule_sees_the_command_as_it_is_and_always_allows_only_just_that():
 @real
 async def test_through_the_gate_a_time_out_gives_back_the_output_so_far(tmp_path):
     sandbox = await sandbox_named("landlock", tmp_path)
-    toolbox = Toolbox([Shell(sandbox, offload)], timeout_s={"shell": 0.6}, default_timeout_s=5)
+    toolbox = make_toolbox([Shell(sandbox, offload)], per_tool={"shell": 0.6})
     call = ToolCall("c1", "shell", {"command": "echo begun; sleep 60"})
 
     (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), unheard)

@@ -189,7 +189,19 @@ def test_what_is_left_out_is_told_in_plain_words():
     assert told == "evil[31m: its schema is not a JSON Schema of an object"
 
 
-KEYWORDS = ["type", "properties", "$ref", "items", "allOf", "enum", "pattern", "x", "$defs", "required", "not"]
+KEYWORDS = [
+    "type",
+    "properties",
+    "$ref",
+    "items",
+    "allOf",
+    "enum",
+    "pattern",
+    "x",
+    "$defs",
+    "required",
+    "not",
+]
 
 
 @given(

@@ -66,7 +66,7 @@ async def owned(times: Timeouts = FAST):
         pass
 
     run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
-    server = Server("s", McpServer(command="x"), {}, offload=run, on_listed=unkept, times=times)
+    server = Server("s", McpServer(command="x"), {}, offload=run, mask=str, on_listed=unkept, times=times)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         yield server

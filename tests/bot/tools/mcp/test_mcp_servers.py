@@ -7,12 +7,11 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.tools.gate import Toolbox
 from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
-from tests.tool_context import tool_context, unheard
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
@@ -34,11 +33,11 @@ def test_importing_this_imports_neither_the_sdk_nor_the_library_for_schemas():
 async def test_tools_are_learned_once_and_then_known_without_starting_anything(tmp_path):
     configured = {"p": plain(tmp_path)}
     async with opened(tmp_path, configured) as servers:
-        first = Toolbox(servers.tools, timeout_s={}, default_timeout_s=1).specs
+        first = make_toolbox(servers.tools, timeout_s=1).specs
         assert servers.describe() == "p: 1 tool, connected"
     async with opened(tmp_path, configured) as servers:
         assert servers.describe() == "p: 1 tool, not started: its first call does that"
-        assert Toolbox(servers.tools, timeout_s={}, default_timeout_s=1).specs == first
+        assert make_toolbox(servers.tools, timeout_s=1).specs == first
         assert len(starts(tmp_path)) == 1
         assert (await call(servers, "p__hello")).result == "{}"
         assert len(starts(tmp_path)) == 2
@@ -211,7 +210,7 @@ async def test_through_the_gate(tmp_path):
     """What a model gets: checked arguments, fenced results, errors as data."""
 
     async with opened(tmp_path, {"p": plain(tmp_path, tools=("hello", "die"))}) as servers:
-        box = Toolbox(servers.tools, timeout_s={}, default_timeout_s=20)
+        box = make_toolbox(servers.tools, timeout_s=20)
         long = "x" * 200
         calls = [
             ToolCall("1", "p__hello", {"text": long}),
