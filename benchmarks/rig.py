@@ -16,10 +16,10 @@ import anyio.to_thread
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
+from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.model import (
     Author,
@@ -127,7 +127,7 @@ async def running(
     offload: Offload = anyio.to_thread.run_sync,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends."""
-    toolbox = Toolbox([ReadFile(offload), ListFiles(offload)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([ReadFile(offload), ListFiles(offload)])
     async with anyio.create_task_group() as tasks:
         parts = core_parts(
             data,

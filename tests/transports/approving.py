@@ -20,10 +20,10 @@ from bot.tools.approvals import Approvals
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.write import WriteFile, Writer
-from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
 from tests.run_tool import Run
+from tests.tool_context import make_toolbox
 from tests.transports.bot import PROXIES
 from tests.transports.settling import outcomes
 from tests.world import Scripted, core_parts
@@ -63,10 +63,8 @@ class Scene:
         self.data.mkdir(exist_ok=True)
         await offload(approvals.open)
         write = WriteFile(Writer(disk, offload, Quota(10_000_000, 1_000)))
-        toolbox = Toolbox(
+        toolbox = make_toolbox(
             [ReadFile(offload), ListFiles(offload), write, *self.tools],
-            timeout_s={},
-            default_timeout_s=5,
             permits=approvals,
             mask=mask,
         )

@@ -52,8 +52,8 @@ class Leaks:
     risk: ClassVar[str] = "read"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
-        path = place.workspace / f"{SECRET}.txt"
+    async def __call__(self, arguments, context):
+        path = context.workspace / f"{SECRET}.txt"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_text, "nothing")
         return f"it is {SECRET}"
@@ -106,8 +106,8 @@ class Shot:
     risk: ClassVar[str] = "exec"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
-        path = place.workspace / "shot.png"
+    async def __call__(self, arguments, context):
+        path = context.workspace / "shot.png"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_bytes, png((64, 48)))
         return ToolOutput("a picture", origin="web page", images=(Image("shot.png", "image/png"),))

@@ -12,10 +12,9 @@ from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import nobody, nowhere
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
 from tests.one_model import unspilled
+from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
 
@@ -70,7 +69,7 @@ class Stops(Scripted):
 
 
 def agent(model, **limits):
-    toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline)])
     return Agent(model, toolbox, "You are kind.", *PLACES, **limits)
 
 
@@ -145,11 +144,11 @@ async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
         name, description, risk = "broken", "", "read"
         arguments = ListFiles.arguments
 
-        async def __call__(self, arguments, place):
+        async def __call__(self, arguments, context):
             raise RuntimeError("/secret/path")
 
     model = Scripted(calls("broken"), says("oh"))
-    toolbox = Toolbox([Broken()], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([Broken()])
     await Agent(model, toolbox, "", *PLACES).run(FakeTurn())
     assert "/secret/path" not in model.requests[1].messages[-1].results[0].content
 

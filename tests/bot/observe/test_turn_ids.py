@@ -27,7 +27,7 @@ def lines(restored_logging):
 class BrokenTool:
     name, description, risk, arguments = "breaks", "BrokenTool.", "read", Arguments
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         logging.getLogger("foreign").warning("about to break")
         await anyio.to_thread.run_sync(logging.getLogger("a.thread").warning, "from a thread")
         raise ValueError("broken")
