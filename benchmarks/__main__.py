@@ -1,4 +1,7 @@
-"""`python -m benchmarks [NAME …] [--quick]`: how fast, how big, and how it grows, beside the targets."""
+"""`python -m benchmarks [NAME …] [--quick]`: how fast, how big, and how it grows, beside the targets.
+
+`versus` stands alone: it installs other bots and measures them beside ours.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ from benchmarks import (
     tools,
 )
 from benchmarks.figures import Benchmark, Conditions, Report
+from benchmarks.versus.run import versus
 
 BENCHMARKS: dict[str, Benchmark] = {
     "throughput": throughput.measure,
@@ -45,10 +49,12 @@ BENCHMARKS: dict[str, Benchmark] = {
     "discord-events": discord_events.measure,
     "tools": tools.measure,
 }
+VERSUS = "versus"
+"""Only by name, never as one of all: it installs packages."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
+@click.argument("names", nargs=-1, type=click.Choice([*BENCHMARKS, VERSUS]))
 @click.option("--quick", is_flag=True, help="Rough figures in less than a minute.")
 @click.option(
     "--data-root",
@@ -57,16 +63,32 @@ BENCHMARKS: dict[str, Benchmark] = {
     show_default=True,
     help="A folder on the disk to measure.",
 )
-def main(names: Sequence[str], data_root: Path, quick: bool) -> None:
-    """Measure the core on a real disk, with a model that answers at once. NAME picks some of the benchmarks."""
-    report, start = Report(), time.perf_counter()
-    for name in names or BENCHMARKS:
-        print(f"{name} …", file=sys.stderr, flush=True)
-        for figure in BENCHMARKS[name](Conditions(data_root, quick)):
-            report.add(name, figure)
-    report.print()
+@click.option(
+    "--peers",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where versus installs the peers.  [default: benchmarks-peers under the data root]",
+)
+def main(names: Sequence[str], data_root: Path, quick: bool, peers: Path | None) -> None:
+    """Measure the core on a real disk, with a model that answers at once. NAME picks some of the benchmarks.
+
+    "versus" is run by name only. It installs other bots from packages and measures them beside ours.
+    """
+    start = time.perf_counter()
+    if VERSUS in names:
+        versus(Conditions(data_root, quick), (peers or data_root / "benchmarks-peers").resolve())
+    if chosen := [name for name in names or BENCHMARKS if name != VERSUS]:
+        _measure(chosen, Conditions(data_root, quick))
     took, load = time.perf_counter() - start, os.getloadavg()[0]
     print(f"{took:.0f} s, {os.cpu_count()} CPUs, load {load:.1f}, Python {platform.python_version()}")
+
+
+def _measure(names: Sequence[str], conditions: Conditions) -> None:
+    report = Report()
+    for name in names:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        for figure in BENCHMARKS[name](conditions):
+            report.add(name, figure)
+    report.print()
 
 
 if __name__ == "__main__":

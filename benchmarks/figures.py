@@ -72,7 +72,7 @@ class Report:
         if figure.target:
             self._verdicts.append(figure.met)
             verdict = "[green]yes[/]" if figure.met else "[red]NO[/]"
-        measured = f"{_rounded(figure.value)} {figure.unit}".strip()
+        measured = f"{rounded(figure.value)} {figure.unit}".strip()
         self._table.add_row(name, figure.what, measured, figure.target, verdict, figure.note)
 
     def print(self) -> None:
@@ -85,5 +85,5 @@ class Report:
         return self._table
 
 
-def _rounded(value: float) -> str:
+def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

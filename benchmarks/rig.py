@@ -16,10 +16,10 @@ from benchmarks.bare import Recorder
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
+from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.model import (
     Author,
@@ -129,7 +129,7 @@ async def running(
     """Run a bot over *data* until the block ends, with the threads of the product."""
     threads, journal_thread = DiskThreads(DISK_THREADS), DiskThreads(1)
     offload = recorder.recording(threads) if recorder else threads
-    toolbox = Toolbox([ReadFile(offload), ListFiles(offload)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([ReadFile(offload), ListFiles(offload)])
     with closing(threads), closing(journal_thread):
         parts = core_parts(
             data,

@@ -40,6 +40,7 @@ from bot.tools.sandbox.resource_watch import tree
 from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
 from bot.tools.web.http_client import HttpClient
+from tests.tool_context import make_toolbox, tool_context
 from tests.unprivileged import run_unprivileged
 from threads.model import ToolCall, TurnEvent
 from threads.store.disk import PosixDisk
@@ -101,7 +102,7 @@ class Nothing:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = Arguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:  # noqa: ARG002 - it does
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:  # noqa: ARG002 - it does
         return ToolOutput(self.said, origin="benchmark")
 
 
@@ -112,11 +113,11 @@ async def heard(_: TurnEvent) -> None:
 def gate(*tools: Tool) -> Toolbox:
     """Return a gate as the bot has it; nobody is asked."""
     secrets = [f"{n:02}-{'0123456789abcdef' * 2}" for n in range(8)]
-    return Toolbox(tools, timeout_s={}, default_timeout_s=120, mask=Masker(secrets))
+    return make_toolbox(tools, timeout_s=120, mask=Masker(secrets))
 
 
-async def call(toolbox: Toolbox, place: ToolContext, name: str, **arguments: JsonValue) -> None:
-    [result] = await toolbox.run([ToolCall("c1", name, arguments)], place, heard)
+async def call(toolbox: Toolbox, context: ToolContext, name: str, **arguments: JsonValue) -> None:
+    [result] = await toolbox.run([ToolCall("c1", name, arguments)], context, heard)
     assert not result.is_error, result.content[:500]
 
 
@@ -155,17 +156,20 @@ async def best(folder: Path, **limits: int) -> Sandbox:
 
 async def flood(folder: Path, size: int) -> int:
     """Have a command write *size* bytes, all of which are read; return by how much that made this process grow."""
-    toolbox, place = gate(Shell(await best(folder, output=2 * size), offload)), ToolContext(folder / "flood")
-    await call(toolbox, place, "shell", command="head -c 300000 /dev/zero")
+    toolbox, context = (
+        gate(Shell(await best(folder, output=2 * size), offload)),
+        tool_context(folder / "flood"),
+    )
+    await call(toolbox, context, "shell", command="head -c 300000 /dev/zero")
     grown = peak_from_here()
-    await call(toolbox, place, "shell", command=f"head -c {size} /dev/zero")
+    await call(toolbox, context, "shell", command=f"head -c {size} /dev/zero")
     return grown()
 
 
 async def many(folder: Path, commands: int) -> tuple[int, int]:
     """Have so many commands asked for at once; return by how much this process grew, and how many ran at once."""
     toolbox = gate(Shell(await best(folder), offload))
-    await call(toolbox, ToolContext(folder / "first"), "shell", command="head -c 300000 /dev/zero")
+    await call(toolbox, tool_context(folder / "first"), "shell", command="head -c 300000 /dev/zero")
     most, grown = 0, peak_from_here()
 
     async def count() -> None:
@@ -178,8 +182,8 @@ async def many(folder: Path, commands: int) -> tuple[int, int]:
         counting.start_soon(count)
         async with anyio.create_task_group() as tasks:
             for n in range(commands):
-                place = ToolContext(folder / f"many-{n}")
-                tasks.start_soon(partial(call, toolbox, place, "shell", command="head -c 200000 /dev/zero"))
+                context = tool_context(folder / f"many-{n}")
+                tasks.start_soon(partial(call, toolbox, context, "shell", command="head -c 200000 /dev/zero"))
         counting.cancel_scope.cancel()
     return grown(), most
 
@@ -203,7 +207,7 @@ async def _starts(folder: Path, runs: int) -> dict[str, float]:
         sandbox = await open_sandbox(layer, folder, offload=offload)
         if sandbox.layer == layer:
             toolbox = gate(Shell(sandbox, offload))
-            things[layer] = partial(call, toolbox, ToolContext(folder / layer), "shell", command="true")
+            things[layer] = partial(call, toolbox, tool_context(folder / layer), "shell", command="true")
     took = await in_turns(runs, **things)
     p95 = {f"{name} p95": quantile(each, 0.95) for name, each in took.items()}
     return {**{name: median(each) for name, each in took.items()}, **p95}
@@ -212,21 +216,21 @@ async def _starts(folder: Path, runs: int) -> dict[str, float]:
 async def _gate(folder: Path) -> dict[str, float]:
     found = {}
     for what, text in (("no-op", "done"), ("no-op of 50,000 characters", (PAGE * 20)[:49_000])):
-        toolbox, place = gate(Nothing(text)), ToolContext(folder / "gate")
+        toolbox, context = gate(Nothing(text)), tool_context(folder / "gate")
 
-        async def bare(tool: Tool = Nothing(text), place: ToolContext = place) -> None:
-            await tool(Arguments(), place)
+        async def bare(tool: Tool = Nothing(text), context: ToolContext = context) -> None:
+            await tool(Arguments(), context)
 
-        took = await in_turns(CALLS_OF_THE_GATE, ours=partial(call, toolbox, place, "nothing"), bare=bare)
+        took = await in_turns(CALLS_OF_THE_GATE, ours=partial(call, toolbox, context, "nothing"), bare=bare)
         found[what] = (median(took["ours"]) - median(took["bare"])) * 1e3
     return found
 
 
 async def _files(folder: Path, runs: int) -> dict[str, float]:
     workspace = folder / "files"
-    place, beside = ToolContext(workspace), folder / "beside"
+    context, beside = tool_context(workspace), folder / "beside"
     toolbox = gate(ReadFile(offload), WriteFile(Writer(PosixDisk(), offload, Quota(10**9, 10_000))))
-    await call(toolbox, place, "write_file", path="page.txt", content=PAGE)
+    await call(toolbox, context, "write_file", path="page.txt", content=PAGE)
 
     def write() -> None:
         with beside.open("wb") as file:
@@ -240,9 +244,9 @@ async def _files(folder: Path, runs: int) -> dict[str, float]:
     took = await in_turns(
         runs,
         **{
-            "read_file": partial(call, toolbox, place, "read_file", path="page.txt"),
+            "read_file": partial(call, toolbox, context, "read_file", path="page.txt"),
             "read_file bare": partial(offload, (workspace / "page.txt").read_text),
-            "write_file": partial(call, toolbox, place, "write_file", path="page.txt", content=PAGE),
+            "write_file": partial(call, toolbox, context, "write_file", path="page.txt", content=PAGE),
             "write_file bare": partial(offload, write),
         },
     )

@@ -25,6 +25,6 @@ class Run:
     risk: ClassVar[str] = "exec"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         self.ran.append(arguments.command)
         return f"ran {arguments.command}"

@@ -161,16 +161,16 @@ class Agent:
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
         refusals = progress.loops.refusals(calls)
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        place = self._context(turn, progress.calls.model)
-        results = iter(await self.tools.run(fresh, place, progress.calls.tell))
-        return _result_messages([refusal or next(results) for refusal in refusals], place)
+        context = self._context(turn, progress.calls.model)
+        results = iter(await self.tools.run(fresh, context, progress.calls.tell))
+        return _result_messages([refusal or next(results) for refusal in refusals], context)
 
     async def _resume(self, turn: Turn, model: TurnModel, calls: Sequence[ToolCall]) -> None:
         """Run the calls that waited for a person when the process ended; `repair` marks the others as interrupted."""
-        place = self._context(turn, model)
-        waiting = [call for call in calls if self.tools.waits(call, place)]
+        context = self._context(turn, model)
+        waiting = [call for call in calls if self.tools.waits(call, context)]
         if waiting:
-            turn.add(*_result_messages(await self.tools.run(waiting, place, self.veil(turn.tell)), place))
+            turn.add(*_result_messages(await self.tools.run(waiting, context, self.veil(turn.tell)), context))
             await turn.checkpoint()
 
     def _context(self, turn: Turn, model: TurnModel) -> ToolContext:
@@ -178,9 +178,9 @@ class Agent:
         return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
 
 
-def _result_messages(results: Sequence[ToolResult], place: ToolContext) -> list[Message]:
+def _result_messages(results: Sequence[ToolResult], context: ToolContext) -> list[Message]:
     """Return the messages that a step adds for the model: its results, then their pictures."""
-    images = [Message("user", tuple(place.images))] if place.images else []
+    images = [Message("user", tuple(context.images))] if context.images else []
     return [Message("user", tuple(results)), *images]
 
 

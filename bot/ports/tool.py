@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
-from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 
@@ -27,25 +26,6 @@ Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
-
-NOWHERE = ThreadId("", "", "", "")
-SOMEBODY = Author("")
-
-
-async def nowhere(_call_id: str, _file: Path, _name: str) -> None:
-    raise TransportRejected("there is no thread to post to")
-
-
-async def nobody(_question: Question) -> Answer | None:
-    """Return None: there is nobody to ask."""
-
-
-async def unkept(name: str, text: str, *, outside: bool) -> str:  # noqa: ARG001
-    raise StoreUnavailable("there is no folder for it")
-
-
-def unsaid(_text: str) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +41,15 @@ class ToolContext:
     """
 
     workspace: Path
-    thread: ThreadId = NOWHERE
-    asker: Author = SOMEBODY
-    message_id: str = ""
-    attach: Callable[[str, Path, str], Awaitable[None]] = nowhere
-    note: Callable[[str], None] = unsaid
-    ask: Callable[[Question], Awaitable[Answer | None]] = nobody
-    spill: Spill = unkept
-    tainted: bool = False
-    sees: bool = True
+    thread: ThreadId
+    asker: Author
+    message_id: str
+    attach: Callable[[str, Path, str], Awaitable[None]]
+    note: Callable[[str], None]
+    ask: Callable[[Question], Awaitable[Answer | None]]
+    spill: Spill
+    tainted: bool
+    sees: bool
     call_id: str = ""
     deadline: float = math.inf
     images: list[Image] = field(default_factory=list)
@@ -167,7 +147,7 @@ class Tool(Protocol):
     @property
     def arguments(self) -> type[Arguments]: ...
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         """Return the result for the model; raises `bot.ports.errors.ToolError`."""
         ...
 
@@ -178,11 +158,13 @@ class Tools(Protocol):
     specs: tuple[ToolSpec, ...]
     """Their descriptions for the model, always in the same order."""
 
-    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
+    async def run(
+        self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
+    ) -> list[ToolResult]:
         """Run the calls of one step and return their results in the same order; raises no failure."""
         ...
 
-    def waits(self, call: ToolCall, place: ToolContext) -> bool:
+    def waits(self, call: ToolCall, context: ToolContext) -> bool:
         """Return whether the call waited for a person when the last process ended, so it has not run."""
         ...
 

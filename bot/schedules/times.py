@@ -1,8 +1,7 @@
-"""When something is due: cron expressions by cronsim, time zones by the zone database.
+"""Cron expressions, by cronsim, and times, with the zones of the zone database.
 
-Where the clocks go forward, what is set for an hour that does not exist comes right after it; where they go back,
-what is set for the hour that comes twice comes in the first. What is set by the hour or the minute
-(``*/30 * * * *``) follows real time. So does Debian's cron, which cronsim goes by.
+As in Debian's cron: a time in the hour that a clock change skips comes right after it, and a time in the hour that
+comes twice comes in the first. Expressions by the hour or the minute (``*/30 * * * *``) follow real time.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from cronsim import CronSim, CronSimError
 from bot.ports.errors import ToolInvalidInput
 
 FARTHEST = timedelta(days=366)
-"""How far ahead anything may be set."""
+"""How far ahead a time may be."""
 
 LONGEST_CRON, LONGEST_TIME = 100, 40
 """Characters."""
 
 LOOKED_AT = 200
-"""Occurrences whose distance is measured: two days of what comes every 15 min, which is all that can differ."""
+"""Occurrences whose distance is checked: two days at every 15 minutes; later ones do not differ."""
 
 _CRON = "Five fields are needed: minute, hour, day of month, month, day of week, such as '0 9 * * 1-5'."
 _TIME = "Write it as 2026-11-23T09:00+01:00, or without the offset and with the time zone in `zone`."
 _ZONE = "Name the time zone, such as Europe/Berlin; ask the person if you do not know it."
 
 
-@lru_cache(1000)  # a name in each of its spellings would be too many
-def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone by its name, whatever its case. Reads files the first time.
+@lru_cache(1000)  # not unlimited: names come in any case
+def find_zone(name: str) -> ZoneInfo:
+    """Return a time zone by its name, in any case. Reads files the first time.
 
-    Raises `ToolInvalidInput`, naming the nearest ones.
+    Raises `ToolInvalidInput`, with similar names.
     """
     names = _zones()
     known = names.get(name.casefold())
@@ -47,83 +46,83 @@ def zone_of(name: str) -> ZoneInfo:
         )
     try:
         return ZoneInfo(known)
-    except (OSError, ValueError) as error:  # the database of the system is another one
+    except (OSError, ValueError) as error:  # the system has another database
         raise ToolInvalidInput(f"The time zone {known} cannot be read here.", suggestion=_ZONE) from error
 
 
 def next_after(cron: str, zone: str, after: datetime) -> datetime | None:
-    """Return the first occurrence later than *after*, in UTC; None if there is none in 50 years.
+    """Return the first occurrence after *after*, in UTC, or None if there is none in 50 years.
 
-    Raises `ToolInvalidInput` for what `checked` would not have let pass.
+    Raises `ToolInvalidInput` for a zone or an expression that `parse_cron` refuses.
     """
-    for found in CronSim(cron, after.astimezone(zone_of(zone))):
-        # In the hour that comes twice the library goes by the local time, and may begin with what is past.
+    for found in CronSim(cron, after.astimezone(find_zone(zone))):
+        # In the hour that comes twice, the library compares local times and may start with a past one.
         if (at := found.astimezone(UTC)) > after:
             return at
     return None
 
 
-def checked(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str, datetime]:
-    """Return the expression and its first occurrence, in UTC; its occurrences must be *least* apart.
+def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str, datetime]:
+    """Return the expression and its first occurrence, in UTC; its occurrences must be at least *least* apart.
 
-    Raises `ToolInvalidInput`. Takes a few milliseconds whatever is given.
+    Raises `ToolInvalidInput`. Takes at most a few milliseconds.
     """
     if not zone:
         raise ToolInvalidInput("A cron expression needs a time zone.", suggestion=_ZONE)
     fields = cron.split() if len(cron) <= LONGEST_CRON and cron.isascii() else []
     cron = " ".join(fields)
     if len(fields) != 5:
-        raise ToolInvalidInput("This is no cron expression.", suggestion=_CRON)
+        raise ToolInvalidInput("This is not a cron expression.", suggestion=_CRON)
     try:
         first = next_after(cron, zone, now)
-        # As if there were no summer time: a gap that it makes shorter once a year is no reason to refuse.
+        # In UTC: a gap that summer time makes shorter once a year is no reason to refuse.
         times = list(islice(CronSim(cron, now.astimezone(UTC)), LOOKED_AT))
     except CronSimError as error:
-        raise ToolInvalidInput(f"This is no cron expression: {error}.", suggestion=_CRON) from error
+        raise ToolInvalidInput(f"This is not a cron expression: {error}.", suggestion=_CRON) from error
     if first is None or first > now + FARTHEST:
         raise ToolInvalidInput(
-            "This does not come round within a year.", suggestion="Choose a time that does, or use `at`."
+            "This does not occur within a year.", suggestion="Choose an earlier time, or use `at`."
         )
     if any(later - earlier < least for earlier, later in pairwise(times)):
         raise ToolInvalidInput(
-            f"This comes round more often than every {least.total_seconds() / 60:g} minutes.",
-            suggestion="Leave more time in between.",
+            f"This occurs more often than every {least.total_seconds() / 60:g} minutes.",
+            suggestion="Leave more time between two occurrences.",
         )
     return cron, first
 
 
-def instant(written: str, zone: str, now: datetime) -> datetime:
-    """Return a time that was written in ISO 8601, in UTC; *zone* counts where it has no offset.
+def parse_time(text: str, zone: str, now: datetime) -> datetime:
+    """Return a time in ISO 8601 in UTC; *zone* counts if it has no offset.
 
-    Raises `ToolInvalidInput` when it cannot be understood, is past, or farther away than a year.
+    Raises `ToolInvalidInput` if it is not valid, past, or more than a year ahead.
     """
     try:
-        read = datetime.fromisoformat(written[: LONGEST_TIME + 1])
-        if read.tzinfo is None:
+        time = datetime.fromisoformat(text[: LONGEST_TIME + 1])
+        if time.tzinfo is None:
             if not zone:
                 raise ToolInvalidInput("The time has neither an offset nor a time zone.", suggestion=_ZONE)
-            read = read.replace(tzinfo=zone_of(zone))
-        at = read.astimezone(UTC)
+            time = time.replace(tzinfo=find_zone(zone))
+        at = time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ToolInvalidInput(f"{written[:LONGEST_TIME]!r} is no time.", suggestion=_TIME) from error
+        raise ToolInvalidInput(f"{text[:LONGEST_TIME]!r} is not a time.", suggestion=_TIME) from error
     if at <= now:
         raise ToolInvalidInput(
             f"That is past: it is {now.astimezone(UTC):%Y-%m-%d %H:%M} UTC now.", suggestion=_TIME
         )
-    return within(at, now)
+    return within_a_year(at, now)
 
 
-def within(at: datetime, now: datetime) -> datetime:
-    """Return the time if it is not too far away; raises `ToolInvalidInput`."""
+def within_a_year(at: datetime, now: datetime) -> datetime:
+    """Return the time; raises `ToolInvalidInput` if it is too far ahead."""
     if at > now + FARTHEST:
         raise ToolInvalidInput("That is more than a year ahead.", suggestion="Choose an earlier time.")
     return at
 
 
-def spoken(at: datetime, zone: str, now: datetime) -> str:
-    """Return a time as people say it there: "Mon 23 Nov 09:00 Europe/Berlin"."""
+def format_time(at: datetime, zone: str, now: datetime) -> str:
+    """Return a time such as "Mon 23 Nov 09:00 Europe/Berlin"."""
     try:
-        local = at.astimezone(zone_of(zone))
+        local = at.astimezone(find_zone(zone))
     except ToolInvalidInput:
         local, zone = at.astimezone(UTC), "UTC"
     year = "" if local.year == now.year else f" {local.year}"
@@ -132,7 +131,7 @@ def spoken(at: datetime, zone: str, now: datetime) -> str:
 
 @cache
 def _zones() -> Mapping[str, str]:
-    """Return the names of all time zones by their folded form."""
+    """Return the names of all time zones by their case-folded form."""
     names = files("tzdata").joinpath("zones").read_text().split()
     return {name.casefold(): name for name in names}
 

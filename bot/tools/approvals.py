@@ -1,16 +1,15 @@
-"""Calls that a person decides about: asked in the thread, bound to their exact arguments, kept on disk.
+"""Asks a person in the thread about a call: bound to its exact arguments, and kept on disk.
 
-| an approval is | event                                      | then                                             |
-|----------------|--------------------------------------------|--------------------------------------------------|
-| none           | the policy says "ask"                      | open, on disk; then the question is posted       |
-| open           | *allow once* or *always here* is pressed   | used, on disk; then the call runs                |
-| open           | *deny* is pressed, or its time is over     | denied, on disk; not asked again for the message |
-| open           | a restart                                  | open: it has not run; asked again, same buttons  |
-| used           | the same call again, or a replayed press   | asked anew: one press is one call                |
+| an approval is | event                                      | then                                              |
+|----------------|--------------------------------------------|---------------------------------------------------|
+| none           | the policy says "ask"                      | open, on disk; then the question is posted        |
+| open           | *allow once* or *always here* is pressed   | used, on disk; then the call runs                 |
+| open           | *deny* is pressed, or its time is over     | denied, on disk; not asked again for the message  |
+| open           | a restart                                  | open: it has not run; asked again, same buttons   |
+| used           | the same call again, or a replayed press   | asked again: one press is for one call            |
 
-The calls of one step are asked about side by side, each with its own record, time and answer. Only who asked, or an
-admin, may press. No model can: what it writes is no command, and the thread's other people are
-refused. Changed arguments are another call. *Always here* is for this thread and for what its pattern matches.
+Each call of a step has its own record, time and answer. Only the author of the message or an admin may press, never a
+model. A call with other arguments is another call. *Always here* is for this thread and for what its pattern matches.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,17 +43,17 @@ from threads.store.json_file import JsonFile, JsonState
 log = logging.getLogger(__name__)
 
 MOST_SHOWN = 1_500
-"""Characters of the arguments that are shown in the question itself; longer ones are posted as a file."""
+"""Characters of the arguments in the question itself; longer ones are posted as a file."""
 
 MOST_NAMED = 80
-"""Characters of what a call is about that name its question beside others."""
+"""Characters of a call's subject that name its question among others."""
 
 AUDITED = 200
-"""Characters of what a call is about that its line in the audit tells; the thread has all."""
+"""Characters of a call's subject in the audit; the thread has all of it."""
 
 MOST_GRANTS = 1_000
 KEPT_FOR = timedelta(days=1)
-"""How long a decision is remembered, so that a denied call of a turn is not asked about again."""
+"""How long a decision is kept, so that nobody is asked about a denied call again."""
 
 OPTIONS = (
     Option("Allow once", approve=True, words="once"),
@@ -64,10 +64,10 @@ OPTIONS = (
 Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
 
 
-class _Asked(BaseModel):
-    """One approval. ``expires_at`` is UTC, ISO 8601; ``nth`` is how often the same call was asked about before.
+class _Approval(BaseModel):
+    """``expires_at`` is UTC, ISO 8601; ``nth`` counts the earlier questions about the same call.
 
-    ``same`` is what all calls of a message with the same arguments have in common.
+    ``same`` is equal for all calls of a message with the same arguments.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,7 +82,7 @@ class _Asked(BaseModel):
 
 
 class _Grant(BaseModel):
-    """What was allowed for good in a thread, and by whom; ``tainted``: also when text from outside was read."""
+    """A standing permission in a thread; with ``tainted`` it holds also after text from outside was read."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -94,15 +94,42 @@ class _Grant(BaseModel):
     at: str
 
 
-class _File(JsonState):
-    asked: dict[str, _Asked] = Field(default_factory=dict)
+class ApprovalsFile(JsonState):
+    asked: dict[str, _Approval] = Field(default_factory=dict)
     grants: tuple[_Grant, ...] = ()
 
 
-class Approvals:
-    """The permissions of one bot; ``permit`` and ``waits`` are what the gate asks.
+@dataclass(frozen=True, slots=True)
+class _Call:
+    tool: Tool
+    arguments: Arguments
+    context: ToolContext
 
-    *note* writes an audit line, *expires_s* is how long a question stays open, *is_admin* judges an author's id.
+    @property
+    def same(self) -> str:
+        """Return what equal calls have in common: thread, message, tool and exact arguments."""
+        arguments = self.arguments.model_dump(mode="json")
+        return _digest([str(self.context.thread), self.context.message_id, self.tool.name, arguments])
+
+    @property
+    def key(self) -> str:
+        """Return what identifies this call; a step may ask for the same call twice."""
+        return _digest([self.same, self.context.call_id])
+
+    def describe_grant(self, pattern: str) -> str:
+        """Return what *always here* would allow, in words."""
+        if not pattern:
+            return wording.NOTHING_MORE
+        if pattern == glob.escape(self.arguments.subject()):
+            return wording.EXACTLY_THIS
+        name = self.tool.name
+        return wording.any_of(name) if pattern == "*" else f"`{escaped(f'{name}({pattern})')}`"
+
+
+class Approvals:
+    """The permissions of one bot, for `bot.tools.gate.Permits`.
+
+    *note* writes an audit line; questions stay open for *expires_s*; *is_admin* takes the id of an author.
     """
 
     def __init__(
@@ -120,226 +147,204 @@ class Approvals:
     ) -> None:
         self._policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
         self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
-        self._kept = JsonFile(disk, path, offload, _File())
-        self.open = self._kept.open
+        self._file = JsonFile(disk, path, offload, ApprovalsFile())
+        self.open = self._file.open
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
         subject = arguments.subject()
-        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=place.tainted)
+        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
-        if verdict == "ask" and not self._granted(place, tool.name, subject):
-            await self._ask(tool, arguments, place)
+        if verdict == "ask" and not self._granted(context, tool.name, subject):
+            await self._ask(_Call(tool, arguments, context))
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
-        """Return whether the call was still being asked about when the last process ended: it has not run."""
-        asked = self._before(_key(tool, arguments, place), _same(tool, arguments, place))
-        return asked is not None and asked.state == "open"
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
+        """Return whether the call had an open question when the last process ended, so it has not run."""
+        approval = self._find(_Call(tool, arguments, context))
+        return approval is not None and approval.state == "open"
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
-        """Return whether a question about a call of this message's turn is open and may still be answered."""
+        """Return whether a question about a call of this message's turn is open and can still be answered."""
         now = self._now().isoformat(timespec="milliseconds")
         return any(
-            asked.state == "open"
-            and asked.thread_id == str(thread)
-            and asked.message_id == message_id
-            and asked.expires_at > now
-            for asked in self._kept.value.asked.values()
+            approval.state == "open"
+            and approval.thread_id == str(thread)
+            and approval.message_id == message_id
+            and approval.expires_at > now
+            for approval in self._file.value.asked.values()
         )
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
-        """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
-        async with self._kept.changing:
-            value = self._kept.value
-            kept = tuple(grant for grant in value.grants if grant.thread_id != str(thread))
-            if gone := len(value.grants) - len(kept):
-                await self._kept.replace(value.model_copy(update={"grants": kept}))
-        if gone:
-            await self._noted(thread, "", by, {"verdict": "taken back", "always": str(gone)})
-        return gone
+        """Remove all standing permissions of the thread; return how many. Raises `StoreUnavailable`."""
+        async with self._file.changing:
+            value = self._file.value
+            grants = tuple(grant for grant in value.grants if grant.thread_id != str(thread))
+            if removed := len(value.grants) - len(grants):
+                await self._file.replace(value.model_copy(update={"grants": grants}))
+        if removed:
+            await self._audit(thread, "", by, {"verdict": "taken back", "always": str(removed)})
+        return removed
 
-    def _granted(self, place: ToolContext, tool: str, subject: str) -> bool:
-        """Judge by the standing permissions: one given before text from outside was read does not hold after it."""
+    def _granted(self, context: ToolContext, tool: str, subject: str) -> bool:
+        """Return whether a standing permission holds; after text from outside, only those given after it."""
         return any(
-            grant.thread_id == str(place.thread)
+            grant.thread_id == str(context.thread)
             and grant.tool == tool
-            and (grant.tainted or not place.tainted)
+            and (grant.tainted or not context.tainted)
             and fnmatchcase(subject, grant.pattern)
-            for grant in self._kept.value.grants
+            for grant in self._file.value.grants
         )
 
-    def _before(self, key: str, same: str) -> _Asked | None:
-        """Return what is known of a call; an older version kept equal calls of a message as one."""
-        asked = self._kept.value.asked
-        return asked.get(key) or asked.get(same)
+    def _find(self, call: _Call) -> _Approval | None:
+        """Return the approval of a call; older versions stored equal calls of a message as one."""
+        approvals = self._file.value.asked
+        return approvals.get(call.key) or approvals.get(call.same)
 
-    def _denied(self, same: str) -> bool:
-        asked = self._kept.value.asked.items()
-        return any(each.state == "denied" and same in (id_, each.same) for id_, each in asked)
+    def _denied(self, call: _Call) -> bool:
+        return any(
+            approval.state == "denied" and call.same in (id_, approval.same)
+            for id_, approval in self._file.value.asked.items()
+        )
 
-    async def _ask(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
-        key, same_call = _key(tool, arguments, place), _same(tool, arguments, place)
-        before = self._before(key, same_call)
-        if not (before and before.state == "open") and self._denied(same_call):
+    async def _ask(self, call: _Call) -> None:
+        context, now, expires_at, nth = call.context, self._now(), None, 0
+        if before := self._find(call):
+            if before.state == "open":
+                expires_at, nth = datetime.fromisoformat(before.expires_at), before.nth
+            else:
+                nth = before.nth + 1
+        if expires_at is None and self._denied(call):
             raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
-        now = self._now()
-        expires_at = (
-            datetime.fromisoformat(before.expires_at)
-            if before and before.state == "open"
-            else now + self._expires
-        )
-        asked = _Asked(
+        expires_at = expires_at or now + self._expires
+        approval = _Approval(
             state="open",
-            thread_id=str(place.thread),
-            message_id=place.message_id,
-            tool=tool.name,
+            thread_id=str(context.thread),
+            message_id=context.message_id,
+            tool=call.tool.name,
             expires_at=expires_at.isoformat(),
-            nth=before.nth + (before.state != "open") if before else 0,
-            same=same_call,
+            nth=nth,
+            same=call.same,
         )
-        await self._record(key, asked)
+        await self._save(call.key, approval)
+        decided = False
 
-        kept: list[Answer | None] = []
-
-        async def keep(answer: Answer | None) -> None:
-            if not kept:
-                kept.append(answer)
-                await self._decided(tool, arguments, place, key, asked, answer)
+        async def decide(answer: Answer | None) -> None:
+            nonlocal decided
+            if not decided:
+                decided = True
+                await self._decide(call, approval, answer)
 
         left_s = (expires_at - now).total_seconds()
-        same = f"{same_call} {place.call_id} {asked.nth}"
+        answer: Answer | None = Answer(approved=False, by="")
         if left_s > 0:
-            answer = await place.ask(await self._question(tool, arguments, place, same, left_s, keep))
-        else:
-            answer = Answer(approved=False, by="")
-        await keep(answer)
-        approved = answer is not None and answer.approved
+            answer = await context.ask(await self._question(call, nth, left_s, decide))
+        await decide(answer)
         if answer is None:
-            place.note(wording.nobody_to_ask(tool.name))
+            context.note(wording.nobody_to_ask(call.tool.name))
             raise ToolDenied("Nobody can be asked for permission here.", suggestion=DO_WITHOUT)
-        if not approved:
+        if not answer.approved:
             if not answer.by:
-                place.note(wording.not_decided(tool.name))
-            words = "A person denied this." if answer.by else "Nobody allowed this in time."
-            raise ToolDenied(words, suggestion=DO_WITHOUT)
+                context.note(wording.not_decided(call.tool.name))
+            why = "A person denied this." if answer.by else "Nobody allowed this in time."
+            raise ToolDenied(why, suggestion=DO_WITHOUT)
 
-    async def _decided(
-        self,
-        tool: Tool,
-        arguments: Arguments,
-        place: ToolContext,
-        key: str,
-        asked: _Asked,
-        answer: Answer | None,
-    ) -> None:
-        """Make a decision durable, before anybody is told of it. Raises `ToolDenied` when it cannot be."""
-        grant, pattern = None, self._pattern(arguments)
-        if answer and answer.approved and pattern and answer.words.strip().lower() == "always":
+    async def _decide(self, call: _Call, approval: _Approval, answer: Answer | None) -> None:
+        """Make a decision durable before anybody is told. Raises `ToolDenied` if the disk fails."""
+        context, pattern, grant = call.context, self._pattern(call.arguments), None
+        approved, by = (answer.approved, answer.by) if answer else (False, "")
+        details = {
+            "tool": call.tool.name,
+            "verdict": "allowed" if approved else "denied",
+            "about": self._mask(call.arguments.subject())[:AUDITED],
+            "call": call.key,
+        }
+        if answer and approved and pattern and answer.words.strip().lower() == "always":
+            details["always"] = pattern
             grant = _Grant(
-                thread_id=str(place.thread),
-                tool=tool.name,
+                thread_id=str(context.thread),
+                tool=call.tool.name,
                 pattern=pattern,
-                tainted=place.tainted,
-                by=answer.by,
+                tainted=context.tainted,
+                by=by,
                 at=self._now().isoformat(timespec="seconds"),
             )
-        state = "used" if answer and answer.approved else "denied"
-        await self._record(key, asked.model_copy(update={"state": state}), grant)
-        await self._audit(tool, arguments, key, place, answer, grant)
+        if not by:
+            details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
+        state = "used" if approved else "denied"
+        await self._save(call.key, approval.model_copy(update={"state": state}), grant)
+        await self._audit(context.thread, context.message_id, by, details)
 
     async def _question(
-        self,
-        tool: Tool,
-        arguments: Arguments,
-        place: ToolContext,
-        same: str,
-        within_s: float,
-        keep: Callable[[Answer], Awaitable[None]],
+        self, call: _Call, nth: int, within_s: float, keep: Callable[[Answer], Awaitable[None]]
     ) -> Question:
-        asker = place.asker.id
+        author = call.context.asker.id
         return Question(
-            await self._text(tool, arguments, place),
+            await self._text(call),
             OPTIONS,
-            lambda who: who == asker or self._is_admin(who),
+            lambda who: who == author or self._is_admin(who),
             about="a decision on what I may do",
-            brief=self._brief(tool, arguments),
+            brief=self._brief(call),
             fault=lambda words: (
                 "" if words.strip().lower() in {"", "once", "always"} else wording.ONCE_OR_ALWAYS
             ),
-            same=same,
+            same=f"{call.same} {call.context.call_id} {nth}",
             within_s=within_s,
             keep=keep,
         )
 
-    async def _text(self, tool: Tool, arguments: Arguments, place: ToolContext) -> str:
-        """Return the question, with the exact arguments: nothing in them is hidden, and nothing left out."""
-        given = arguments.model_dump(mode="json", exclude_defaults=True)
-        shown = self._mask(exact(given))
-        why = wording.OUTSIDE_READ if place.tainted else ""
-        block = _block(shown)
-        if len(shown) > MOST_SHOWN and await self._posted(tool, shown, place):
-            block = f"{_block(shown[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
-        return wording.may_i(tool.name, block, why, _always(tool, arguments, self._pattern(arguments)))
+    async def _text(self, call: _Call) -> str:
+        """Return the question, with the exact arguments: nothing is hidden, and nothing left out."""
+        name = call.tool.name
+        arguments = self._mask(
+            format_arguments(call.arguments.model_dump(mode="json", exclude_defaults=True))
+        )
+        block = _block(arguments)
+        if len(arguments) > MOST_SHOWN and await self._attach(call, arguments):
+            block = f"{_block(arguments[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
+        why = wording.OUTSIDE_READ if call.context.tainted else ""
+        return wording.may_i(name, block, why, call.describe_grant(self._pattern(call.arguments)))
 
-    def _brief(self, tool: Tool, arguments: Arguments) -> str:
-        """Return in one line what the call is about: enough to find its question, not to decide it."""
-        about = " ".join(self._mask(escaped(arguments.subject())).split())
-        return f"{tool.name}: {about}" if len(about) <= MOST_NAMED else f"{tool.name}: {about[:MOST_NAMED]}…"
+    def _brief(self, call: _Call) -> str:
+        """Return the call in one line: enough to find its question, not to decide it."""
+        name, about = call.tool.name, " ".join(self._mask(escaped(call.arguments.subject())).split())
+        return f"{name}: {about}" if len(about) <= MOST_NAMED else f"{name}: {about[:MOST_NAMED]}…"
 
     def _pattern(self, arguments: Arguments) -> str:
-        """Return what *always here* would allow: nothing, where it would have to keep a secret."""
+        """Return what *always here* would allow, or "" if the pattern has a secret, which must not be stored."""
         pattern = arguments.always()
         return pattern if self._mask(pattern) == pattern else ""
 
-    async def _posted(self, tool: Tool, shown: str, place: ToolContext) -> bool:
+    async def _attach(self, call: _Call, text: str) -> bool:
         try:
             with NamedTemporaryFile(suffix=".txt") as file:
                 path = Path(file.name)
-                await self._offload(path.write_bytes, shown.encode("utf-8", "replace"))
-                await place.attach(f"{place.call_id}?", path, f"{tool.name}.txt")
+                await self._offload(path.write_bytes, text.encode("utf-8", "replace"))
+                await call.context.attach(f"{call.context.call_id}?", path, f"{call.tool.name}.txt")
         except (PostFailed, OSError) as error:
             log.info("approval.inline: arguments shown in the question, not as a file: %s", error)
             return False
         return True
 
-    async def _record(self, key: str, asked: _Asked, grant: _Grant | None = None) -> None:
-        """Make it durable. Raises `ToolDenied` when it cannot be: what is not on disk is not allowed."""
+    async def _save(self, key: str, approval: _Approval, grant: _Grant | None = None) -> None:
+        """Make an approval durable. Raises `ToolDenied` if the disk fails: what is not on disk is not allowed."""
         oldest = (self._now() - KEPT_FOR).isoformat()
-        async with self._kept.changing:
-            value = self._kept.value
-            kept = {
+        async with self._file.changing:
+            value = self._file.value
+            approvals = {
                 id_: old
                 for id_, old in value.asked.items()
-                if old.expires_at > oldest and id_ not in (key, asked.same)
+                if old.expires_at > oldest and id_ not in (key, approval.same)
             }
             grants = (*value.grants, grant)[-MOST_GRANTS:] if grant else value.grants
             try:
-                await self._kept.replace(_File(asked={**kept, key: asked}, grants=grants))
+                await self._file.replace(ApprovalsFile(asked={**approvals, key: approval}, grants=grants))
             except StoreUnavailable as error:
                 raise ToolDenied(
-                    "The permission for this could not be kept on disk.", suggestion="Try again later."
+                    "The permission for this could not be saved on disk.", suggestion="Try again later."
                 ) from error
 
-    async def _audit(
-        self,
-        tool: Tool,
-        arguments: Arguments,
-        key: str,
-        place: ToolContext,
-        answer: Answer | None,
-        grant: _Grant | None,
-    ) -> None:
-        verdict = "allowed" if answer and answer.approved else "denied"
-        about = self._mask(arguments.subject())[:AUDITED]
-        details = {"tool": tool.name, "verdict": verdict, "about": about, "call": key}
-        if grant:
-            details["always"] = grant.pattern
-        if answer is None or not answer.by:
-            details["why"] = "nobody could be asked" if answer is None else "nobody answered in time"
-        await self._noted(place.thread, place.message_id, answer.by if answer else "", details)
-
-    async def _noted(self, thread: ThreadId, message_id: str, by: str, details: Mapping[str, str]) -> None:
+    async def _audit(self, thread: ThreadId, message_id: str, by: str, details: Mapping[str, str]) -> None:
         try:
             await self._note("approval", thread, message_id, by, details)
         except StoreUnavailable as error:
@@ -349,17 +354,21 @@ class Approvals:
 DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."
 
 
-def exact(given: Mapping[str, JsonValue]) -> str:
-    """Return arguments as people read them, each character visible: a single text as it is, else a name with each.
+def format_arguments(arguments: Mapping[str, JsonValue]) -> str:
+    """Return arguments for people, each character visible: a single text as it is, else each with its name.
 
-    The lines of a longer text are set in, so that none of them can pass for another argument.
+    The lines of a longer text are indented, so that none of them can pass for another argument.
     """
-    if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
+    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return escaped(only)
-    return "\n".join(f"{_shown(name)}:{_value(value)}" for name, value in given.items())
+    return "\n".join(f"{_format_name(name)}:{_format_value(value)}" for name, value in arguments.items())
 
 
-def _value(value: JsonValue) -> str:
+def _format_name(name: str) -> str:
+    return name if name.isidentifier() else escaped(json.dumps(name, ensure_ascii=False))
+
+
+def _format_value(value: JsonValue) -> str:
     if not isinstance(value, str) or not value or value != value.strip(" "):
         return f" {escaped(json.dumps(value, ensure_ascii=False))}"
     if "\n" not in value:
@@ -367,32 +376,9 @@ def _value(value: JsonValue) -> str:
     return "".join(f"\n  {line}" for line in escaped(value).split("\n"))
 
 
-def _shown(name: str) -> str:
-    return name if name.isidentifier() else escaped(json.dumps(name, ensure_ascii=False))
-
-
-def _always(tool: Tool, arguments: Arguments, pattern: str) -> str:
-    """Return what *always here* would allow, in words."""
-    if not pattern:
-        return wording.NOTHING_MORE
-    if pattern == glob.escape(arguments.subject()):
-        return wording.EXACTLY_THIS
-    return wording.any_of(tool.name) if pattern == "*" else f"`{escaped(f'{tool.name}({pattern})')}`"
-
-
 def _block(text: str) -> str:
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     return f"{fence}\n{text}\n{fence}"
-
-
-def _key(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
-    """Return what makes a call this one: what `_same` takes in, and its own id, as one step may ask for it twice."""
-    return _digest([_same(tool, arguments, place), place.call_id])
-
-
-def _same(tool: Tool, arguments: Arguments, place: ToolContext) -> str:
-    """Return what calls have in common that are the same to people: thread, message, tool, exact arguments."""
-    return _digest([str(place.thread), place.message_id, tool.name, arguments.model_dump(mode="json")])
 
 
 def _digest(whole: JsonValue) -> str:

@@ -1,16 +1,16 @@
 """The gate that every tool call goes through, MCP included; nothing else runs a tool.
 
-| step      | what it does                                                            | else               |
-|-----------|-------------------------------------------------------------------------|--------------------|
-| known     | the tool exists, and can work here                                      | `ToolNotFound`, `ToolDenied` |
-| validated | the arguments fit the tool's schema                                     | `ToolInvalidInput` |
-| permitted | policy: allow, ask a person, deny; the wait for them is nobody's time    | `ToolDenied`       |
-| run       | within the tool's time; a stop of the turn ends it                      | `ToolTimeout`      |
-| returned  | secrets masked, outside text fenced, what is too long kept in a file     |                    |
+| step      | what it does                                                           | else                         |
+|-----------|------------------------------------------------------------------------|------------------------------|
+| find      | the tool exists and works here                                         | `ToolNotFound`, `ToolDenied` |
+| validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
+| permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
+| run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
+| return    | secrets masked, outside text fenced, a long result saved to a file     |                              |
 
 A result is data: ``{"success": true, "result": …}``, with ``errors`` per item if only a part worked, or
-``{"success": false, "error": {type, message, recoverable, suggestion}}``. Calls of one step run side by side; their
-results come back in the order asked.
+``{"success": false, "error": {type, message, recoverable, suggestion}}``. Calls of one step run in parallel; their
+results come back in the order of the calls.
 """
 
 from __future__ import annotations
@@ -36,41 +36,31 @@ from threads.wording import code_of
 log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
-"""How long a tool that was told its time may take to hand over what it has, before it is cut off."""
+"""Seconds after its deadline in which a tool can return partial output, before it is cut off."""
 
 LONGEST_SUMMARY = 80
-"""Characters of what a status says of a call."""
+"""Characters of a call in a status."""
 
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
 
 
 class Permits(Protocol):
-    """Who may do what; see `bot.tools.approvals.Approvals`."""
+    """Decides which calls may run; see `bot.tools.approvals.Approvals`."""
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`."""
         ...
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
-        """Return whether the call waited for a person when the last process ended, and so has not run."""
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
+        """Return whether the call waited for a person when the last process ended, so it has not run."""
         ...
-
-
-class Freely:
-    """Everything is permitted."""
-
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
-        """Return at once."""
-
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:  # noqa: ARG002 - nothing does
-        return False
 
 
 class Toolbox:
     """The tools of one bot, sorted by name: their order is part of the cached prompt.
 
-    ``off`` says of tools that cannot work here why, in a sentence; the model is told, and a call fails with it.
+    ``off`` has a sentence for each tool that cannot work here; the model sees it, and a call fails with it.
     """
 
     def __init__(
@@ -79,65 +69,70 @@ class Toolbox:
         *,
         timeout_s: Mapping[str, float],
         default_timeout_s: float,
-        permits: Permits | None = None,
-        mask: Callable[[str], str] = str,
-        off: Mapping[str, str] | None = None,
+        permits: Permits,
+        mask: Callable[[str], str],
+        off: Mapping[str, str],
     ) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._timeout_s, self._default_timeout_s = timeout_s, default_timeout_s
-        self._permits, self._mask, self._off = permits or Freely(), mask, off or {}
+        self._permits, self._mask, self._off = permits, mask, off
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
-    async def run(self, calls: Sequence[ToolCall], place: ToolContext, on_event: OnEvent) -> list[ToolResult]:
-        """Run the calls of one step, and return their results in the order asked."""
+    async def run(
+        self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
+    ) -> list[ToolResult]:
+        """Run the calls of one step, and return their results in the order of the calls."""
         results: dict[int, ToolResult] = {}
-        room, places = anyio.Semaphore(MAX_PARALLEL), [replace(place, call_id=c.id, images=[]) for c in calls]
+        room, contexts = (
+            anyio.Semaphore(MAX_PARALLEL),
+            [replace(context, call_id=c.id, images=[]) for c in calls],
+        )
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
             await on_event(ToolStarted(name, about, call.id, label(name, about)))
-            results[index] = await self._call(call, places[index], room)
+            results[index] = await self._call(call, contexts[index], room)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
                 tasks.start_soon(one, index, call)
-        place.images.extend(image for own in places for image in own.images)
+        context.images.extend(image for own in contexts for image in own.images)
         return [results[index] for index in range(len(calls))]
 
-    def waits(self, call: ToolCall, place: ToolContext) -> bool:
-        """Return whether the call waited for a person when the last process ended, and so has not run."""
+    def waits(self, call: ToolCall, context: ToolContext) -> bool:
+        """Return whether the call waited for a person when the last process ended, so it has not run."""
         try:
-            tool, arguments = self._understood(call)
+            tool, arguments = self._parse(call)
         except ToolError:
             return False
-        return self._permits.waits(tool, arguments, replace(place, call_id=call.id))
+        return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(self, call: ToolCall, place: ToolContext, room: anyio.Semaphore) -> ToolResult:
+    async def _call(self, call: ToolCall, context: ToolContext, room: anyio.Semaphore) -> ToolResult:
         try:
-            return await self._results.succeeded(call, await self._invoke(call, place, room), place)
+            return await self._results.succeeded(call, await self._invoke(call, context, room), context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, place)
+            return await self._failed(call, error, context)
 
-    async def _failed(self, call: ToolCall, error: Exception, place: ToolContext) -> ToolResult:
-        """Tell the operator why, in the log and so in the audit, and the model what it may know."""
+    async def _failed(self, call: ToolCall, error: Exception, context: ToolContext) -> ToolResult:
+        """Log why, for operators and the audit, and return what the model may know."""
         fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
-            return await self._results.failed(call, error, place)
+            return await self._results.failed(call, error, context)
         log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
         return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(
-        self, call: ToolCall, place: ToolContext, room: anyio.Semaphore
+        self, call: ToolCall, context: ToolContext, room: anyio.Semaphore
     ) -> JsonValue | ToolOutput:
-        tool, arguments = self._understood(call)
-        await self._permits.permit(tool, arguments, place)
-        async with room:  # not before: what waits for a person keeps nobody else waiting
-            return await self._in_time(tool, arguments, place)
+        tool, arguments = self._parse(call)
+        await self._permits.permit(tool, arguments, context)
+        async with room:  # not before: a call that waits for a person must not block others
+            return await self._run_in_time(tool, arguments, context)
 
-    def _understood(self, call: ToolCall) -> tuple[Tool, Arguments]:
+    def _parse(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools)
@@ -146,11 +141,13 @@ class Toolbox:
             raise ToolDenied(why, suggestion="Go on without it, and say so.")
         return tool, arguments_of(tool, call)
 
-    async def _in_time(self, tool: Tool, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def _run_in_time(
+        self, tool: Tool, arguments: Arguments, context: ToolContext
+    ) -> JsonValue | ToolOutput:
         timeout_s = self._timeout_s.get(tool.name, self._default_timeout_s)
         deadline = anyio.current_time() + timeout_s
         with anyio.CancelScope(deadline=deadline + GRACE_S):
-            return await tool(arguments, replace(place, deadline=deadline))
+            return await tool(arguments, replace(context, deadline=deadline))
         raise ToolTimeout(f"The tool was stopped after {timeout_s:g} s.", suggestion="Try a smaller step.")
 
     def _spec(self, tool: Tool) -> ToolSpec:
@@ -160,5 +157,5 @@ class Toolbox:
 
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
-    """Return, masked, a short line on what the call is about, for a status."""
+    """Return the call's text arguments, masked, for a status."""
     return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

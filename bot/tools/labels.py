@@ -1,4 +1,4 @@
-"""What a running tool does, in a few plain words for people. Pure."""
+"""What a running tool does, in a few words for people."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ VERBS = {
     "load_skill": "looking up",
     "recall": "remembering",
 }
-"""Of the tools that people meet most; another is "using" and its name."""
+"""The verbs of common tools; any other tool is "using" and its name."""
 
 
 def label(name: str, summary: str) -> str:
-    """Return a line such as "reading notes.md"; a transport still has to escape it."""
+    """Return a line such as "reading notes.md"; the transport must escape it."""
     verb = VERBS.get(name) or f"using {name}"
     about = summary or ("files" if name in VERBS else "")
     line = " ".join(f"{verb} {about}".split())

@@ -1,4 +1,4 @@
-"""What the model remembers on request, and how it looks that up; shown in the thread, and revocable there."""
+"""The tools `remember` and `recall`: notes that people see in the thread and can remove there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import Field, JsonValue
 
 from bot.agent.prompt.memory import LONGEST, Memory
 from bot.agent.prompt.memory_lines import SCOPES, WHERE, Note, Scope, clean, matches
-from bot.guards.redaction import mask
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext
 
@@ -42,7 +41,7 @@ class RecallArguments(Arguments):
 @dataclass(frozen=True)
 class Remember:
     memory: Memory
-    mask: Callable[[str], str] = mask
+    mask: Callable[[str], str]
     name: ClassVar[str] = "remember"
     description: ClassVar[str] = (
         "Keep one fact for later conversations, when somebody asks you to or will plainly want it. Never a secret, "
@@ -51,17 +50,17 @@ class Remember:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = RememberArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, RememberArguments)
-        worded = clean(arguments.text)
-        if self.mask(worded) != worded or self.mask(arguments.text) != arguments.text:
+        text = clean(arguments.text)
+        if self.mask(text) != text or self.mask(arguments.text) != arguments.text:
             raise ToolInvalidInput(
                 "There seems to be a secret in it; secrets are not remembered.",
                 suggestion="Leave it out, and say so.",
             )
-        note = await self.memory.add(place.thread, arguments.scope, worded, place.asker.id)
+        note = await self.memory.add(context.thread, arguments.scope, text, context.asker.id)
         where = WHERE[arguments.scope]
-        place.note(f"📌 Remembered {where}: “{note.text}” (/memory forget {note.id} takes it back)")
+        context.note(f"📌 Remembered {where}: “{note.text}” (/memory forget {note.id} takes it back)")
         return {"id": note.id, "remembered": where}
 
 
@@ -76,28 +75,28 @@ class Recall:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = RecallArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, RecallArguments)
-        memory = await self.memory.notes(place.thread)
+        memory = await self.memory.notes(context.thread)
         found = [
             (scope, note)
             for scope in SCOPES
             for note in reversed(memory[scope])
             if note.text.strip() and matches(note, arguments.query)
         ]
-        room, told = MOST_CHARACTERS, list[JsonValue]()
+        room, notes = MOST_CHARACTERS, list[JsonValue]()
         for scope, note in found:
             room -= len(note.shown)
             if room < 0:
                 break
-            told.append(_told(scope, note))
-        result: dict[str, JsonValue] = {"notes": told}
-        if len(told) < len(found):
-            result |= {"left_out": len(found) - len(told), "next": "Ask with more words."}
+            notes.append(_describe(scope, note))
+        result: dict[str, JsonValue] = {"notes": notes}
+        if len(notes) < len(found):
+            result |= {"left_out": len(found) - len(notes), "next": "Ask with more words."}
         return result
 
 
-def _told(scope: Scope, note: Note) -> JsonValue:
+def _describe(scope: Scope, note: Note) -> JsonValue:
     if not note.id:
         return {"scope": scope, "text": note.text.strip(), "by": "written by hand"}
     return {"scope": scope, "id": note.id, "text": note.text, "by": note.by, "day": note.day}

@@ -1,4 +1,4 @@
-"""Results as the model reads them: JSON with one shape for all, masked, fenced, and never too long."""
+"""Results for the model: JSON of one shape, masked, fenced, and of limited length."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from threads.model import ToolCall, ToolResult
 from threads.store.checksummed_lines import scrub
 
 MAX_RESULT = 50_000
-"""Characters of one result; of a longer one its two ends are returned, and a file has it whole."""
+"""Characters of one result; of a longer one the two ends are returned, and a file has all of it."""
 
 HEAD, TAIL = 20_000, 8_000
-MAX_SAID, MAX_ITEMS = 20_000, 20
-"""Characters of what an error says, and errors of single items that are told."""
+MAX_MESSAGE, MAX_ITEMS = 20_000, 20
+"""Characters of an error message, and errors of single items in a result."""
 
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
@@ -42,51 +42,51 @@ _TYPES: dict[type[ToolError], ErrorType] = {
 
 
 class Results:
-    """Writes results; *mask* takes secrets out of a text."""
+    """Writes results; *mask* removes secrets from a text."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
         self._mask = mask
 
     async def succeeded(
-        self, call: ToolCall, value: JsonValue | ToolOutput, place: ToolContext
+        self, call: ToolCall, value: JsonValue | ToolOutput, context: ToolContext
     ) -> ToolResult:
         returned = value if isinstance(value, ToolOutput) else ToolOutput(value)
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
-        place.images.extend(returned.images)
+        context.images.extend(returned.images)
         if returned.errors:
             result["errors"] = [asdict(error) for error in _first(returned.errors)]
-        return await self._told(call, result, returned.origin, place)
+        return await self._result(call, result, returned.origin, context)
 
-    async def failed(self, call: ToolCall, error: ToolError, place: ToolContext) -> ToolResult:
+    async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
-        said = self._mask(str(error))[:MAX_SAID]
-        told = error_body(
-            kind, said, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
+        message = self._mask(str(error))[:MAX_MESSAGE]
+        body = error_body(
+            kind, message, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
         )
         if error.partial is not None:
-            told["partial"] = error.partial
-        return await self._told(call, told, error.origin, place, is_error=True)
+            body["partial"] = error.partial
+        return await self._result(call, body, error.origin, context, is_error=True)
 
-    async def _told(
+    async def _result(
         self,
         call: ToolCall,
         result: dict[str, JsonValue],
         origin: str,
-        place: ToolContext,
+        context: ToolContext,
         *,
         is_error: bool = False,
     ) -> ToolResult:
         long = "partial" if is_error else "result"
         if long in result and len(dumped(result)) > MAX_RESULT:
-            # A call that was wished for after text from outside was read may give that text back.
-            outside = bool(origin) or place.tainted
-            result = {**result, long: await self._ends(result[long], place, outside=outside)}
+            # A call after text from outside was read can return that text.
+            outside = bool(origin) or context.tainted
+            result = {**result, long: await self._ends(result[long], context, outside=outside)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
-    async def _ends(self, value: JsonValue, place: ToolContext, *, outside: bool) -> JsonValue:
-        """Return the two ends of what is too long, with the path of the file that has it whole."""
+    async def _ends(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:
+        """Return the two ends of a long value, with the path of the file that has all of it."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
         )
@@ -96,8 +96,8 @@ class Results:
             "tail": whole[HEAD:][-TAIL:],
         }
         try:
-            cut["file"] = await place.spill(f"{place.stem}.txt", scrub(whole), outside=outside)
-            cut["next"] = "read_file reads the whole of it, in parts."
+            cut["file"] = await context.spill(f"{context.stem}.txt", scrub(whole), outside=outside)
+            cut["next"] = "read_file reads all of it, in parts."
         except StoreUnavailable:
             cut["next"] = "The whole could not be kept: ask for a part of it."
         return cut

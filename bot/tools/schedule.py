@@ -1,4 +1,4 @@
-"""Messages to this thread at a later time: set, listed, taken back; visible to all who are in it."""
+"""Scheduled messages to this thread: set, list and cancel them. Everybody in the thread sees the changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue, model_validator
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
-from bot.schedules.times import FARTHEST, checked, instant, spoken, within, zone_of
+from bot.schedules.times import FARTHEST, find_zone, format_time, parse_cron, parse_time, within_a_year
 from threads.errors import StoreUnavailable
 from threads.scheduled_messages import due_of, shortened
 from threads.store.disk import Offload
@@ -27,7 +27,7 @@ class ScheduleArguments(Arguments):
     text: str = Field(
         min_length=1,
         max_length=2000,
-        description="The message, worded for that time: what is to be done then, complete in itself",
+        description="The message, worded for that time: what to do then, complete in itself",
     )
     at: str = Field(
         default="", max_length=40, description="Once, at this time: ISO 8601, with an offset or with `zone`"
@@ -38,7 +38,7 @@ class ScheduleArguments(Arguments):
     cron: str = Field(
         default="",
         max_length=100,
-        description="Again and again: five fields (minute, hour, day of month, month, day of week), needs `zone`",
+        description="Repeatedly: five fields (minute, hour, day of month, month, day of week), needs `zone`",
     )
     zone: str = Field(
         default="", max_length=60, description="IANA time zone of the person, such as Europe/Berlin"
@@ -65,7 +65,7 @@ class ScheduleArguments(Arguments):
 
 
 class NoArguments(Arguments):
-    """Nothing to say."""
+    """No arguments."""
 
 
 class CancelArguments(Arguments):
@@ -79,14 +79,14 @@ class CancelArguments(Arguments):
 class SetSchedule:
     """``least_minutes`` is the least time between two occurrences.
 
-    ``is_command`` tells what a text would be if a person wrote it: through here no model gives a command, an approval
-    least of all.
+    ``is_command`` returns whether a text would be a command if a person wrote it: a model must not schedule commands,
+    such as approvals.
     """
 
     schedules: Schedules
     offload: Offload
     is_command: Callable[[str], bool]
-    least_minutes: int = 15
+    least_minutes: int
     name: ClassVar[str] = "schedule"
     description: ClassVar[str] = (
         "Have a message sent to this thread later, once or regularly, as if the person who asks now had written it "
@@ -95,38 +95,38 @@ class SetSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = ScheduleArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, ScheduleArguments)
-        if due_of(place.message_id):
+        if due_of(context.message_id):
             raise ToolDenied(
-                "A message that was scheduled itself cannot schedule others.",
+                "A scheduled message cannot schedule others.",
                 suggestion="Say what should be scheduled; a person can ask for it.",
             )
         if self.is_command(arguments.text):
             raise ToolDenied(
-                "A command cannot be scheduled: commands are for people to give.",
+                "A command cannot be scheduled: only people give commands.",
                 suggestion="Schedule a message in words.",
             )
         now = self.schedules.now()
-        wanted: Mapping[str, object] = await self.offload(
+        timing: Mapping[str, object] = await self.offload(
             _timing, arguments, now, timedelta(minutes=self.least_minutes)
         )
-        made = Schedule.model_validate(
+        new = Schedule.model_validate(
             {
-                "thread": str(place.thread),
-                "author": place.asker,
+                "thread": str(context.thread),
+                "author": context.asker,
                 "text": arguments.text.strip(),
-                "source": f"{place.message_id} {place.call_id} {_digest(arguments)}",
-                **wanted,
+                "source": f"{context.message_id} {context.call_id} {_digest(arguments)}",
+                **timing,
             }
         )
-        with _kept():
-            schedule = await self.schedules.add(made)
-        described = self.schedules.described(schedule)
-        place.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
+        with _store_errors():
+            schedule = await self.schedules.add(new)
+        described = self.schedules.describe(schedule)
+        context.note(f"⏰ Scheduled {described} (/schedule cancel {schedule.id})")
         return {
             "id": schedule.id,
-            "next": spoken(schedule.next_at, schedule.zone, now),
+            "next": format_time(schedule.next_at, schedule.zone, now),
             "told_the_thread": True,
         }
 
@@ -139,16 +139,16 @@ class ListSchedules:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = NoArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:  # noqa: ARG002
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:  # noqa: ARG002
         return [
             {
                 "id": schedule.id,
                 "text": schedule.text,
-                "next": spoken(schedule.next_at, schedule.zone, self.schedules.now()),
+                "next": format_time(schedule.next_at, schedule.zone, self.schedules.now()),
                 "cron": schedule.cron,
                 "by": schedule.author.name or schedule.author.id,
             }
-            for schedule in self.schedules.of(place.thread)
+            for schedule in self.schedules.of(context.thread)
         ]
 
 
@@ -160,45 +160,48 @@ class CancelSchedule:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = CancelArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
-        with _kept():
-            gone = await self.schedules.cancel(place.thread, arguments.id.strip().lower())
+        with _store_errors():
+            gone = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
         if gone is None:
             raise ToolNotFound(
                 f"Nothing with the id {arguments.id[:64]!r} is scheduled in this thread.",
                 suggestion="Call schedules to see what is.",
             )
-        place.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
+        context.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
         return {"cancelled": gone.id}
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
-    """Say to the model that the disk refused."""
+def _store_errors() -> Iterator[None]:
+    """Tell the model that the disk failed."""
     try:
         yield
     except StoreUnavailable as error:
         raise ToolError(
-            "This could not be kept on disk, so nothing was changed.",
+            "This could not be saved on disk, so nothing was changed.",
             suggestion="Say so, and try again later.",
         ) from error
 
 
 def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
-    """Return when it comes, as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
-    zone = zone_of(arguments.zone).key if arguments.zone else ""
+    """Return the times as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
+    zone = find_zone(arguments.zone).key if arguments.zone else ""
     if arguments.cron:
-        cron, first = checked(arguments.cron, zone, now, least)
-        until = instant(arguments.until, zone, now) if arguments.until else now + FARTHEST
+        cron, first = parse_cron(arguments.cron, zone, now, least)
+        until = parse_time(arguments.until, zone, now) if arguments.until else now + FARTHEST
         if until < first:
             raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")
         return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}
     if arguments.in_minutes is not None:
-        return {"next_at": within(now + timedelta(minutes=arguments.in_minutes), now), "zone": zone or "UTC"}
-    return {"next_at": instant(arguments.at, zone, now), "zone": zone or "UTC"}
+        return {
+            "next_at": within_a_year(now + timedelta(minutes=arguments.in_minutes), now),
+            "zone": zone or "UTC",
+        }
+    return {"next_at": parse_time(arguments.at, zone, now), "zone": zone or "UTC"}
 
 
 def _digest(arguments: ScheduleArguments) -> str:
-    """Return what tells two calls apart that some server gave one id."""
+    """Return what distinguishes two calls to which a server gave the same id."""
     return sha256(arguments.model_dump_json().encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Commands in the thread's workspace, behind the walls of `bot.tools.sandbox`."""
+"""Commands in the thread's workspace, in the sandbox of `bot.tools.sandbox`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bot.ports.errors import ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
-from .files.resolve_beneath import holds_outside_text
-from .sandbox import Ran, Sandbox
+from .files.workspace import holds_outside_text
+from .sandbox import CommandResult, Sandbox
 
 MAX_COMMAND = 100_000
 """Bytes of a command: the kernel takes no argument of more than 128 KiB."""
@@ -77,35 +77,35 @@ class Shell:
             more=" chmod does not work here (use `sh script`), nor does /tmp." if landlock else "",
         )
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, ShellArguments)
         now = anyio.current_time()
-        deadline = min(place.deadline, now + (arguments.timeout_s or place.deadline - now))
-        # Before, because a command can take away what it is seen by; after, because something may have come since.
-        outside = await self.offload(holds_outside_text, place.workspace)
-        ran = await self.sandbox.run(arguments.command, place.workspace, deadline)
-        origin = ORIGIN if outside or await self.offload(holds_outside_text, place.workspace) else ""
-        if ran.ended == "exited":
-            return ToolOutput(_told(ran), origin=origin)
-        if ran.ended == "timeout":
+        deadline = min(context.deadline, now + (arguments.timeout_s or context.deadline - now))
+        # Before, because a command can remove the trace; after, because a file may have come meanwhile.
+        outside = await self.offload(holds_outside_text, context.workspace)
+        result = await self.sandbox.run(arguments.command, context.workspace, deadline)
+        origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
+        if result.ended == "exited":
+            return ToolOutput(_report(result), origin=origin)
+        if result.ended == "timeout":
             raise ToolTimeout(
                 f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",
                 suggestion="Do less at once, or let it write to a file and look at that.",
-                partial=_told(ran),
+                partial=_report(result),
                 origin=origin,
             )
-        message, suggestion = _ENDS[ran.ended]
-        raise ToolError(message, suggestion=suggestion, partial=_told(ran), origin=origin)
+        message, suggestion = _ENDS[result.ended]
+        raise ToolError(message, suggestion=suggestion, partial=_report(result), origin=origin)
 
 
-def _told(ran: Ran) -> dict[str, JsonValue]:
-    told: dict[str, JsonValue] = {"stdout": ran.stdout, "stderr": ran.stderr}
-    if ran.exit_code is not None:
-        told = {"exit_code": ran.exit_code, **told}
-    if ran.signal:
-        told["signal"] = ran.signal
-    if ran.left_out:
-        told["left_out_bytes"] = ran.left_out
-    if ran.full:
-        told["workspace"] = f"{ran.full} {FREE_IT}" if ran.ended == "exited" else ran.full
-    return told
+def _report(result: CommandResult) -> dict[str, JsonValue]:
+    report: dict[str, JsonValue] = {"stdout": result.stdout, "stderr": result.stderr}
+    if result.exit_code is not None:
+        report = {"exit_code": result.exit_code, **report}
+    if result.signal:
+        report["signal"] = result.signal
+    if result.left_out:
+        report["left_out_bytes"] = result.left_out
+    if result.full:
+        report["workspace"] = f"{result.full} {FREE_IT}" if result.ended == "exited" else result.full
+    return report

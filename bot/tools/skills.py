@@ -1,8 +1,7 @@
-"""Skills on demand: the prompt lists them in a line each, this reads one."""
+"""Reads a skill on demand; the prompt lists each in one line."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -15,10 +14,8 @@ from bot.ports.errors import ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from threads.store.disk import Offload
 
-log = logging.getLogger(__name__)
-
 MAX_READ = 32_000
-"""Characters of one answer; it says where to go on."""
+"""Characters of one result; it says where to continue."""
 
 
 class LoadSkillArguments(Arguments):
@@ -30,17 +27,13 @@ class LoadSkillArguments(Arguments):
         return f"{self.name}/{self.file}" if self.file else self.name
 
 
-async def logged(place: ToolContext, what: str, digest: str) -> None:
-    log.info("skill.loaded: %s (sha256 %s)", what, digest, extra={"thread_id": str(place.thread)})
-
-
 @dataclass(frozen=True)
 class LoadSkill:
-    """``loaded`` is told what was loaded, and the SHA-256 of the file; it does not raise."""
+    """``loaded`` gets the name of each loaded file, and its SHA-256, for the audit; it does not raise."""
 
     skills: Skills
     offload: Offload
-    loaded: Callable[[ToolContext, str, str], Awaitable[None]] = logged
+    loaded: Callable[[ToolContext, str, str], Awaitable[None]]
     name: ClassVar[str] = "load_skill"
     description: ClassVar[str] = (
         "Read one of the skills that your instructions list, before you do what it is about, or a file of it."
@@ -48,10 +41,10 @@ class LoadSkill:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = LoadSkillArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, LoadSkillArguments)
         text, digest, files = await self.offload(self._read, arguments.name, arguments.file)
-        await self.loaded(place, arguments.subject(), digest)
+        await self.loaded(context, arguments.subject(), digest)
         end = arguments.offset + MAX_READ
         result: dict[str, JsonValue] = {"text": text[arguments.offset : end]}
         if end < len(text):

@@ -282,9 +282,9 @@ def _fire(
     served: AbstractSet[str],
 ) -> None:
     """Start the task that hands over scheduled messages when they are due."""
-    from bot.schedules.firing import Firing  # noqa: PLC0415 - off by default
+    from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
 
-    firing = Firing(
+    scheduler = Scheduler(
         schedules,
         core.orchestrator.receive,
         core.journal.knows,
@@ -294,7 +294,7 @@ def _fire(
         served,
         settings.recovery.max_age_s,
     )
-    tasks.start_soon(firing.run)
+    tasks.start_soon(scheduler.run)
 
 
 def catalog_of(settings: Settings) -> Catalog:

@@ -144,12 +144,12 @@ class ObservedTool:
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
-        with self.observing.work("tool", self.name, {"call_id": place.call_id}) as call:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
+        with self.observing.work("tool", self.name, {"call_id": context.call_id}) as call:
             try:
-                returned = await self.tool(arguments, place)
+                returned = await self.tool(arguments, context)
             except anyio.get_cancelled_exc_class():
-                if anyio.current_time() >= place.deadline:
+                if anyio.current_time() >= context.deadline:
                     call.cut = "tool_timeout"
                 raise
             if isinstance(returned, ToolOutput) and returned.errors:
@@ -164,13 +164,13 @@ class ObservedPermits:
     permits: Permits
     observing: Observing
 
-    async def permit(self, tool: Tool, arguments: Arguments, place: ToolContext) -> None:
+    async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         try:
-            await self.permits.permit(tool, arguments, place)
+            await self.permits.permit(tool, arguments, context)
         except ToolDenied as error:
-            with self.observing.work("tool", tool.name, {"call_id": place.call_id}) as call:
+            with self.observing.work("tool", tool.name, {"call_id": context.call_id}) as call:
                 call.fail(error)
             raise
 
-    def waits(self, tool: Tool, arguments: Arguments, place: ToolContext) -> bool:
-        return self.permits.waits(tool, arguments, place)
+    def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
+        return self.permits.waits(tool, arguments, context)

@@ -85,7 +85,7 @@ class ToolSet:
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Save a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
         try:
-            return await self.writer.keep_output(workspace, name, text.encode(), outside=outside)
+            return await self.writer.save_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
             raise StoreUnavailable(f"tool output: {error}") from error
 
@@ -184,10 +184,10 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
-async def _loaded(audit: Audit, place: ToolContext, name: str, digest: str) -> None:
+async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) -> None:
     try:
         details = {"skill": name, "sha256": digest}
-        await audit.note("skill", place.thread, place.message_id, place.asker.id, details)
+        await audit.note("skill", context.thread, context.message_id, context.asker.id, details)
     except StoreUnavailable as error:
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
@@ -261,7 +261,7 @@ async def _servers(
         disk=resources.disk,
         offload=resources.offload,
         mask=resources.mask,
-        save=partial(tool_set.writer.keep_output, outside=True),
+        save=partial(tool_set.writer.save_output, outside=True),
     ) as servers:
         tool_set.tools += servers.tools
         tool_set.status.append(servers.trouble)

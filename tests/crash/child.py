@@ -34,11 +34,11 @@ from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.approvals import Approvals
 from bot.tools.files.read import ListFiles
-from bot.tools.gate import Toolbox
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
+from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads import delivery
 from threads.journal import journal
@@ -192,7 +192,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
         expires_s=EXPIRES_S,
     )
     tools = [ListFiles(anyio.to_thread.run_sync)]
-    toolbox = Toolbox(tools, timeout_s={}, default_timeout_s=5, permits=approvals)
+    toolbox = make_toolbox(tools, permits=approvals)
     limits = replace(
         base,
         idle_timeout_s=fate.choice((0.05, 0.5, 600)),

@@ -20,7 +20,6 @@ from threads.errors import (
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.base.transport import Capabilities
 
-
 AGAIN_S = 0.2
 
 

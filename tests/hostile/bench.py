@@ -20,7 +20,7 @@ from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
-from bot.tools.sandbox import Ran
+from bot.tools.sandbox import CommandResult
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
@@ -71,9 +71,9 @@ class Stage:
 
     def __init__(self) -> None:
         self.ran: list[str] = []
-        self.gives = Ran("exited", 0, "done", "")
+        self.gives = CommandResult("exited", 0, "done", "")
 
-    async def run(self, command: str, workspace: Path, deadline: float) -> Ran:
+    async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
         self.ran.append(command)
         return self.gives
 
@@ -153,11 +153,11 @@ class Scene:
 
     async def run(self, *calls: ToolCall) -> list[dict[str, Any]]:
         """Run the calls of one step as a turn does, and return what a model reads."""
-        results = await self.bench.toolbox.run(calls, self.place(), self._seen)
+        results = await self.bench.toolbox.run(calls, self.context(), self._seen)
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
-    def place(self) -> ToolContext:
+    def context(self) -> ToolContext:
         return ToolContext(
             self.workspace,
             self.thread,
@@ -168,6 +168,7 @@ class Scene:
             self._ask,
             self._spill,
             self.tainted,
+            sees=True,
             images=self.shown,
         )
 

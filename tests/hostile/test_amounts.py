@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from bot.tools.gate import MAX_PARALLEL
-from bot.tools.sandbox import Ran
+from bot.tools.sandbox import CommandResult
 from tests.world import ANN, calls, says
 from threads.model import Answer, ToolCall
 
@@ -153,7 +153,7 @@ async def test_two_hundred_calls_of_one_step_run_a_few_at_a_time(tmp_path, monke
         most = max(most, running)
         await anyio.sleep(0.001)
         running -= 1
-        return Ran("exited", 0, "x" * 100_000, "")
+        return CommandResult("exited", 0, "x" * 100_000, "")
 
     async with scene_of(tmp_path, monkeypatch) as scene:
         scene.answer = Answer(approved=True, by=ANN.id)

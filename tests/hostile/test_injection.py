@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.tools.sandbox import Ran
+from bot.tools.sandbox import CommandResult
 from tests.bot.documents import hostile_files as made
 from tests.bot.tools.mcp.opened import plain
 from tests.bot.tools.site import page, serving
@@ -156,7 +156,7 @@ async def test_who_obeys_a_text_from_outside_asks_a_person_first(case, tmp_path,
 WRITE = ("write_file", {"path": "x.sh", "content": "echo hello"})
 RUN = ("shell", {"command": "cat tool-output/* notes.txt"})
 ALLOWED = {"tools": {**ENABLED["tools"], "policy": {"shell": "allow"}}}
-LONG = Ran("exited", 0, "a long line of its own\n" * 4_000, "")
+LONG = CommandResult("exited", 0, "a long line of its own\n" * 4_000, "")
 
 
 async def test_who_asks_again_in_an_old_thread_is_not_asked_about_each_write(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bot.tools.sandbox import Ran
+from bot.tools.sandbox import CommandResult
 from tests.world import ANN
 from threads.model import Answer, ToolCall, ToolStarted
 
@@ -68,11 +68,11 @@ async def test_nobody_reads_a_secret(row, tmp_path, monkeypatch):
 
 
 OUTPUTS = [
-    ("in what a command writes", Ran("exited", 0, f"KEY={CANARY}\n", "")),
-    ("in what a command complains of", Ran("exited", 1, "", f"bad key {CANARY}")),
-    ("in what was written when time was over", Ran("timeout", None, f"x {CANARY}", "")),
-    ("in a flood", Ran("flood", None, f"{CANARY}\n" * 3000, "", 10**9)),
-    ("in a flood, as JSON", Ran("exited", 0, json.dumps({"k": CANARY}) * 3000, "")),
+    ("in what a command writes", CommandResult("exited", 0, f"KEY={CANARY}\n", "")),
+    ("in what a command complains of", CommandResult("exited", 1, "", f"bad key {CANARY}")),
+    ("in what was written when time was over", CommandResult("timeout", None, f"x {CANARY}", "")),
+    ("in a flood", CommandResult("flood", None, f"{CANARY}\n" * 3000, "", 10**9)),
+    ("in a flood, as JSON", CommandResult("exited", 0, json.dumps({"k": CANARY}) * 3000, "")),
 ]
 
 

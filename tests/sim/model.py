@@ -160,7 +160,7 @@ class Peek:
     def __init__(self, fate: Fate) -> None:
         self._fate = fate
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         rng = self._fate.rng
         if self._fate.step("tool"):
             self._fate.die()

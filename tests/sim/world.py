@@ -21,8 +21,8 @@ from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
 from bot.ports.errors import ProviderError
 from bot.store.model_choice import ModelChoices
-from bot.tools.gate import Toolbox
 from bot.wiring.core import Core, open_core
+from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.errors import BotError
 from threads.model import Outgoing
@@ -63,7 +63,7 @@ class World:
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)
         self.platform = Platform(self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record))
-        self._toolbox = Toolbox([Peek(self.fate)], timeout_s={}, default_timeout_s=5)
+        self._toolbox = make_toolbox([Peek(self.fate)])
         self._calm = False
         if self.stack is not None:
             self.platform.people = self._people

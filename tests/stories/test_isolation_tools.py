@@ -13,14 +13,15 @@ import pytest
 from bot.agent.prompt.memory import Memory
 from bot.guards.policy import Policy
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import Arguments, ToolContext
+from bot.ports.tool import Arguments
 from bot.schedules.store import Schedule, Schedules
 from bot.tools.approvals import Approvals
 from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
-from bot.tools.gate import MAX_PARALLEL, Toolbox
+from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
+from tests.tool_context import make_toolbox, tool_context
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
 from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
@@ -51,7 +52,7 @@ class Hangs:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = Numbered
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         self.inside += 1
         self.most = max(self.most, self.inside)
         if self.inside == MAX_PARALLEL:
@@ -67,8 +68,8 @@ class Floods(Hangs):
 
     name = "floods"
 
-    async def __call__(self, arguments, place):
-        return f"{place.thread.channel} " * 20_000
+    async def __call__(self, arguments, context):
+        return f"{context.thread.channel} " * 20_000
 
 
 class Calling(OneModel):
@@ -149,17 +150,17 @@ async def test_what_is_too_long_is_kept_by_each_thread_for_itself_under_one_call
 
 async def test_a_full_workspace_is_full_for_its_own_thread_only(tmp_path):
     writer = Writer(PosixDisk(), inline, Quota(1_000, 100))
-    toolbox = Toolbox([WriteFile(writer)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([WriteFile(writer)])
     written = []
     for thread in (T1, T1, T2):
-        place = ToolContext(thread_folder(tmp_path, thread) / "workspace", thread)
+        context = tool_context(thread_folder(tmp_path, thread) / "workspace", thread)
         path = f"{len(written)}.txt"
         call = ToolCall("c1", "write_file", {"path": path, "content": "x" * 800})
 
         async def unheard(_):
             """Nobody listens."""
 
-        written += await toolbox.run([call], place, unheard)
+        written += await toolbox.run([call], context, unheard)
     assert [result.is_error for result in written] == [False, True, False]
 
 
@@ -184,18 +185,18 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
     async def unnoted(*_):
         """No audit."""
 
-    def place(thread):
+    def context(thread):
         async def ask(question):
             asked[thread] += 1
             return Answer(approved=thread == T1, by="U1", words="always" if thread == T1 else "")
 
-        return ToolContext(tmp_path, thread, ANN, "m1", ask=ask)
+        return tool_context(tmp_path, thread, ANN, "m1", ask=ask)
 
     approvals = Approvals(
         Policy({"hangs": "ask"}), PosixDisk(), tmp_path / "approvals.json", offload=inline, now=Clock(),
         is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
     )  # fmt: skip
-    toolbox = Toolbox([Floods()], timeout_s={}, default_timeout_s=5, permits=approvals)
+    toolbox = make_toolbox([Floods()], permits=approvals)
     approvals_of = Policy({"floods": "ask"})
     approvals._policy = approvals_of
 
@@ -204,7 +205,7 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
 
     results = []
     for thread in (T1, T1, T2, T1):
-        results += await toolbox.run([ToolCall("c1", "floods", {})], place(thread), unheard)
+        results += await toolbox.run([ToolCall("c1", "floods", {})], context(thread), unheard)
     assert [result.is_error for result in results] == [False, False, True, False]
     assert asked == {T1: 1, T2: 1}
 
@@ -236,9 +237,9 @@ async def test_a_disk_that_refuses_one_thread_is_told_there(tmp_path):
     async def unheard(_):
         """Nobody listens."""
 
-    toolbox = Toolbox([Floods()], timeout_s={}, default_timeout_s=5)
-    place = ToolContext(tmp_path, T1, spill=refuses)
-    [result] = await toolbox.run([ToolCall("c1", "floods", {})], place, unheard)
+    toolbox = make_toolbox([Floods()])
+    context = tool_context(tmp_path, T1, spill=refuses)
+    [result] = await toolbox.run([ToolCall("c1", "floods", {})], context, unheard)
     told = json.loads(result.content)["result"]
     assert told["head"].startswith("C1 ")
     assert "could not be kept" in told["next"]

@@ -23,7 +23,7 @@ class Quick(Hangs):
 
     done = 0
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         self.inside += 1
         self.most = max(self.most, self.inside)
         await anyio.lowlevel.checkpoint()

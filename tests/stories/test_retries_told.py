@@ -13,7 +13,7 @@ from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
 from bot.tools.mcp.framing import ConnectionLost
 from bot.tools.mcp.server import Timeouts
-from tests.bot.agent.test_compaction import FakeTurn, Summariser, compaction, request_of, talk
+from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary
 from tests.bot.tools.mcp.test_mcp_server import Played, ask, owned, until
 from tests.one_model import Only
@@ -139,8 +139,8 @@ async def test_of_a_link(told):
 
 async def test_of_a_summary(told):
     messages = talk(10)
-    turn, model = FakeTurn(messages, 11), Summariser(summary(""))
-    assert await compaction().run(turn, request_of(messages), model, window=20_000) is None
+    _, word = await compact(messages, Summariser(summary("")))
+    assert word is None
     assert told() == [("compaction.useless", 2, 0.0, "output_invalid")], "the second was the last"
 
 

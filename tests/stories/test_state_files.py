@@ -20,7 +20,7 @@ import anyio
 import pytest
 
 from bot.schedules.store import Schedules
-from bot.tools.approvals import _File as ApprovalsFile
+from bot.tools.approvals import ApprovalsFile
 from bot.tools.mcp.servers import StoredListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.serving import anthropic, serving

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bot.admin.safe_text import plain
 from bot.agent.prompt.memory_lines import clean, visible_text
 from bot.observe.logs import one_line
-from bot.tools.approvals import exact
+from bot.tools.approvals import format_arguments
 from bot.tools.mcp.tool_list import clean as listed
 from bot.tools.sandbox.output_capture import plain as captured
 from threads.invisible_text import BLANK, DEFAULT_IGNORABLE, escaped, is_invisible, prose
@@ -61,14 +61,14 @@ def test_a_letter_that_is_drawn_is_not_invisible():
 
 @pytest.mark.parametrize("hidden", NOTHING)
 def test_an_approval_shows_what_is_drawn_as_nothing(hidden):
-    shown = exact({"command": f"rm {hidden}x"})
+    shown = format_arguments({"command": f"rm {hidden}x"})
     assert shown == f"rm \\u{{{ord(hidden):x}}}x"
-    assert exact({"path": f"a{hidden}", "content": f"{hidden}\nb"}).count("\\u{") == 2
+    assert format_arguments({"path": f"a{hidden}", "content": f"{hidden}\nb"}).count("\\u{") == 2
 
 
 @pytest.mark.parametrize("blank", "\u00a0\u2003\u3000\u1680")
 def test_an_approval_shows_a_blank_that_is_no_space(blank):
-    assert exact({"command": f"rm{blank}x"}) == f"rm\\u{{{ord(blank):x}}}x"
+    assert format_arguments({"command": f"rm{blank}x"}) == f"rm\\u{{{ord(blank):x}}}x"
 
 
 def test_two_commands_that_look_the_same_are_shown_differently():

@@ -12,11 +12,12 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from bot.guards.redaction import Masker
 from bot.tools.files.attach import Attach
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
+from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
@@ -50,9 +51,7 @@ async def bot_over(
     for name in PROXIES:
         os.environ.pop(name, None)
     offload = anyio.to_thread.run_sync
-    toolbox = Toolbox(
-        [ReadFile(offload), ListFiles(offload), Attach(offload)], timeout_s={}, default_timeout_s=5
-    )
+    toolbox = make_toolbox([ReadFile(offload), ListFiles(offload), Attach(offload, Masker())])
     async with anyio.create_task_group() as tasks:
         given = {"disk": PosixDisk(), "offload": offload, "now": utc_now}
         core = await open_core(tasks, core_parts(data, edge, model, toolbox, **given, **changes))

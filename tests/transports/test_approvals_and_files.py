@@ -14,20 +14,15 @@ from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.files.attach import Attach
 from tests.bot.documents.hostile_files import pdf, png
 from tests.run_tool import RunArguments
-from tests.transports.approving import SECRET, Scene, chat_of
+from tests.transports.approving import SECRET, Scene
+from tests.transports.chats import chat_of
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look
-from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
 ONCE = "Allow once"
-
-
-@pytest.fixture(autouse=True)
-def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])
@@ -57,8 +52,8 @@ class Leaks:
     risk: ClassVar[str] = "read"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
-        path = place.workspace / f"{SECRET}.txt"
+    async def __call__(self, arguments, context):
+        path = context.workspace / f"{SECRET}.txt"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_text, "nothing")
         return f"it is {SECRET}"
@@ -111,8 +106,8 @@ class Shot:
     risk: ClassVar[str] = "exec"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
-        path = place.workspace / "shot.png"
+    async def __call__(self, arguments, context):
+        path = context.workspace / "shot.png"
         await anyio.to_thread.run_sync(partial(path.parent.mkdir, parents=True, exist_ok=True))
         await anyio.to_thread.run_sync(path.write_bytes, png((64, 48)))
         return ToolOutput("a picture", origin="web page", images=(Image("shot.png", "image/png"),))

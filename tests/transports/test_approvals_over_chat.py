@@ -10,20 +10,15 @@ import pytest
 
 from bot.ports import wording
 from bot.tools.approvals import MOST_SHOWN
-from tests.transports.approving import ASKS, Scene, chat_of
+from tests.transports.approving import Scene
+from tests.transports.chats import ASKS, chat_of
 from tests.world import calls, says
 from threads.model import Message, ToolCall
-from transports.discord.api.gateway_link import GatewayLink
 
 pytestmark = pytest.mark.anyio
 
 ONCE, ALWAYS, DENY = "Allow once", "Always here", "Deny"
 LS = calls("shell", command="ls -l")
-
-
-@pytest.fixture(autouse=True)
-def _guilds_come_at_once(monkeypatch):
-    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
 
 
 @pytest.fixture(params=["slack", "discord"])
@@ -47,6 +42,8 @@ async def test_allowed_once_it_runs_once_and_the_buttons_give_way_to_who_did_it(
         assert "```\nls -l\n```" in asked.text
         assert list(asked.buttons) == [ONCE, ALWAYS, DENY]
         assert scene.run.ran == []
+        if chat.name == "slack":
+            await scene.until(lambda: chat.fake.session("C1", thread).status == "suspended")
         await chat.press(asked, asked.buttons[ONCE])
         await scene.answered(thread, "it is done")
         await scene.ended(thread, "Approved by")

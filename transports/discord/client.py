@@ -198,7 +198,14 @@ class Discord(Client[Options, Rest, _Connection]):
         )
         session = partial(Session, presence.soon, intake, channels, registration, options.models, limits)
         heard = self._supervisor.heard
-        link = GatewayLink(options.token, options.gateway_url, session, rest.invalid_requests, heard=heard)
+        link = GatewayLink(
+            options.token,
+            options.api_base_url,
+            options.gateway_url,
+            session,
+            rest.invalid_requests,
+            heard=heard,
+        )
         return _Connection(
             api=rest,
             me=me,

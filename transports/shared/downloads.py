@@ -79,13 +79,11 @@ async def opened(
     session: aiohttp.ClientSession,
     address: str,
     host: FileHost,
-    *,
-    idle_s: float = IDLE_S,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Open the file at *address*. Raises `FileUnavailable`, and `FileRefused` for what a status says."""
     if not address:
         raise unavailable("no address", GONE)
-    response = await _open(session, url_of(address), host, idle_s)
+    response = await _open(session, url_of(address), host)
     try:
         yield response
     finally:
@@ -126,16 +124,14 @@ def unavailable(why: str, friendly: str) -> FileUnavailable:
     return error
 
 
-async def _open(
-    session: aiohttp.ClientSession, url: URL, host: FileHost, idle_s: float
-) -> aiohttp.ClientResponse:
+async def _open(session: aiohttp.ClientSession, url: URL, host: FileHost) -> aiohttp.ClientResponse:
     """Follow redirects to the file and return the opened answer; one try more for what may pass."""
     redirects = failures = 0
     while True:
         if not host.trusts(url):
             raise unavailable(f"{url.host} is none of {host.name}'s hosts", host.elsewhere)
         last = failures + 1 >= TRIES
-        response = await _get(session, url, host.headers, idle_s)
+        response = await _get(session, url, host.headers)
         if isinstance(response, str):
             pause = PAUSE_S
             if last:
@@ -157,7 +153,7 @@ async def _open(
 
 
 async def _get(
-    session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str], idle_s: float
+    session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]
 ) -> aiohttp.ClientResponse | str:
     """Return the answer, or what went wrong in a word: aiohttp's errors hold the headers, and are not let out."""
     try:
@@ -165,7 +161,7 @@ async def _get(
             url,
             headers={**headers, "Accept-Encoding": "identity"},
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=idle_s),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=IDLE_S),
             proxy=proxy_for(str(url)),
         )
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bot.agent.prompt.memory_lines import visible_text
+from threads.store.open_beneath import FILE, FOLDER, closing, open_at
 
 LARGEST = 64_000
 """Bytes of one file."""
@@ -37,18 +38,10 @@ def changeable(path: Path) -> bool:
 @contextmanager
 def opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
     """Open a plain file below *folder*; raises `SkillUnusable`."""
-    with ExitStack() as closing:
-
-        def step(name: str | Path, flags: int, above: int | None) -> int:
-            fd = os.open(name, flags | os.O_RDONLY | os.O_CLOEXEC, dir_fd=above)
-            closing.callback(os.close, fd)
-            return fd
-
+    with ExitStack() as stack:
         try:
-            fd = step(folder, os.O_DIRECTORY, None)
-            for part in parts[:-1]:
-                fd = step(part, os.O_DIRECTORY | os.O_NOFOLLOW, fd)
-            fd = step(parts[-1], os.O_NOFOLLOW | os.O_NONBLOCK, fd)
+            root = stack.enter_context(closing(os.open(folder, FOLDER | os.O_CLOEXEC)))
+            fd = stack.enter_context(closing(open_at(root, parts, FILE)))
         except FileNotFoundError:
             raise SkillMissing(f"there is no {visible_text('/'.join(parts[1:]))[:200]}") from None
         except (OSError, ValueError):  # a name that no file can have is a ValueError

@@ -98,16 +98,16 @@ class Browser:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = BrowserArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, BrowserArguments)
         url = str(self.egress.check(arguments.url))
         now = anyio.current_time()
-        left = min(place.deadline - now, LONGEST_S)
-        place = replace(place, deadline=now + left)
+        left = min(context.deadline - now, LONGEST_S)
+        context = replace(context, deadline=now + left)
         if self.missing and not self.disable_browser:
             raise ToolDenied(self.missing, suggestion="Go on without it, and say so.")
         if self.missing or not self.browser_cooldown.allows(now):
-            return await self._fetch_instead(url, place, OFF, TELL_OFF)
+            return await self._fetch_instead(url, context, OFF, TELL_OFF)
         screenshot = arguments.action == "screenshot"
         picture = screenshot and self.picture_cooldown.allows(now)
         request = PageRequest(url, arguments.wait_for, picture, arguments.full_page)
@@ -117,14 +117,14 @@ class Browser:
             log.warning("browser.failed: %s", error)
             if not self.disable_browser:
                 raise ToolError("The browser failed.", suggestion="Try web_fetch.") from error
-            return await self._fetch_instead(url, place, OFF, TELL_OFF)
+            return await self._fetch_instead(url, context, OFF, TELL_OFF)
         except PageFailed as error:
             if not self.disable_browser:
                 raise ToolTimeout(
                     f"The page could not be read: {error}.", suggestion="Try web_fetch."
                 ) from error
-            return await self._fetch_instead(url, place, STUCK, TELL_STUCK)
-        return await self._with_picture(view, place) if screenshot else _text(view)
+            return await self._fetch_instead(url, context, STUCK, TELL_STUCK)
+        return await self._with_picture(view, context) if screenshot else _text(view)
 
     async def _view(self, request: PageRequest, deadline: float) -> PageView:
         """View the page, and record the outcome for the cooldowns."""
@@ -146,18 +146,18 @@ class Browser:
                 self.picture_cooldown.record(picture if self.disable_screenshots else "given up", now)
         return view
 
-    async def _fetch_instead(self, url: str, place: ToolContext, degraded: str, tell: str) -> ToolOutput:
+    async def _fetch_instead(self, url: str, context: ToolContext, degraded: str, tell: str) -> ToolOutput:
         """Read the page by `web_fetch`; raises `ToolError` if that does not work either."""
         if self.fetch is None:
-            place.note(TELL_NOTHING)
+            context.note(TELL_NOTHING)
             raise ToolError(f"No page could be opened: {degraded.partition(',')[0]}.", suggestion=_GO_ON)
-        place.note(tell)
+        context.note(tell)
         try:
-            read = await self.fetch(self.fetch.arguments.model_validate({"url": url}), place)
+            read = await self.fetch(self.fetch.arguments.model_validate({"url": url}), context)
         except (ToolBusy, ToolDenied, ToolInvalidInput, ToolNotFound, ToolRateLimited):
             raise
         except ToolError as error:
-            place.note(TELL_NOTHING)
+            context.note(TELL_NOTHING)
             raise ToolError(
                 f"Neither the browser nor web_fetch could open the page. {error}",
                 suggestion=_GO_ON,
@@ -168,21 +168,21 @@ class Browser:
         result = read.result if isinstance(read.result, dict) else {"text": read.result}
         return replace(read, result={**result, "degraded": degraded})
 
-    async def _with_picture(self, view: PageView, place: ToolContext) -> ToolOutput:
+    async def _with_picture(self, view: PageView, context: ToolContext) -> ToolOutput:
         """Save the picture, and return it to a model that takes pictures."""
         if not view.picture:
             log.warning("browser.no_picture: %s", view.unpictured or "they are off")
             if not self.disable_screenshots:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_text(view).result, origin=ORIGIN)
-            place.note(TELL_NO_PICTURE)
+            context.note(TELL_NO_PICTURE)
             return _text(view, degraded=NO_PICTURE)
-        name = f"screenshot-{place.stem}.jpg"
+        name = f"screenshot-{context.stem}.jpg"
         try:
-            path = await self.writer.keep_output(place.workspace, name, view.picture, outside=True)
+            path = await self.writer.save_output(context.workspace, name, view.picture, outside=True)
         except ToolError as error:
-            place.note(TELL_NO_PICTURE)
+            context.note(TELL_NO_PICTURE)
             return _text(view, degraded=f"the picture could not be saved, so this is the text. {error}")
-        if not place.sees:
+        if not context.sees:
             return _text(view, picture=path, degraded=UNSEEN)
         result = _text(replace(view, text="", links="", cut=False), picture=path)
         return replace(result, images=(Image(path, "image/jpeg"),))

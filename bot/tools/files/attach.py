@@ -1,10 +1,10 @@
-"""Files out: a file of the workspace is posted to its own thread, and to no other place."""
+"""Posts a file of the workspace to its own thread, and nowhere else."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -16,9 +16,9 @@ from bot.ports.tool import Arguments, ToolContext
 from threads.errors import PostFailed, TransportRejected
 from threads.store.attachments import safe_name
 from threads.store.disk import Offload
+from threads.store.open_beneath import FILE
 
-from .read import PathArguments
-from .resolve_beneath import FILE, beneath, regular
+from .workspace import AnyPathArguments, open_path, require_regular
 
 MAX_ATTACHED = 50_000_000
 """Bytes of a file that is posted."""
@@ -27,23 +27,19 @@ CHUNK = 1_000_000
 """Bytes that are searched for a secret at once."""
 
 
-class AttachArguments(PathArguments):
+class AttachArguments(AnyPathArguments):
     path: str = Field(max_length=4096, description="File to post, relative to the workspace")
     name: str = Field(
-        default="", max_length=1_000, description="What people see it called; its own name if left out"
+        default="", max_length=1_000, description="File name that people see; its own name if left out"
     )
-
-    def always(self) -> str:
-        """Return that every file is meant: whoever is here may see what lies in this thread's workspace."""
-        return "*"
 
 
 @dataclass(frozen=True)
 class Attach:
-    """A file that holds one of the bot's own secrets as it is, which ``secrets`` knows, is not posted."""
+    """Refuses a file that contains one of the bot's own ``secrets``."""
 
     offload: Offload
-    secrets: Masker = field(default_factory=Masker)
+    secrets: Masker
     name: ClassVar[str] = "attach"
     description: ClassVar[str] = (
         "Post a file of this thread's workspace to this thread, for people to download."
@@ -51,44 +47,44 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(self.secrets(arguments.name or arguments.path))
-        with ExitStack() as opened:
-            fd, size = await self.offload(_open, opened, place.workspace, arguments.path)
-            if await self.offload(_gives_away, self.secrets, fd):
+        with ExitStack() as stack:
+            fd, size = await self.offload(_open, stack, context.workspace, arguments.path)
+            if await self.offload(_has_secret, self.secrets, fd):
                 raise ToolDenied(
-                    "The file holds a secret of the bot's own.", suggestion="Take it out; do not show it."
+                    "The file contains a secret of the bot.", suggestion="Remove it; do not show it."
                 )
-            # By its descriptor: what the path names may change before the transport has read it.
+            # The path could name another file before the transport has read it; the descriptor cannot.
             file = Path(f"/dev/fd/{fd}")
             try:
-                await place.attach(place.call_id, file, name)
+                await context.attach(context.call_id, file, name)
             except TransportRejected as error:
                 raise ToolDenied(
                     "Files cannot be posted here.", suggestion="Put what matters into your answer."
                 ) from error
             except PostFailed as error:
-                word = "It may or may not have been posted." if error.maybe_posted else "It was not posted."
-                raise ToolError(f"The file did not get through. {word}") from error
+                posted = "It may or may not have been posted." if error.maybe_posted else "It was not posted."
+                raise ToolError(f"The file did not get through. {posted}") from error
         return {"posted": name, "size": size}
 
 
-def _open(opened: ExitStack, workspace: Path, path: str) -> tuple[int, int]:
-    """Open the file until *opened* is closed; return its descriptor and its size."""
-    fd = opened.enter_context(beneath(workspace, path, FILE))
-    size = regular(fd, "posted").st_size
+def _open(stack: ExitStack, workspace: Path, path: str) -> tuple[int, int]:
+    """Open the file until *stack* is closed; return its descriptor and its size."""
+    fd = stack.enter_context(open_path(workspace, path, FILE))
+    size = require_regular(fd, "posted").st_size
     if size > MAX_ATTACHED:
         limit = MAX_ATTACHED // 1_000_000
         raise ToolInvalidInput(f"The file is larger than {limit} MB.", suggestion="Make a smaller one.")
     return fd, size
 
 
-def _gives_away(secrets: Masker, fd: int) -> bool:
-    """Return whether a secret is in the file, wherever the chunks are cut."""
-    at, before = 0, b""
-    while secrets.longest and (chunk := os.pread(fd, CHUNK, at)):
-        if secrets.contains_secret(before + chunk):
+def _has_secret(secrets: Masker, fd: int) -> bool:
+    """Return whether the file contains a secret, also across the end of a chunk."""
+    offset, previous = 0, b""
+    while secrets.longest and (chunk := os.pread(fd, CHUNK, offset)):
+        if secrets.contains_secret(previous + chunk):
             return True
-        at, before = at + len(chunk), (before + chunk)[-secrets.longest :]
+        offset, previous = offset + len(chunk), (previous + chunk)[-secrets.longest :]
     return False

@@ -1,11 +1,11 @@
-"""Text or not, and what else a file is, told from its bytes; pure."""
+"""The type of a file, from its first bytes: text or not, and which kind of binary file."""
 
 from __future__ import annotations
 
 from threads.store.image_header import look
 
 CONTROLS = 0.1
-"""The share of control characters beyond which bytes are no text; what draws colours in a terminal stays below."""
+"""The share of control characters above which bytes are not text; text with terminal colours stays below."""
 
 _CONTROLS = bytes([*range(8 + 1), *range(0x0E, 0x20), 0x7F])
 _KINDS = (
@@ -31,8 +31,8 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data or len(data.translate(None, _CONTROLS)) < (1 - CONTROLS) * len(data)
 
 
-def kind_of(head: bytes) -> str:
-    """Return what a file that begins with these bytes is, in words."""
+def describe_type(head: bytes) -> str:
+    """Return in words which kind of file begins with these bytes."""
     if picture := look(head):
         size = f", {picture.width} x {picture.height}" if picture.width else ""
         return f"{picture.media_type.removeprefix('image/').upper()} picture{size}"

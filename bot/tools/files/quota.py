@@ -1,7 +1,7 @@
-"""How much a workspace may hold, counted cheaply: one thread cannot fill the disk for all.
+"""How much a workspace may hold: one thread cannot fill the disk for all.
 
-A count is a walk through the workspace, stopped as soon as it is too much. File tools remember it for `FRESH_S`, with
-what was written since; a refusal always rests on a count of its own. What commands write is bounded by
+Usage is measured by a walk through the workspace, which stops once there is too much. File tools reuse a measurement
+for `FRESH_S`, with what they wrote since; before a refusal they measure again. What commands write is limited by
 `bot.tools.sandbox.workspace_meter`.
 """
 
@@ -9,118 +9,102 @@ from __future__ import annotations
 
 import errno
 import math
-import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from bot.ports.errors import ToolError
 
-from .resolve_beneath import FOLDER, open_at
+from .walk import scan
+from .workspace import open_workspace
 
 FRESH_S = 30.0
-"""How long a count is good for; what commands write meanwhile comes on top."""
+"""How long a measurement is used; what commands write meanwhile is not in it."""
 
 REMEMBERED = 1000
-"""Workspaces whose counts are remembered."""
+"""Workspaces whose measurements are remembered."""
+
+_CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
+"""Errors of a folder that exists and cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class DiskUsage:
     """What a workspace holds: bytes, and files and folders together. ``largest`` is the size of the largest file.
 
-    ``closed`` are folders that cannot be looked into: what lies in them is not known.
+    ``closed`` counts folders that cannot be opened: what is in them is unknown.
     """
 
     size: int = 0
     entries: int = 0
-    counted_at: float = -math.inf
+    measured_at: float = -math.inf
     largest: int = 0
     closed: int = 0
 
 
 class Quota:
-    """One for all workspaces; whoever uses one of them has it alone meanwhile. Blocking."""
+    """The limits of all workspaces. Blocking. Several threads may use it, one at a time for each workspace."""
 
     def __init__(
         self, max_bytes: int, max_entries: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.max_bytes, self.max_entries = max_bytes, max_entries
         self._clock = clock
-        self._counts: dict[Path, Count] = {}
+        self._usages: dict[Path, DiskUsage] = {}
 
-    def take(self, workspace: Path, size: int, entries: int) -> None:
-        """Set aside *size* bytes, less than nothing where a file shrinks; raises `ToolError` if there is no room."""
-        count = self._counts.get(workspace, Count())
-        stale = self._clock() - count.counted_at > FRESH_S
-        if stale or not self._fits(count, size, entries):
-            count = counted(workspace, self.max_entries, self._clock())
-        if not self._fits(count, size, entries):
+    def reserve(self, workspace: Path, size: int, entries: int) -> None:
+        """Reserve *size* bytes, negative for a file that shrinks; raises `ToolError` if there is no room."""
+        usage = self._usages.get(workspace, DiskUsage())
+        stale = self._clock() - usage.measured_at > FRESH_S
+        if stale or not self._fits(usage, size, entries):
+            usage = measure_usage(workspace, self.max_entries, self._clock())
+        if not self._fits(usage, size, entries):
             limit = f"{self.max_bytes // 1_000_000} MB or {self.max_entries} files"
             raise ToolError(
                 f"The workspace would hold more than {limit}, so nothing was written.",
-                suggestion="Say so. Files that are not needed have to go first.",
+                suggestion="Say so. Files that are not needed must be deleted first.",
             )
-        if len(self._counts) >= REMEMBERED:
-            self._counts.clear()
-        self._counts[workspace] = Count(count.size + size, count.entries + entries, count.counted_at)
+        if len(self._usages) >= REMEMBERED:
+            self._usages.clear()
+        self._usages[workspace] = replace(usage, size=usage.size + size, entries=usage.entries + entries)
 
-    def count(self, workspace: Path, most: int) -> Count:
-        """Count a workspace that something else writes to; what was remembered of it is forgotten."""
-        self._counts.pop(workspace, None)
-        return counted(workspace, most, self._clock())
+    def measure(self, workspace: Path, max_entries: int) -> DiskUsage:
+        """Measure a workspace that something else writes to, and forget the earlier measurement."""
+        self._usages.pop(workspace, None)
+        return measure_usage(workspace, max_entries, self._clock())
 
-    def _fits(self, count: Count, size: int, entries: int) -> bool:
-        return (size <= 0 or count.size + size <= self.max_bytes) and (
-            entries <= 0 or count.entries + entries <= self.max_entries
+    def _fits(self, usage: DiskUsage, size: int, entries: int) -> bool:
+        return (size <= 0 or usage.size + size <= self.max_bytes) and (
+            entries <= 0 or usage.entries + entries <= self.max_entries
         )
 
 
-_CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG})
-"""What says of a folder that it is there and cannot be looked into."""
+def measure_usage(workspace: Path, max_entries: int, now: float) -> DiskUsage:
+    """Measure a workspace up to one more than *max_entries* entries. Raises OSError if it does not exist.
 
-
-def counted(workspace: Path, most: int, now: float = 0.0) -> Count:
-    """Count what is in the workspace, up to one more than *most* entries. Raises OSError when it is not there.
-
-    A file of several names is counted once, a sparse one as what it takes. Folders may come and go meanwhile.
+    A file with several names counts once, and a sparse file counts what it takes on disk. Folders may come and go
+    meanwhile.
     """
-    root = os.open(workspace, FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC)
     size = entries = largest = closed = 0
     linked: set[tuple[int, int]] = set()
     waiting: list[tuple[str, ...]] = [()]
-    try:
-        while waiting and entries <= most:
+    with open_workspace(workspace) as root:
+        while waiting and entries <= max_entries:
             folder = waiting.pop()
             try:
-                for name, about in islice(_found(root, folder), most + 1 - entries):
+                for name, state in islice(scan(root, folder), max_entries + 1 - entries):
                     entries += 1
-                    if stat.S_ISDIR(about.st_mode):
+                    if stat.S_ISDIR(state.st_mode):
                         waiting.append((*folder, name))
-                    elif about.st_nlink > 1:
-                        if (about.st_dev, about.st_ino) in linked:
+                    elif state.st_nlink > 1:
+                        if (state.st_dev, state.st_ino) in linked:
                             continue
-                        linked.add((about.st_dev, about.st_ino))
-                    size += min(about.st_size, about.st_blocks * 512)
-                    largest = max(largest, about.st_size if stat.S_ISREG(about.st_mode) else 0)
+                        linked.add((state.st_dev, state.st_ino))
+                    size += min(state.st_size, state.st_blocks * 512)
+                    largest = max(largest, state.st_size if stat.S_ISREG(state.st_mode) else 0)
             except OSError as error:
                 closed += error.errno in _CLOSED
-    finally:
-        os.close(root)
-    return Count(size, entries, now, largest, closed)
-
-
-def _found(root: int, folder: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:
-    """Give the entries of a folder, without those that are gone since they were found."""
-    fd = open_at(root, folder, FOLDER)
-    try:
-        with closing(os.scandir(fd)) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):
-                    yield entry.name, entry.stat(follow_symlinks=False)
-    finally:
-        os.close(fd)
+    return DiskUsage(size, entries, now, largest, closed)

@@ -1,4 +1,4 @@
-"""Reading in the thread's own workspace. Nothing outside it can be named, see `bot.tools.files.resolve_beneath`."""
+"""Reads files and lists folders of the thread's own workspace."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import Image
 from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, look
+from threads.store.open_beneath import FILE, FOLDER
 
-from .file_type import is_binary, kind_of
-from .resolve_beneath import FILE, FOLDER, beneath, named, origin, parts_of, regular
+from .file_type import describe_type, is_binary
 from .walk import Entry, walk
+from .workspace import PathArguments, normalized, open_path, origin, parts_of, require_regular
 
 MAX_READ = 20_000
-"""Bytes of one read; the answer says where to go on."""
+"""Bytes of one read; the result says where to continue."""
 
 MAX_SEEK = 256_000_000
-"""Bytes that are counted through for a line; what lies further is reached by bytes."""
+"""Bytes that are read to find a line; what is further down is reached by ``skip``."""
 
 MAX_ENTRIES = 500
 MAX_VISITED = 20_000
@@ -35,18 +36,10 @@ MAX_ERRORS = 20
 CHUNK = 1 << 20
 
 
-class PathArguments(Arguments):
-    path: str
-
-    def subject(self) -> str:
-        """Return the path in its one form; raises `ToolDenied` for one that leads out."""
-        return named(self.path)
-
-
 class ReadArguments(PathArguments):
     path: str = Field(max_length=4096, description="File to read, relative to the workspace")
     offset: int = Field(
-        default=1, ge=1, description="Line to start at, from 1; next_offset says where to go on"
+        default=1, ge=1, description="Line to start at, from 1; next_offset says where to continue"
     )
     limit: int = Field(default=2000, ge=1, le=20_000, description="Lines to read at most")
     skip: int = Field(default=0, ge=0, le=1 << 62, description="Bytes to skip there, if next_skip says so")
@@ -70,9 +63,9 @@ class ReadFile:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ReadArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ReadArguments)
-        return await self.offload(_read, place.workspace, arguments)
+        return await self.offload(_read, context.workspace, arguments)
 
 
 @dataclass(frozen=True)
@@ -85,26 +78,26 @@ class ListFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = ListArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, ListArguments)
-        return await self.offload(_list, place.workspace, arguments)
+        return await self.offload(_list, context.workspace, arguments)
 
 
-def _read(workspace: Path, asked: ReadArguments) -> ToolOutput:
-    with beneath(workspace, asked.path, FILE) as fd:
-        size = regular(fd, "read").st_size
-        start = _start_of(fd, asked.offset) + asked.skip
+def _read(workspace: Path, arguments: ReadArguments) -> ToolOutput:
+    offset, skip = arguments.offset, arguments.skip
+    with open_path(workspace, arguments.path, FILE) as fd:
+        size = require_regular(fd, "read").st_size
+        start = _start_of(fd, offset) + skip
         data = os.pread(fd, MAX_READ, start)
         if is_binary(data):
-            return _no_text(os.pread(fd, HEAD, 0), size, named(asked.path))
-    page = _page(data, asked.limit, last=start + len(data) >= size)
+            return _binary(os.pread(fd, HEAD, 0), size, normalized(arguments.path))
+    page = cut_page(data, arguments.limit, last=start + len(data) >= size)
     result: dict[str, JsonValue] = {"text": page.decode("utf-8", "replace"), "size": size}
     if start + len(page) < size:
-        lines = page.count(b"\n")
-        if asked.skip or not page.endswith(b"\n"):  # in a long line, and whatever comes after one
-            result |= {"next_offset": asked.offset, "next_skip": asked.skip + len(page)}
+        if skip or not page.endswith(b"\n"):  # within a long line
+            result |= {"next_offset": offset, "next_skip": skip + len(page)}
         else:
-            result["next_offset"] = asked.offset + lines
+            result["next_offset"] = offset + page.count(b"\n")
     return ToolOutput(result, origin=origin(workspace))
 
 
@@ -118,14 +111,14 @@ def _start_of(fd: int, line: int) -> int:
             raise ToolInvalidInput(f"The file has only {lines} lines.", suggestion="Start earlier.")
         if at >= MAX_SEEK:
             raise ToolInvalidInput("The line is too far down.", suggestion="Use offset 1 and skip bytes.")
-        found = chunk.count(b"\n")
-        if found >= missing:
-            return at + _after(chunk, missing)
-        at, missing = at + len(chunk), missing - found
+        count = chunk.count(b"\n")
+        if count >= missing:
+            return at + _end_of(chunk, missing)
+        at, missing = at + len(chunk), missing - count
     return 0
 
 
-def _after(data: bytes, lines: int) -> int:
+def _end_of(data: bytes, lines: int) -> int:
     """Return where the first *lines* lines of *data*, which has as many, end."""
     end = 0
     for _ in range(lines):
@@ -133,10 +126,10 @@ def _after(data: bytes, lines: int) -> int:
     return end
 
 
-def _page(data: bytes, limit: int, *, last: bool) -> bytes:
-    """Return the whole lines of *data*, *limit* at most; of a line that is longer than that, whole characters."""
+def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
+    """Return up to *limit* whole lines of *data*; of a line that is longer than *data*, whole characters."""
     if data.count(b"\n") >= limit:
-        return data[: _after(data, limit)]
+        return data[: _end_of(data, limit)]
     if last:
         return data
     if b"\n" in data:
@@ -146,33 +139,32 @@ def _page(data: bytes, limit: int, *, last: bool) -> bytes:
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
-def _no_text(head: bytes, size: int, path: str) -> ToolOutput:
-    """Tell what kind of file it is; a picture that models can see is handed over."""
-    seen = look(head)
-    shown = seen is not None and seen.fits and size <= MAX_BYTES
-    images = (Image(path, seen.media_type),) if seen and shown else ()
-    return ToolOutput({"binary": kind_of(head), "size": size}, images=images)
+def _binary(head: bytes, size: int, path: str) -> ToolOutput:
+    """Return the type of a file, with the image itself if models can see it."""
+    image = look(head)
+    images = (Image(path, image.media_type),) if image and image.fits and size <= MAX_BYTES else ()
+    return ToolOutput({"binary": describe_type(head), "size": size}, images=images)
 
 
-def _list(workspace: Path, asked: ListArguments) -> ToolOutput:
-    top, errors = parts_of(asked.path), list[ItemError]()
-    if not top and not workspace.exists():
+def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
+    errors: list[ItemError] = []
+    if not parts_of(arguments.path) and not workspace.exists():
         return ToolOutput({"entries": []})
-    with beneath(workspace, asked.path, FOLDER) as fd:
-        found = list(islice(walk(fd, errors, deep=asked.recursive), MAX_VISITED + 1))
-    fitting = [entry for entry in found[:MAX_VISITED] if fits(entry, asked.pattern)]
-    result: dict[str, JsonValue] = {"entries": [_shown(entry) for entry in fitting[:MAX_ENTRIES]]}
-    if len(fitting) > MAX_ENTRIES:
-        result["not_shown"] = len(fitting) - MAX_ENTRIES
-    if len(found) > MAX_VISITED:
+    with open_path(workspace, arguments.path, FOLDER) as fd:
+        entries = list(islice(walk(fd, errors, recursive=arguments.recursive), MAX_VISITED + 1))
+    matching = [entry for entry in entries[:MAX_VISITED] if matches_pattern(entry, arguments.pattern)]
+    result: dict[str, JsonValue] = {
+        "entries": [
+            {"name": entry.path, "kind": entry.kind, "size": entry.size} for entry in matching[:MAX_ENTRIES]
+        ]
+    }
+    if len(matching) > MAX_ENTRIES:
+        result["not_shown"] = len(matching) - MAX_ENTRIES
+    if len(entries) > MAX_VISITED:
         result["not_looked_at"] = f"what comes after the first {MAX_VISITED}: list a folder of it"
     return ToolOutput(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
 
 
-def fits(entry: Entry, pattern: str) -> bool:
-    """Say whether the entry's path, or its name alone, is like *pattern*; without one everything is."""
+def matches_pattern(entry: Entry, pattern: str) -> bool:
+    """Return whether the entry's path or its name alone matches; an empty pattern matches everything."""
     return not pattern or fnmatchcase(entry.path, pattern) or fnmatchcase(entry.parts[-1], pattern)
-
-
-def _shown(entry: Entry) -> JsonValue:
-    return {"name": entry.path, "kind": entry.kind, "size": entry.size}

@@ -1,12 +1,11 @@
-"""A program of its own that looks for a regular expression in what it is given, so that it can be killed.
+"""A program that matches a regular expression, so that the matching can be killed.
 
-Python's `re` cannot be interrupted, and holds up every other thread while it runs; some expressions run for ever. So
-the matching happens here, in a process that `bot.tools.files.search` starts and ends. It dies of itself after `CPU_S`
-of work, should nobody be left to end it.
+Python's `re` cannot be interrupted and blocks every other thread; some expressions never end. So
+`bot.tools.files.search` runs this program and kills it in time. It ends by itself after `CPU_S` of work.
 
 In: a line of JSON, ``[expression, ignore case]``; then for each text a line with its size in bytes, and the text.
 Out: a line of JSON for each line that matches, ``[text, line, excerpt]``, texts counted from 0 and lines from 1; or
-``"why the expression is none"``.
+``"why the expression is not valid"``.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from io import BytesIO, TextIOWrapper
 
 CPU_S = 60
 NICE = 10
-"""Whoever answers the other threads goes first."""
+"""The bot, which answers other threads, goes first."""
 
 MEMORY = 512_000_000
 EXCERPT = 240
-"""Characters of a matching line, or of what is wrong with the expression, that are given back."""
+"""Characters of a matching line, or of an error, that are returned."""
 
 
 def main() -> None:
@@ -33,19 +32,19 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     with suppress(ValueError, OSError):  # a system that does not limit this
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    given, out = sys.stdin.buffer, sys.stdout
+    stdin, out = sys.stdin.buffer, sys.stdout
     try:
-        pattern, ignore_case = json.loads(given.readline())
-        wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+        pattern, ignore_case = json.loads(stdin.readline())
+        compiled = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     except (re.error, OverflowError, RecursionError, MemoryError) as error:
         out.write(f"{json.dumps(str(error)[:EXCERPT] or type(error).__name__)}\n")
         return
     index = 0
-    while size := given.readline():
-        text = TextIOWrapper(BytesIO(given.read(int(size))), "utf-8", "replace", newline="\n")
-        for number, ended in enumerate(text, 1):
-            line = ended.removesuffix("\n").removesuffix("\r")
-            if found := wanted.search(line):
+    while size := stdin.readline():
+        text = TextIOWrapper(BytesIO(stdin.read(int(size))), "utf-8", "replace", newline="\n")
+        for number, full_line in enumerate(text, 1):
+            line = full_line.removesuffix("\n").removesuffix("\r")
+            if found := compiled.search(line):
                 start = max(0, min(found.start() - EXCERPT // 4, len(line) - EXCERPT))
                 out.write(f"{json.dumps([index, number, line[start : start + EXCERPT].strip()])}\n")
         out.flush()

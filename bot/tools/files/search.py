@@ -1,4 +1,4 @@
-"""Search in the files of the workspace. A process that can be killed does the matching, `regex_process`."""
+"""Searches the files of the workspace. The matching runs in a process that can be killed, `regex_process`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from bot.documents.child_process import run_child
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolTimeout
 from bot.ports.tool import Arguments, ErrorType, ItemError, ToolContext, ToolOutput
 from threads.store.disk import Offload
+from threads.store.open_beneath import FILE
 
-from .read import MAX_ERRORS, MAX_VISITED, PathArguments, fits
-from .resolve_beneath import FILE, beneath, origin, parts_of, regular
+from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
 from .walk import Entry, walk
+from .workspace import PathArguments, open_path, origin, parts_of, require_regular
 
 WITHIN_S = 20.0
 MAX_MATCHES = 100
@@ -33,11 +34,11 @@ MAX_FILE = 10_000_000
 """Bytes of one file that is searched."""
 
 BATCH = 2_000_000
-"""Bytes that are read ahead of the matching."""
+"""Bytes that are read ahead of the matching process."""
 
 HEAD = 8_192
 MAX_LINE = 10_000
-"""Bytes of one line of the matcher's."""
+"""Bytes of a line that the matching process writes."""
 
 MATCHER = Path(__file__).with_name("regex_process.py")
 
@@ -48,22 +49,22 @@ class SearchArguments(PathArguments):
     text: str = Field(min_length=1, max_length=1_000, description="What to find, within one line")
     path: str = Field(default=".", max_length=4096, description="Folder or file to search")
     pattern: str = Field(default="", max_length=500, description="Only files like this, e.g. *.py")
-    regex: bool = Field(default=False, description="Take text as a Python regular expression")
-    ignore_case: bool = Field(default=False, description="Find upper and lower case alike")
+    regex: bool = Field(default=False, description="Read text as a Python regular expression")
+    ignore_case: bool = Field(default=False, description="Ignore upper and lower case")
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a search has found so far. ``fault`` is what ended it before its time."""
+class _Findings:
+    """What a search has found so far; ``failure`` ended it early."""
 
     files: list[str] = field(default_factory=list)
     matches: list[str] = field(default_factory=list)
     errors: list[ItemError] = field(default_factory=list)
     binary: int = 0
     more: bool = False
-    fault: ToolError | None = None
+    failure: ToolError | None = None
 
-    def told(self) -> dict[str, JsonValue]:
+    def report(self) -> dict[str, JsonValue]:
         result: dict[str, JsonValue] = {"matches": "\n".join(self.matches), "count": len(self.matches)}
         result["searched"] = len(self.files)
         if self.binary:
@@ -84,53 +85,54 @@ class SearchFiles:
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         assert isinstance(arguments, SearchArguments)
-        found, workspace = _Found(), place.workspace
+        findings, workspace = _Findings(), context.workspace
         outside = await self.offload(origin, workspace)
-        until = min(place.deadline, anyio.current_time() + WITHIN_S)
+        until = min(context.deadline, anyio.current_time() + WITHIN_S)
         with anyio.CancelScope(deadline=until) as scope:
-            await self._search(arguments, workspace, found)
+            await self._search(arguments, workspace, findings)
         if scope.cancelled_caught:
             raise ToolTimeout(
                 "The search took too long.",
                 suggestion="Search a folder of it, or for a plainer text.",
-                partial=found.told(),
+                partial=findings.report(),
                 origin=outside,
             )
-        if found.fault:
-            raise found.fault
-        return ToolOutput(found.told(), tuple(found.errors[:MAX_ERRORS]), outside)
+        if findings.failure:
+            raise findings.failure
+        return ToolOutput(findings.report(), tuple(findings.errors[:MAX_ERRORS]), outside)
 
-    async def _search(self, asked: SearchArguments, workspace: Path, found: _Found) -> None:
-        files = await self.offload(_files, workspace, asked, found)
-        wanted = json.dumps([asked.text if asked.regex else re.escape(asked.text), asked.ignore_case])
+    async def _search(self, arguments: SearchArguments, workspace: Path, findings: _Findings) -> None:
+        files = await self.offload(_list_files, workspace, arguments, findings)
+        pattern = arguments.text if arguments.regex else re.escape(arguments.text)
+        query = f"{json.dumps([pattern, arguments.ignore_case])}\n".encode()
         try:
             async with run_child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._feed, matcher, f"{wanted}\n".encode(), workspace, files, found)
-                await _gather(matcher, found)
+                tasks.start_soon(self._feed, matcher, query, workspace, files, findings)
+                await _collect(matcher, findings)
                 tasks.cancel_scope.cancel()
         except OSError as error:
             raise ToolError("The search could not be started.", suggestion="Try again.") from error
 
     async def _feed(
-        self, matcher: Process, wanted: bytes, workspace: Path, files: Sequence[Entry], found: _Found
+        self, matcher: Process, query: bytes, workspace: Path, files: Sequence[Entry], findings: _Findings
     ) -> None:
         assert matcher.stdin
         try:
-            await matcher.stdin.send(wanted)
+            await matcher.stdin.send(query)
             for batch in _batches(files):
-                for path, data in await self.offload(_load, workspace, batch, found):
-                    found.files.append(path)
+                for path, data in await self.offload(_read_texts, workspace, batch, findings):
+                    findings.files.append(path)
                     await matcher.stdin.send(b"%d\n" % len(data))
                     await matcher.stdin.send(data)
             await matcher.stdin.aclose()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # it has ended, and what it said last is read by `_gather`
+            pass  # the process has ended; `_collect` reads its last output
 
 
-async def _gather(matcher: Process, found: _Found) -> None:
-    """Take in what matches until there is no more, or enough."""
+async def _collect(matcher: Process, findings: _Findings) -> None:
+    """Collect matches until the end, or until there are enough."""
     assert matcher.stdout
     lines = BufferedByteReceiveStream(matcher.stdout)
     while True:
@@ -140,27 +142,29 @@ async def _gather(matcher: Process, found: _Found) -> None:
             break
         match json.loads(line):
             case str(why):
-                found.fault = ToolInvalidInput(f"This is no regular expression: {why}")
+                findings.failure = ToolInvalidInput(f"This is not a valid regular expression: {why}")
             case [index, number, text]:
-                found.matches.append(f"{found.files[index]}:{number}: {text}")
-        if len(found.matches) == MAX_MATCHES:
-            found.more = True
+                findings.matches.append(f"{findings.files[index]}:{number}: {text}")
+        if len(findings.matches) == MAX_MATCHES:
+            findings.more = True
             return
-    if await matcher.wait() and not found.fault:
-        found.fault = ToolError("The search took too much.", suggestion="Search for a plainer text.")
+    if await matcher.wait() and not findings.failure:
+        findings.failure = ToolError(
+            "The search took too much time or memory.", suggestion="Search for a plainer text."
+        )
 
 
-def _files(workspace: Path, asked: SearchArguments, found: _Found) -> list[Entry]:
-    """Return the files to search, their paths from the workspace on."""
-    top = parts_of(asked.path)
+def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[Entry]:
+    """Return the files to search, with their paths in the workspace."""
+    top = parts_of(arguments.path)
     if not top and not workspace.exists():
         return []
-    with beneath(workspace, asked.path, FILE) as fd:
+    with open_path(workspace, arguments.path, FILE) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            return [Entry(top, "file", regular(fd, "searched").st_size, 0)]
-        entries = list(islice(walk(fd, found.errors), MAX_VISITED + 1))
-    files = [entry for entry in entries if entry.kind == "file" and fits(entry, asked.pattern)]
-    found.more = len(entries) > MAX_VISITED or len(files) > MAX_FILES
+            return [Entry(top, "file", require_regular(fd, "searched").st_size)]
+        entries = list(islice(walk(fd, findings.errors), MAX_VISITED + 1))
+    files = [entry for entry in entries if entry.kind == "file" and matches_pattern(entry, arguments.pattern)]
+    findings.more = len(entries) > MAX_VISITED or len(files) > MAX_FILES
     return [replace(entry, parts=(*top, *entry.parts)) for entry in files[:MAX_FILES]]
 
 
@@ -175,28 +179,23 @@ def _batches(files: Sequence[Entry]) -> Iterator[list[Entry]]:
     yield batch
 
 
-def _load(workspace: Path, batch: Sequence[Entry], found: _Found) -> list[tuple[str, bytes]]:
-    """Read the texts among the files."""
+def _read_texts(workspace: Path, batch: Sequence[Entry], findings: _Findings) -> list[tuple[str, bytes]]:
     texts = []
     for file in batch:
         try:
-            with beneath(workspace, file.path, FILE) as fd:
-                data = _content(fd)
+            with open_path(workspace, file.path, FILE) as fd:
+                require_regular(fd, "searched")
+                with os.fdopen(fd, "rb", closefd=False) as stream:
+                    data = stream.read(MAX_FILE + 1)
+            if len(data) > MAX_FILE:
+                limit = MAX_FILE // 1_000_000
+                raise ToolInvalidInput(f"The file is larger than {limit} MB and was not searched.")
         except ToolError as error:
             kind: ErrorType = "permission" if isinstance(error, ToolDenied) else "unknown"
-            found.errors.append(ItemError(file.path, kind, str(error)))
+            findings.errors.append(ItemError(file.path, kind, str(error)))
             continue
         if b"\0" in data[:HEAD]:
-            found.binary += 1
+            findings.binary += 1
         else:
             texts.append((_CONTROLS.sub("?", file.path), data))
     return texts
-
-
-def _content(fd: int) -> bytes:
-    regular(fd, "searched")
-    with os.fdopen(os.dup(fd), "rb") as file:
-        data = file.read(MAX_FILE + 1)
-    if len(data) > MAX_FILE:
-        raise ToolInvalidInput(f"The file is larger than {MAX_FILE // 1_000_000} MB and was not searched.")
-    return data

@@ -107,7 +107,7 @@ class Server:
         environ: Mapping[str, str],
         *,
         offload: Offload,
-        mask: Callable[[str], str] = str,
+        mask: Callable[[str], str],
         on_listed: Callable[[str, Listing], Awaitable[None]],
         times: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:

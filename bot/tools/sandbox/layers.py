@@ -1,4 +1,4 @@
-"""The layers that can be around a command: what is to be started for each, and the descriptors that go with it."""
+"""The layers of the sandbox: the program that each starts, and the descriptors that it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 from . import bubblewrap, landlock, seccomp
 from .profile import Limits, environment, shell, system_paths
@@ -20,14 +20,14 @@ Name = Literal["bubblewrap", "landlock", "unsafe-host"]
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 _LANDLOCK_VERSION = 444, None, 0, 1
-"""landlock_create_ruleset, asked for the kernel's version of Landlock."""
+"""A call of landlock_create_ruleset that returns the kernel's version of Landlock."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """A program to be started with *pass_fds*; it writes its command's exit code to ``status``.
+class Launch:
+    """A program to start with ``pass_fds``. It writes the exit code of its command to ``status``.
 
-    ``end`` closes what it watches to learn that its command's whole tree is to die; None: it is killed instead.
+    ``end`` tells it to kill its command's whole tree; without ``end``, the program itself is killed.
     """
 
     argv: list[str]
@@ -38,7 +38,7 @@ class Start:
 
 
 class Layer(Protocol):
-    """``namespaces``: the kinds in which a command behind it differs from the bot; the self-probe looks."""
+    """``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them."""
 
     @property
     def name(self) -> Name: ...
@@ -46,8 +46,8 @@ class Layer(Protocol):
     @property
     def namespaces(self) -> tuple[str, ...]: ...
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
-        """Prepare *command*; *opened* closes our ends of what goes with it."""
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
+        """Prepare *command*; *opened* closes our ends of its descriptors."""
         ...
 
 
@@ -55,14 +55,11 @@ class Layer(Protocol):
 class Bubblewrap:
     binary: str
     variant: bubblewrap.Variant = bubblewrap.VARIANTS[0]
-    name: Literal["bubblewrap"] = "bubblewrap"
+    name: ClassVar[Literal["bubblewrap"]] = "bubblewrap"
+    namespaces: ClassVar[tuple[str, ...]] = ("ipc", "mnt", "net", "pid", "user", "uts")
 
-    @property
-    def namespaces(self) -> tuple[str, ...]:
-        return ("ipc", "mnt", "net", "pid", "user", "uts")
-
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
-        filter_fd = _fed(opened, seccomp.program(_machine(), shared=False))
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
+        filter_fd = _pipe_with(opened, seccomp.program(_machine(), shared=False))
         status, status_write = _pipe(opened)
         argv = bubblewrap.arguments(
             self.binary,
@@ -75,27 +72,24 @@ class Bubblewrap:
             filter_fd=filter_fd,
             status_fd=status_write,
         )
-        # Its own environment too holds nothing: a part of it lives on inside, in view of the command.
-        return Start(argv, environment("/", "/"), (filter_fd, status_write), status)
+        # Its own environment holds nothing either: the command can see a part of it.
+        return Launch(argv, environment("/", "/"), (filter_fd, status_write), status)
 
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """With the rules of the kernel's version *abi* of Landlock. Without *walls*: nothing but limits, on the host."""
+    """Uses version ``abi`` of Landlock. Without ``walls`` the command runs on the host, with limits only."""
 
     abi: int
     walls: bool = True
+    namespaces: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> Literal["landlock", "unsafe-host"]:
         return "landlock" if self.walls else "unsafe-host"
 
-    @property
-    def namespaces(self) -> tuple[str, ...]:
-        return ()
-
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Start:
-        told = landlock.plan(
+    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
+        plan = landlock.plan(
             abi=self.abi,
             system=system_paths(),
             workspace=workspace,
@@ -103,37 +97,37 @@ class Landlock:
             program=seccomp.program(_machine(), shared=True, mute=self.abi < 6),
             walls=self.walls,
         )
-        plan, (status, status_write) = _fed(opened, told), _pipe(opened)
+        plan_fd, (status, status_write) = _pipe_with(opened, plan), _pipe(opened)
         life, life_write = os.pipe()
         opened.callback(os.close, life)
         living = opened.enter_context(ExitStack())
         living.callback(os.close, life_write)
-        passed = (plan, life, status_write)
-        # -I and -S: neither the environment nor the folder it stands in decides what it imports.
+        passed = (plan_fd, life, status_write)
+        # -I and -S: neither the environment nor its folder changes what it imports.
         argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, passed), shell(), "-c", command]
-        return Start(argv, environment("/", "/"), passed, status, living.close)
+        return Launch(argv, environment("/", "/"), passed, status, living.close)
 
 
 @cache
 def landlock_abi() -> int:
-    """Return the kernel's version of Landlock; 0 when it has none, or a container refuses it."""
-    import ctypes  # noqa: PLC0415 - a few ms that only commands need
+    """Return the kernel's version of Landlock, or 0 if it has none or a container refuses it."""
+    import ctypes  # noqa: PLC0415 - only commands need it
 
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     return max(
-        0, int(syscall(*(ctypes.c_long(each) if each is not None else None for each in _LANDLOCK_VERSION)))
+        0, int(syscall(*(value if value is None else ctypes.c_long(value) for value in _LANDLOCK_VERSION)))
     )
 
 
 def machine() -> seccomp.Machine | None:
-    """Return the architecture; None where there is no system call filter for it."""
+    """Return the architecture, or None if there is no system call filter for it."""
     found = platform.machine()
     return next((known for known in get_args(seccomp.Machine) if known == found), None)
 
 
 def _machine() -> seccomp.Machine:
     found = machine()
-    assert found, "no layer is opened without a filter"
+    assert found, "no layer starts without a filter"
     return found
 
 
@@ -144,8 +138,8 @@ def _pipe(opened: ExitStack) -> tuple[int, int]:
     return reading, writing
 
 
-def _fed(opened: ExitStack, data: bytes) -> int:
-    """Return a descriptor that reads *data*, which fits into a pipe."""
+def _pipe_with(opened: ExitStack, data: bytes) -> int:
+    """Return a descriptor to read *data* from; it fits into a pipe."""
     reading, writing = os.pipe()
     opened.callback(os.close, reading)
     with os.fdopen(writing, "wb", buffering=0) as file:

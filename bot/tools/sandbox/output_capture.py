@@ -1,4 +1,4 @@
-"""What is kept of a stream while it is read: its head and its tail, however long it is. Pure."""
+"""Captures the head and the tail of a stream, however long it is, as text that is safe to show."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ _TERMINAL = re.compile(
     r"|\x1b[ -/]{0,8}[0-Z\\^-~]"
 )
 _PICTURES = 0x2400
-"""Unicode's visible signs for the control characters 0 to 31."""
+"""Unicode's symbols for the control characters 0 to 31."""
 
 
-class Captured:
-    """The first and the last *kept* bytes of a stream; ``total`` counts them all."""
+class OutputCapture:
+    """The first and the last *size* bytes of a stream; ``total`` counts all bytes."""
 
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._head, self._tail = bytearray(), bytearray()
         self.total = 0
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
-        room = self._kept - len(self._head)
+        room = self._size - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
-        if len(self._tail) > 2 * self._kept:
-            del self._tail[: -self._kept]
+        if len(self._tail) > 2 * self._size:
+            del self._tail[: -self._size]
 
     @property
     def left_out(self) -> int:
-        """Bytes between head and tail that are gone."""
-        return max(0, self.total - 2 * self._kept)
+        """Return the number of bytes between head and tail."""
+        return max(0, self.total - 2 * self._size)
 
     def text(self) -> str:
-        """Return what was kept as text that is safe to show."""
+        """Return head and tail as text that is safe to show."""
         if not self.left_out:
             return plain(bytes(self._head + self._tail))
-        head, tail = bytes(self._head), bytes(self._tail[-self._kept :])
+        head, tail = bytes(self._head), bytes(self._tail[-self._size :])
         return f"{plain(head)}\n[... {self.left_out} bytes left out ...]\n{plain(tail)}"
 
 
 def plain(data: bytes) -> str:
-    """Return *data* as text: no terminal's language in it, and what would be unseen or reorders is made visible."""
+    """Return *data* as text without terminal sequences; invisible and reordering characters become visible."""
     text = _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
     return prose(text, _visible)
 

@@ -1,7 +1,7 @@
-"""The self-probe: before a layer is used, a command behind it tries what must fail. Judged from outside it.
+"""The self-probe: before a layer is used, a command behind it tries what must fail.
 
-The command itself is never believed: files are looked at, a listener counts who called, what was printed is searched
-for what must not be in it.
+The result is observed from outside: files are compared, a listener sees connections, and the output is searched for
+what must not be in it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from threads.store.disk import Offload
 
 from .layers import Layer
 from .profile import Limits, environment
-from .run import Ran, run
+from .run import CommandResult, run
 
 PROBE_S = 15.0
-"""How long one probe may take, on the slowest of machines."""
+"""Seconds that a probe may take on a slow machine."""
+
+SIGNALLED = "reached the bot"
 
 _SCRIPT = """
 echo inside > made-inside && echo works
@@ -39,18 +41,16 @@ cat /proc/*/environ
 for kind in cgroup ipc mnt net pid user uts; do echo "ns $kind $(readlink /proc/self/ns/$kind)"; done
 (exec 3<>/dev/tcp/127.0.0.1/{port}) || nc -w 1 127.0.0.1 {port} < /dev/null
 echo "limits $(ulimit -c) $(ulimit -v) $(ulimit -t) $(ulimit -f) $(ulimit -n) $(ulimit -u || ulimit -p)"
-kill -0 {bot} && echo reached the bot
+kill -0 {bot} && echo {signalled}
 exit 0
 """
 _OWN = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
-"""Names that a command's own environment has too."""
+"""Names that are in a command's own environment too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What there was to see after the command."""
-
-    ran: Ran
+class Observation:
+    result: CommandResult
     made_inside: bool
     secret_changed: bool
     made_outside: bool
@@ -62,60 +62,60 @@ class Canaries:
     secret: str
     namespaces: Mapping[str, str]
     environment: Mapping[str, str]
-    pid_reached: str = "reached the bot"
 
 
-async def probe(layer: Layer, beside: Path, limits: Limits, offload: Offload) -> tuple[str, ...]:
-    """Return what *layer* lets through, in words; nothing for a layer that holds. *beside*: where workspaces are.
+async def probe(layer: Layer, parent: Path, limits: Limits, offload: Offload) -> tuple[str, ...]:
+    """Return in words what *layer* lets through. *parent* is the folder that has the workspaces.
 
-    Raises `SandboxFailed` when it does not work at all; its cause says what was printed.
+    Raises `SandboxFailed` if the layer does not work at all, with its output as the cause.
     """
-    folder = await offload(_prepared, beside)
-    with folder, socket.create_server(("127.0.0.1", 0)) as listener:
-        place = Path(folder.name)
+    temporary = await offload(_make_folder, parent)
+    with temporary, socket.create_server(("127.0.0.1", 0)) as listener:
+        folder = Path(temporary.name)
         canaries = Canaries(secrets.token_hex(8), _namespaces(), dict(os.environ))
-        (place / "secret").write_text(canaries.secret)
+        (folder / "secret").write_text(canaries.secret)
         script = _SCRIPT.format(
-            secret=shlex.quote(str(place / "secret")),
-            outside=shlex.quote(str(place / "outside")),
-            folder=shlex.quote(str(place)),
+            secret=shlex.quote(str(folder / "secret")),
+            outside=shlex.quote(str(folder / "outside")),
+            folder=shlex.quote(str(folder)),
             port=listener.getsockname()[1],
             bot=os.getpid(),
+            signalled=SIGNALLED,
         )
-        bounded = replace(limits, kept=2**20)
-        ran = await run(layer, script, place / "workspace", anyio.current_time() + PROBE_S, bounded, offload)
-        return judged(layer.namespaces, canaries, _seen(ran, place, listener, canaries))
+        deadline = anyio.current_time() + PROBE_S
+        result = await run(
+            layer, script, folder / "workspace", deadline, replace(limits, kept=2**20), offload
+        )
+        return find_leaks(layer.namespaces, canaries, _observe(result, folder, listener, canaries))
 
 
-def judged(namespaces: tuple[str, ...], canaries: Canaries, seen: Seen) -> tuple[str, ...]:
-    """Return what came through the walls. Pure."""
-    if not seen.made_inside or "works" not in seen.ran.stdout or seen.ran.ended != "exited":
-        raise SandboxFailed("A command did not work inside it.") from OSError(seen.ran.stderr)
-    printed = seen.ran.stdout + seen.ran.stderr
+def find_leaks(namespaces: tuple[str, ...], canaries: Canaries, seen: Observation) -> tuple[str, ...]:
+    """Return in words what the layer let through; raises `SandboxFailed` if it does not work at all."""
+    result = seen.result
+    if not seen.made_inside or "works" not in result.stdout or result.ended != "exited":
+        raise SandboxFailed("A command did not work inside it.") from OSError(result.stderr)
+    printed = result.stdout + result.stderr
+    limits = next((line for line in result.stdout.splitlines() if line.startswith("limits ")), "unlimited")
+    # Variables in /proc end with a NUL, which is visible in the output.
+    lines = printed.replace("\u2400", "\n").splitlines()
     ours = {f"{name}={value}" for name, value in canaries.environment.items() if name not in _OWN}
-    open_walls = {
+    leaks = {
         "files outside can be read": canaries.secret in printed,
         "files outside can be written": seen.secret_changed or seen.made_outside,
-        "the bot's environment is visible": not ours.isdisjoint(_lines(printed)),
+        "the bot's environment is visible": not ours.isdisjoint(lines),
         "services of this host can be reached": seen.connected,
-        "the bot can be sent signals": canaries.pid_reached in printed and "pid" not in namespaces,
+        "the bot can be sent signals": SIGNALLED in printed and "pid" not in namespaces,
         "what it claims to separate is shared": any(
             f"ns {kind} {canaries.namespaces.get(kind, '?')}\n" in printed for kind in namespaces
         ),
+        "its processes have no limits": "unlimited" in limits,
     }
-    limits = next((line for line in seen.ran.stdout.splitlines() if line.startswith("limits ")), "unlimited")
-    open_walls["its processes have no limits"] = "unlimited" in limits
-    return tuple(words for words, is_open in open_walls.items() if is_open)
+    return tuple(leak for leak, found in leaks.items() if found)
 
 
-def _lines(printed: str) -> list[str]:
-    """Return the lines of what was printed; variables in /proc end with a NUL, which is visible by now."""
-    return printed.replace("\u2400", "\n").splitlines()
-
-
-def _prepared(beside: Path) -> TemporaryDirectory[str]:
-    beside.mkdir(parents=True, exist_ok=True, mode=0o700)
-    folder = TemporaryDirectory(prefix="probe-", dir=beside, ignore_cleanup_errors=True)
+def _make_folder(parent: Path) -> TemporaryDirectory[str]:
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = TemporaryDirectory(prefix="probe-", dir=parent, ignore_cleanup_errors=True)
     (Path(folder.name) / "workspace").mkdir(mode=0o700)
     return folder
 
@@ -128,17 +128,17 @@ def _namespaces() -> dict[str, str]:
     return found
 
 
-def _seen(ran: Ran, place: Path, listener: socket.socket, canaries: Canaries) -> Seen:
+def _observe(result: CommandResult, folder: Path, listener: socket.socket, canaries: Canaries) -> Observation:
     listener.setblocking(False)
     try:
         listener.accept()[0].close()
         connected = True
     except BlockingIOError:
         connected = False
-    return Seen(
-        ran,
-        made_inside=(place / "workspace" / "made-inside").exists(),
-        secret_changed=(place / "secret").read_text() != canaries.secret,
-        made_outside=(place / "outside").exists(),
+    return Observation(
+        result,
+        made_inside=(folder / "workspace" / "made-inside").exists(),
+        secret_changed=(folder / "secret").read_text() != canaries.secret,
+        made_outside=(folder / "outside").exists(),
         connected=connected,
     )

@@ -1,4 +1,4 @@
-"""What a command finds around it, whichever layer: the system it can read, its environment, its limits. Pure."""
+"""What each layer gives a command: the system paths it can read, its environment and its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-"""Read-only, and only as far as they exist."""
+"""Shown read-only if they exist."""
 
 SETTINGS = (
     "/etc/alternatives",
@@ -24,19 +24,19 @@ SETTINGS = (
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
 )
-"""What of /etc programs need to start; nothing in it is secret."""
+"""The parts of /etc that programs need; nothing in them is secret."""
 
 SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one command. Bytes, seconds, counts.
+    """Limits of one command, in bytes, seconds and counts.
 
     ``address_space``, ``cpu_s``, ``file_size`` and ``open_files`` hold for each process, ``processes`` and
-    ``memory`` for all of them, ``scratch`` for each of /tmp and /dev/shm. ``output`` is what it may write to stdout
-    and stderr before it is taken for a flood; ``kept`` is what is kept of each one's head, and of its tail. ``spare``
-    is the share of the disk that it leaves free, or half of what was free when that was less.
+    ``memory`` for all of them, ``scratch`` for each of /tmp and /dev/shm. A command that writes more than ``output``
+    to stdout or stderr is stopped; ``kept`` bytes of the head and of the tail of each are returned. ``spare`` is the
+    share of the disk that must stay free, or half of the free share if that is less.
     """
 
     address_space: int = 4 * 2**30
@@ -51,8 +51,11 @@ class Limits:
     spare: float = 0.05
 
 
+DEFAULT_LIMITS = Limits()
+
+
 def environment(home: str, tmp: str) -> dict[str, str]:
-    """Return all that a command inherits: nothing of the bot's own."""
+    """Return the whole environment of a command: nothing comes from the bot's own."""
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": home,
@@ -64,7 +67,7 @@ def environment(home: str, tmp: str) -> dict[str, str]:
 
 
 def shell() -> str:
-    """Return the shell that runs commands here."""
+    """Return the path of the shell that runs commands."""
     return next((path for path in SHELLS if os.access(path, os.X_OK)), SHELLS[-1])
 
 

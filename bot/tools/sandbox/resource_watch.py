@@ -1,4 +1,4 @@
-"""What the kernel bounds for no tree of processes: its memory, how full it makes the disk, removed files."""
+"""Measures what the kernel does not limit for a tree of processes: memory, free disk space, removed files."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ _SHARE = re.compile(rb"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
 def exceeds(root: int, limit: int, proc: Path = Path("/proc")) -> bool:
-    """Return whether *root* and its descendants together hold more than *limit* bytes of memory of their own.
+    """Return whether *root* and its descendants together use more than *limit* bytes of their own memory.
 
-    What a fork shares with its parent is counted for both at first, which is quick; only when that is too much, each
-    one's share is asked for, which makes the kernel walk all its pages.
+    The first sum is quick, and counts what a fork shares with its parent twice. Only if it is too much, the kernel
+    computes each one's share, for which it walks all pages.
     """
     pids = tree(root, proc)
     return sum(_own(pid, proc) for pid in pids) > limit and sum(_share(pid, proc) for pid in pids) > limit
 
 
 def room(folder: Path) -> float:
-    """Return which share of the disk that *folder* is on is free: of its bytes or of its files, whichever is less."""
-    about = os.statvfs(folder)
-    shares = ((about.f_bavail, about.f_blocks), (about.f_favail, about.f_files))
-    return min((free / whole for free, whole in shares if whole), default=1.0)
+    """Return the free share of the disk of *folder*: of its bytes or of its files, whichever is less."""
+    disk = os.statvfs(folder)
+    shares = ((disk.f_bavail, disk.f_blocks), (disk.f_favail, disk.f_files))
+    return min((available / total for available, total in shares if total), default=1.0)
 
 
 def free(folder: Path) -> tuple[int, int]:
-    """Return how many bytes and how many more files the disk that *folder* is on has room for."""
-    about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize, about.f_favail
+    """Return how many bytes and how many files the disk of *folder* has room for."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize, disk.f_favail
 
 
 def removed_but_open(root: int, device: int, proc: Path = Path("/proc")) -> int:
-    """Return the bytes of files on *device* that have no name any more and that a process of the tree holds open."""
+    """Return the bytes of removed files on *device* that processes of the tree hold open."""
     held: dict[int, int] = {}
     for pid in tree(root, proc):
-        with suppress(OSError):  # gone, or not ours to look into
+        with suppress(OSError):  # ended, or not ours to read
             for entry in (proc / str(pid) / "fd").iterdir():
                 with suppress(OSError):
-                    about = entry.stat()
-                    if stat.S_ISREG(about.st_mode) and not about.st_nlink and about.st_dev == device:
-                        held[about.st_ino] = about.st_blocks * 512
+                    state = entry.stat()
+                    if stat.S_ISREG(state.st_mode) and not state.st_nlink and state.st_dev == device:
+                        held[state.st_ino] = state.st_blocks * 512
     return sum(held.values())
 
 
@@ -53,7 +53,7 @@ def tree(root: int, proc: Path = Path("/proc")) -> list[int]:
     children: dict[int, list[int]] = {}
     for entry in proc.iterdir():
         if entry.name.isdigit():
-            with suppress(OSError, IndexError, ValueError):  # gone since it was listed
+            with suppress(OSError, IndexError, ValueError):  # ended since it was listed
                 fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
     found = [root]
@@ -73,6 +73,6 @@ def _own(pid: int, proc: Path) -> int:
 def _share(pid: int, proc: Path) -> int:
     try:
         found = _SHARE.search((proc / str(pid) / "smaps_rollup").read_bytes())
-    except OSError:  # gone, or not ours to look into
+    except OSError:  # ended, or not ours to read
         found = None
     return int(found[1]) * 1024 if found else _own(pid, proc)

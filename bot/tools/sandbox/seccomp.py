@@ -1,16 +1,16 @@
 """The system call filter around a command, as the bytes that the kernel takes (classic BPF, `seccomp(2)`).
 
-Pure: from an architecture and a choice of walls to bytes. A call in the wrong architecture or in the x32 form ends
-the process. What is refused fails with EPERM; what programs know how to do without, with ENOSYS or EOPNOTSUPP.
+A call in the wrong architecture or in the x32 form ends the process. A refused call fails with EPERM; a call that
+programs can do without, with ENOSYS or EOPNOTSUPP.
 
-| walls      | refused                                                                                        |
-|------------|------------------------------------------------------------------------------------------------|
-| both       | namespaces, mounts, kernel modules, tracing, keys, bpf, io_uring, memory that no limit counts,   |
-|            | terminals' input, sockets other than unix and internet, room on the disk without writing to it    |
-| ``shared`` | the host's file system and processes are still in view: also every socket but a connected pair,   |
-|            | changes of owner, mode, times or attributes by path, other processes' limits and priorities,     |
+| filter     | refuses                                                                                         |
+|------------|-------------------------------------------------------------------------------------------------|
+| each       | namespaces, mounts, kernel modules, tracing, keys, bpf, io_uring, memory that no limit counts,  |
+|            | input of terminals, sockets other than unix and internet, disk space without writing to it      |
+| ``shared`` | for a command that sees the host's files and processes. Also: every socket but a connected pair, |
+|            | changes of owner, mode, times or attributes by path, limits and priorities of other processes,  |
 |            | queues and semaphores of the host, watching of folders                                          |
-| ``mute``   | the kernel cannot keep signals in: also every signal but to the own process group               |
+| ``mute``   | for a kernel that cannot keep signals in. Also: every signal but to the own process group       |
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}: linux/sched.h."""
 
-_NUMBERS: dict[str, tuple[int | None, int | None]] = {
-    # name: (x86_64, aarch64), from the kernel's unistd_64.h and asm-generic/unistd.h
+Numbers = dict[str, tuple[int | None, int | None]]
+"""System calls with their numbers on x86_64 and aarch64: the kernel's unistd_64.h and asm-generic/unistd.h."""
+
+_REFUSED: Numbers = {
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -42,10 +44,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fspick": (433, 433),
     "mount_setattr": (442, 442),
     "open_tree_attr": (467, 467),
-    "unshare": (272, 97),
     "setns": (308, 268),
-    "clone": (56, 220),
-    "clone3": (435, 435),
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
     "init_module": (175, 105),
@@ -84,8 +83,6 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
@@ -93,9 +90,17 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "open_by_handle_at": (304, 265),
     "fanotify_init": (300, 262),
     "fanotify_mark": (301, 263),
+}
+
+_MISSING: Numbers = {
+    "clone3": (435, 435),
+    "memfd_create": (319, 279),
+    "memfd_secret": (447, 447),
+}
+"""clone3 hides its flags from a filter, and no limit of a process counts memory files."""
+
+_REFUSED_SHARED: Numbers = {
     "socket": (41, 198),
-    "socketpair": (53, 199),
-    "ioctl": (16, 29),
     "connect": (42, 203),
     "bind": (49, 200),
     "chmod": (90, None),
@@ -107,7 +112,6 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "utime": (132, None),
     "utimes": (235, None),
     "futimesat": (261, None),
-    "utimensat": (280, 88),
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "removexattr": (197, 14),
@@ -116,21 +120,14 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
     "truncate": (76, 45),
-    "fallocate": (285, 47),
     "inotify_add_watch": (254, 27),
-    "prlimit64": (302, 261),
-    "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274),
-    "setpriority": (141, 140),
-    "ioprio_set": (251, 30),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
     "semget": (64, 190),
     "msgget": (68, 186),
-    "fcntl": (72, 25),
-    "kill": (62, 129),
+}
+
+_REFUSED_MUTE: Numbers = {
     "tkill": (200, 130),
     "tgkill": (234, 131),
     "rt_sigqueueinfo": (129, 138),
@@ -138,24 +135,26 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "pidfd_send_signal": (424, 424),
 }
 
-_REFUSED = (
-    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr "
-    "open_tree_attr setns kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff "
-    "acct quotactl quotactl_fd syslog settimeofday clock_settime clock_adjtime sethostname setdomainname iopl ioperm "
-    "lookup_dcookie vhangup uselib modify_ldt ptrace process_vm_readv process_vm_writev process_madvise kcmp "
-    "pidfd_getfd perf_event_open add_key request_key keyctl bpf userfaultfd io_uring_setup io_uring_enter "
-    "io_uring_register shmget move_pages migrate_pages name_to_handle_at open_by_handle_at fanotify_init "
-    "fanotify_mark"
-)
-_MISSING = "clone3 memfd_create memfd_secret"
-"""clone3 hides its flags from a filter, and memory files are counted by no limit of a process."""
+_BY_ARGUMENT: Numbers = {
+    "unshare": (272, 97),
+    "clone": (56, 220),
+    "socketpair": (53, 199),
+    "ioctl": (16, 29),
+    "utimensat": (280, 88),
+    "fallocate": (285, 47),
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
+    "fcntl": (72, 25),
+    "kill": (62, 129),
+}
+"""Allowed or refused by their arguments, see `_rules`; fallocate is always refused."""
 
-_REFUSED_SHARED = (
-    "socket connect bind chmod fchmodat fchmodat2 chown lchown fchownat utime utimes futimesat setxattr lsetxattr "
-    "removexattr lremovexattr setxattrat removexattrat file_setattr truncate inotify_add_watch mq_open mq_unlink "
-    "semget msgget"
-)
-_REFUSED_MUTE = "tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal"
+NUMBERS: Numbers = _REFUSED | _MISSING | _REFUSED_SHARED | _REFUSED_MUTE | _BY_ARGUMENT
 
 _UNIX, _INTERNET, _INTERNET6 = 1, 2, 10
 _STREAM, _SEQPACKET = 1, 5
@@ -176,30 +175,18 @@ def program(machine: Machine, *, shared: bool, mute: bool = False) -> bytes:
     if machine == "x86_64":
         steps += [(_AT_LEAST, 0, 1, _X32), _return(_KILL)]
     for name, block in _rules(shared=shared, mute=mute).items():
-        number = _NUMBERS[name][column]
+        number = NUMBERS[name][column]
         if number is not None:
             steps += [(_EQUAL, 0, len(block), number), *block]
     steps.append(_return(_ALLOW))
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
-def namespaces_refused(machine: Machine) -> bytes:
-    """Return a filter like that of a container host: whoever is under it can make no namespace and no mount."""
-    column = 0 if machine == "x86_64" else 1
-    steps: list[Step] = [(_LOAD, 0, 0, 0)]
-    refused = {name: _refuse() for name in ("unshare", "mount", "setns", "pivot_root")}
-    for name, block in (
-        refused | {"clone": _unless_bits(0, _NEW_NAMESPACES), "clone3": _refuse(ENOSYS)}
-    ).items():
-        steps += [(_EQUAL, 0, len(block), _NUMBERS[name][column] or 0), *block]
-    return b"".join(struct.pack("<HBBI", *step) for step in [*steps, _return(_ALLOW)])
-
-
 def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
-    """Return what is done about each call. Every block ends in a verdict."""
-    rules = {name: _refuse() for name in _REFUSED.split()}
-    rules |= {name: _refuse(ENOSYS) for name in _MISSING.split()}
-    # It takes room on the disk that the size of no file shows; programs write instead.
+    """Return the steps for each call that is not simply allowed. Every block ends in a verdict."""
+    rules = {name: _refuse() for name in _REFUSED}
+    rules |= {name: _refuse(ENOSYS) for name in _MISSING}
+    # It takes disk space that no file size shows; programs write instead.
     rules["fallocate"] = _refuse(EOPNOTSUPP)
     rules |= {
         "clone": _unless_bits(0, _NEW_NAMESPACES),
@@ -209,11 +196,11 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
         "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX),
     }
     if shared:
-        rules |= {name: _refuse() for name in _REFUSED_SHARED.split()}
+        rules |= {name: _refuse() for name in _REFUSED_SHARED}
         own = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
         rules |= {name: _only(0, 0) for name in own}
         rules |= {
-            # A pair that is not connected for good could be pointed at somebody else's socket.
+            # A datagram pair could be connected to another socket of the host.
             "socketpair": [*_must(0, _UNIX), *_must(1, _STREAM, _SEQPACKET, mask=0xF), _return(_ALLOW)],
             "setpriority": [*_must(0, 0), *_must(1, 0), _return(_ALLOW)],
             "ioprio_set": [*_must(0, 1), *_must(1, 0), _return(_ALLOW)],
@@ -222,7 +209,7 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
             "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP),
         }
     if mute:
-        rules |= {name: _refuse() for name in _REFUSED_MUTE.split()} | {"kill": _only(0, 0)}
+        rules |= {name: _refuse() for name in _REFUSED_MUTE} | {"kill": _only(0, 0)}
     return rules
 
 
@@ -238,11 +225,14 @@ def _argument(index: int, *, high: bool = False) -> Step:
     return (_LOAD, 0, 0, 16 + 8 * index + (4 if high else 0))
 
 
-def _must(index: int, *values: int, mask: int = 0) -> list[Step]:
-    """Refuse unless an argument, after *mask*, is one of *values*; else go on."""
-    last = len(values)
-    tests = [(_EQUAL, last - at, 0, value) for at, value in enumerate(values)]
-    return [_argument(index), *([(_AND, 0, 0, mask)] if mask else []), *tests, *_refuse()]
+def _must(index: int, *values: int, mask: int = 0, high: bool = False) -> list[Step]:
+    """Refuse unless an argument, after *mask*, is one of *values*; else continue."""
+    return [
+        _argument(index, high=high),
+        *([(_AND, 0, 0, mask)] if mask else []),
+        *_skip_if(*values),
+        *_refuse(),
+    ]
 
 
 def _only(index: int, *values: int) -> list[Step]:
@@ -250,9 +240,12 @@ def _only(index: int, *values: int) -> list[Step]:
 
 
 def _unless(index: int, *values: int) -> list[Step]:
-    last = len(values)
-    tests = [(_EQUAL, last - at, 0, value) for at, value in enumerate(values)]
-    return [_argument(index), *tests, _return(_ALLOW), *_refuse()]
+    return [_argument(index), *_skip_if(*values), _return(_ALLOW), *_refuse()]
+
+
+def _skip_if(*values: int) -> list[Step]:
+    """Skip one step after these if the loaded argument is one of *values*."""
+    return [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
 
 
 def _unless_bits(index: int, bits: int) -> list[Step]:
@@ -260,6 +253,5 @@ def _unless_bits(index: int, bits: int) -> list[Step]:
 
 
 def _only_null(index: int) -> list[Step]:
-    """Allow only a pointer that is null: the call is then about an open file."""
-    test = [(_EQUAL, 1, 0, 0), *_refuse()]
-    return [_argument(index), *test, _argument(index, high=True), *test, _return(_ALLOW)]
+    """Allow only a null pointer: the call then works on an open file."""
+    return [*_must(index, 0), *_must(index, 0, high=True), _return(_ALLOW)]

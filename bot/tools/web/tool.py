@@ -109,23 +109,23 @@ class WebFetch:
     risk: ClassVar[Literal["net"]] = "net"
     arguments: ClassVar[type[Arguments]] = FetchArguments
 
-    async def __call__(self, arguments: Arguments, place: ToolContext) -> JsonValue | ToolOutput:
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         assert isinstance(arguments, FetchArguments)
         url = parse_url(arguments.url)
-        cached_url, page = self.pages.get(place.thread, (None, None))
+        cached_url, page = self.pages.get(context.thread, (None, None))
         if page is None or cached_url != url or not arguments.offset:
-            fetched = await self._fetch(url, place)
+            fetched = await self._fetch(url, context)
             if isinstance(fetched, str):
                 return ToolOutput(
                     {"url": str(url), "moved_to": fetched, "next": "Fetch that."}, origin=ORIGIN
                 )
             page = fetched
-            self.pages[place.thread] = url, page
+            self.pages[context.thread] = url, page
         return _part(page, arguments.offset)
 
-    async def _fetch(self, url: Url, place: ToolContext) -> Page | str:
+    async def _fetch(self, url: Url, context: ToolContext) -> Page | str:
         """Return the page, or where it moved to."""
-        deadline = min(place.deadline, anyio.current_time() + LONGEST_S)
+        deadline = min(context.deadline, anyio.current_time() + LONGEST_S)
         with anyio.CancelScope(deadline=deadline):
             async with self._slot(deadline):
                 now = anyio.current_time()

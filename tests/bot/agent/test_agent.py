@@ -12,10 +12,9 @@ from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import nobody, nowhere
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.tools.gate import Toolbox
 from tests.one_model import unspilled
+from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
 
@@ -29,12 +28,11 @@ class FakeTurn:
 
     known_answer = ""
 
-    def __init__(self, *messages, joining=()):
+    def __init__(self, *messages):
         self.incoming = message(1, "question")
         self.messages = list(messages)
         self.did: list[str] = []
         self.told = []
-        self._joining = list(joining)
 
     def add(self, *messages):
         self.messages.extend(messages)
@@ -42,14 +40,13 @@ class FakeTurn:
 
     def replace_messages(self, messages):
         self.messages[:] = messages
-        self.did.append("mend")
+        self.did.append("repair")
 
     async def checkpoint(self):
         self.did.append("checkpoint")
 
     async def steer(self, render):
-        joining, self._joining = self._joining, []
-        self.add(*[await render(incoming) for incoming in joining])
+        self.add()
 
     async def earlier(self):
         return []
@@ -74,7 +71,7 @@ class Stops(Scripted):
 
 
 def agent(model, **limits):
-    toolbox = Toolbox([ReadFile(inline), ListFiles(inline)], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline)])
     return Agent(model, toolbox, "You are kind.", *PLACES, **limits)
 
 
@@ -149,26 +146,13 @@ async def test_a_tool_that_breaks_tells_the_model_no_more_than_that():
         name, description, risk = "broken", "", "read"
         arguments = ListFiles.arguments
 
-        async def __call__(self, arguments, place):
+        async def __call__(self, arguments, context):
             raise RuntimeError("/secret/path")
 
     model = Scripted(calls("broken"), says("oh"))
-    toolbox = Toolbox([Broken()], timeout_s={}, default_timeout_s=5)
+    toolbox = make_toolbox([Broken()])
     await Agent(model, toolbox, "", *PLACES).run(FakeTurn())
     assert "/secret/path" not in model.requests[1].messages[-1].results[0].content
-
-
-async def test_results_come_back_in_the_order_asked():
-    both = Message("assistant", (ToolCall("x", "read_file", {"path": "no"}), ToolCall("y", "list_files", {})))
-    model = Scripted(both, says("ok"))
-    await agent(model).run(FakeTurn())
-    assert [r.call_id for r in model.requests[1].messages[-1].results] == ["x", "y"]
-
-
-async def test_messages_that_join_come_after_the_results():
-    model = Scripted(calls("list_files"), says("both"))
-    await agent(model).run(FakeTurn(joining=[message(2, "also")]))
-    assert [m.source for m in model.requests[1].messages] == ["m1", "", "", "m2"]
 
 
 async def test_a_call_that_repeats_is_told_so_and_then_ends_the_turn():

@@ -39,18 +39,19 @@ pytestmark = pytest.mark.anyio
 
 
 class FakeTurn:
-    """A `Turn` that remembers: ``kept`` are the whole conversations that were kept aside."""
+    """A `Turn` for the last question of *messages*; ``archived`` are the whole conversations that it was given."""
 
-    def __init__(self, messages: list[Message], n: int, *, disk_full: bool = False) -> None:
-        self.incoming = incoming(n)
+    def __init__(self, messages: list[Message], *, disk_full: bool = False) -> None:
+        sources = [message.source for message in messages if message.source]
+        self.incoming = incoming(int(sources[-1].removeprefix("m")) if sources else 1)
         self.messages, self.disk_full = messages, disk_full
-        self.kept: list[list[Message]] = []
+        self.archived: list[list[Message]] = []
         self.events: list[object] = []
 
     async def compact(self, messages: list[Message]) -> None:
         if self.disk_full:
             raise StoreUnavailable
-        self.kept.append(list(self.messages))
+        self.archived.append(list(self.messages))
         self.messages[:] = messages
 
     async def tell(self, event: object) -> None:
@@ -96,8 +97,21 @@ class Files:
         return f"tool-output/{name}"
 
 
-def compaction(files: Files | None = None, keep: int = 2_000, **fields) -> Compaction:
-    return Compaction(keep, files or Files(), **fields)
+async def compact(
+    messages: list[Message],
+    model: Summariser,
+    window: int | None = 20_000,
+    *,
+    request: Request | None = None,
+    files: Files | None = None,
+    keep: int = 2_000,
+    enabled: bool = True,
+    disk_full: bool = False,
+) -> tuple[FakeTurn, str | None]:
+    """Return the turn after a compaction, and the text for people."""
+    turn = FakeTurn(messages, disk_full=disk_full)
+    compaction = Compaction(keep, files or Files(), enabled=enabled)
+    return turn, await compaction.run(turn, request or request_of(messages), model, window=window)
 
 
 def turn_of(n: int, text: str = LONG, *steps: Message) -> list[Message]:
@@ -158,15 +172,14 @@ def test_an_overflow_tells_how_much_there_is_and_how_much_there_may_be():
 
 async def test_the_older_part_becomes_a_summary_and_the_recent_turns_stay():
     messages = talk(10)
-    turn, model = FakeTurn(messages, 11), Summariser(says("Ann asked ten questions."))
     before = list(messages)
-    word = await compaction(keep=3_100).run(turn, request_of(messages), model, window=20_000)
+    turn, word = await compact(messages, Summariser(says("Ann asked ten questions.")), keep=3_100)
     assert re.fullmatch(
         r"I summarised the earlier part of our conversation to make room "
         r"\(15,\d\d\d to 3,\d\d\d tokens\); the full text is kept\.",
         word,
     )
-    assert turn.kept == [before]
+    assert turn.archived == [before]
     summary, *tail = turn.messages
     assert summary == Message("user", (Text(f"{OPENING}\n\nAnn asked ten questions."),))
     assert [m.source for m in tail] == ["m9", "m9", "m10", "m10", "m11"]
@@ -179,7 +192,7 @@ async def test_the_request_for_a_summary_is_the_conversation_s_own_prefix_and_on
     messages = talk(10)
     request = replace(request_of(messages), output_schema={"type": "object"}, temperature=0.5)
     model = Summariser(says("short"))
-    await compaction(keep=3_100).run(FakeTurn(messages, 11), request, model, window=20_000)
+    await compact(messages, model, request=request, keep=3_100)
     (asked_for,) = model.requests
     *prefix, last = asked_for.messages
     assert last is INSTRUCTION
@@ -190,9 +203,7 @@ async def test_the_request_for_a_summary_is_the_conversation_s_own_prefix_and_on
 
 
 async def test_nobody_hears_a_summary_being_written_but_waits_are_told():
-    messages = talk(10)
-    turn = FakeTurn(messages, 11)
-    await compaction().run(turn, request_of(messages), Summariser(says("short")), window=20_000)
+    turn, _ = await compact(talk(10), Summariser(says("short")))
     assert turn.events == [Waiting("busy", 1), Resumed()]
 
 
@@ -211,16 +222,15 @@ def test_the_cut_is_at_a_message_of_a_person_and_never_inside_the_current_turn()
 async def test_a_current_turn_that_is_all_there_is_has_nothing_to_summarise():
     current = [asked(1), *step("c1"), *step("c2")]
     model = Summariser(says("short"))
-    turn = FakeTurn(current, 1)
-    assert await compaction().run(turn, request_of(current), model, window=100) is None
-    assert (model.requests, turn.kept) == ([], [])
+    turn, word = await compact(current, model, 100)
+    assert (word, model.requests, turn.archived) == (None, [], [])
 
 
 async def test_no_summary_is_paid_for_that_could_not_shorten_enough():
     messages = [*turn_of(1), asked(2), *[m for n in range(9) for m in step(f"c{n}", "x" * 1_900)]]
     model = Summariser(says("short"))
-    assert await compaction().run(FakeTurn(messages, 2), request_of(messages), model, window=5_000) is None
-    assert not model.requests
+    _, word = await compact(messages, model, 5_000)
+    assert (word, model.requests) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -235,20 +245,19 @@ async def test_no_summary_is_paid_for_that_could_not_shorten_enough():
 async def test_a_useless_summary_is_asked_for_once_more_without_tools_and_then_never_again(useless):
     messages = talk(10)
     before = list(messages)
-    turn, model, mine = FakeTurn(messages, 11), Summariser(useless), compaction()
+    turn, model = FakeTurn(messages), Summariser(useless)
+    compaction = Compaction(2_000, Files())
     for _ in range(3):
-        assert await mine.run(turn, request_of(messages), model, window=20_000) is None
+        assert await compaction.run(turn, request_of(messages), model, window=20_000) is None
     assert [r.tool_choice for r in model.requests] == ["auto", "none"]
-    assert (messages, turn.kept) == (before, [])
+    assert (messages, turn.archived) == (before, [])
 
 
 async def test_a_second_try_that_works_counts():
     answers = iter([says(""), says("short")])
-    messages = talk(10)
-    model = Summariser(lambda request: next(answers)(request))
-    turn = FakeTurn(messages, 11)
-    assert await compaction().run(turn, request_of(messages), model, window=20_000)
-    assert len(turn.kept) == 1
+    turn, word = await compact(talk(10), Summariser(lambda request: next(answers)(request)))
+    assert word
+    assert len(turn.archived) == 1
 
 
 async def test_while_the_provider_fails_old_output_goes_to_files_and_the_last_step_stays():
@@ -256,8 +265,8 @@ async def test_while_the_provider_fails_old_output_goes_to_files_and_the_last_st
     current = [asked(3), *step("c3", big), *step("c4", big)]
     messages = [*turn_of(1, "ok", *step("c1", big), *step("c2", "small")), *turn_of(2, LONG * 4), *current]
     before, files = list(messages), Files()
-    turn, model = FakeTurn(messages, 3), Summariser(lambda _: ModelUnavailable("down"))
-    word = await compaction(files).run(turn, request_of(messages), model, window=20_000)
+    model = Summariser(lambda _: ModelUnavailable("down"))
+    turn, word = await compact(messages, model, files=files)
     assert len(model.requests) == 1
     assert word.startswith("I moved older tool output to files to make room (")
     ((name, text),) = files.texts.items()
@@ -269,33 +278,30 @@ async def test_while_the_provider_fails_old_output_goes_to_files_and_the_last_st
     assert stub["success"] is True
     assert f"{len(big)} characters were moved to tool-output/{name}" in stub["result"]
     assert results[1].content == "small"
-    assert turn.kept == [before]
+    assert turn.archived == [before]
     assert not any(isinstance(b, Thinking) or m.tokens for m in turn.messages for b in m.blocks)
     check(turn.messages)
 
 
 async def test_an_answer_that_was_cut_off_is_no_summary():
-    messages = talk(10)
     model = Summariser(says("Ann asked ten"))
     model.stop = "length"
-    assert await compaction().run(FakeTurn(messages, 11), request_of(messages), model, window=20_000) is None
+    _, word = await compact(talk(10), model)
+    assert word is None
 
 
 async def test_a_short_conversation_is_summarised_too_when_that_is_asked_for():
-    messages = talk(10)
-    turn, model = FakeTurn(messages, 11), Summariser(says("short"))
-    assert await compaction(keep=1_000_000).run(turn, request_of(messages), model, window=200_000)
+    turn, _ = await compact(talk(10), Summariser(says("short")), 200_000, keep=1_000_000)
     assert [m.source for m in turn.messages[1:]] == ["m8", "m8", "m9", "m9", "m10", "m10", "m11"]
 
 
 async def test_the_newest_step_is_never_moved_and_a_failure_stays_a_failure():
     failure = Message("user", (ToolResult("c1", "no " * 5_000, is_error=True),))
     messages = [asked(1), step("c1")[0], failure]
-    files, run = Files(), compaction(enabled=False).run
-    assert await run(FakeTurn(messages, 1), request_of(messages), Summariser(says("")), window=1) is None
-    turn = FakeTurn([*messages, *step("c2")], 1)
-    run = compaction(files, enabled=False).run
-    assert await run(turn, request_of(turn.messages), Summariser(says("")), window=1)
+    _, word = await compact(messages, Summariser(says("")), 1, enabled=False)
+    assert word is None
+    turn, word = await compact([*messages, *step("c2")], Summariser(says("")), 1, enabled=False)
+    assert word
     (moved,) = turn.messages[2].results
     assert moved.is_error
     assert json.loads(moved.content)["success"] is False
@@ -303,8 +309,7 @@ async def test_the_newest_step_is_never_moved_and_a_failure_stays_a_failure():
 
 async def test_the_oldest_output_goes_first_and_no_more_than_needed():
     messages = [*(m for n in range(9) for m in turn_of(n, "ok", *step(f"c{n}", f"{n}" * 9_000))), asked(9)]
-    turn = FakeTurn(messages, 9)
-    await compaction(enabled=False).run(turn, request_of(messages), Summariser(says("short")), window=1)
+    turn, _ = await compact(messages, Summariser(says("short")), 1, enabled=False)
     whole = [len(r.content) == 9_000 for m in turn.messages for r in m.results]
     assert whole == [False] * whole.count(False) + [True] * whole.count(True)
     assert whole.count(False) in (3, 4)
@@ -315,10 +320,7 @@ async def test_long_arguments_follow_when_results_are_not_enough_and_pictures_le
     picture = Message("user", (Text("look"), Image("attachments/a.png", "image/png")), source="m1")
     messages = [picture, *step("c1", "ok", path="a.py", text=code), *turn_of(2, "ok"), asked(3)]
     files = Files()
-    turn = FakeTurn(messages, 3)
-    assert await compaction(files, enabled=False).run(
-        turn, request_of(messages), Summariser(says("")), window=1
-    )
+    turn, _ = await compact(messages, Summariser(says("")), 1, files=files, enabled=False)
     (call,) = [c for m in turn.messages for c in m.calls]
     assert call.arguments["path"] == "a.py"
     assert "25000 characters were moved to tool-output/" in call.arguments["text"]
@@ -327,33 +329,27 @@ async def test_long_arguments_follow_when_results_are_not_enough_and_pictures_le
 
 
 async def test_without_leave_to_summarise_no_model_is_asked():
-    messages = talk(10)
     model = Summariser(says("short"))
-    turn = FakeTurn(messages, 11)
-    run = compaction(enabled=False).run
-    assert await run(turn, request_of(messages), model, window=20_000) is None
-    assert not model.requests
+    _, word = await compact(talk(10), model, enabled=False)
+    assert (word, model.requests) == (None, [])
 
 
 async def test_a_conversation_of_nothing_is_left_alone():
-    turn = FakeTurn([], 1)
-    assert await compaction().run(turn, Request("", ()), Summariser(says("short")), window=1) is None
+    _, word = await compact([], Summariser(says("short")), 1, request=Request("", ()))
+    assert word is None
 
 
 async def test_a_refused_budget_ends_the_turn_and_leaves_the_conversation_whole():
     messages = talk(10)
-    turn = FakeTurn(messages, 11)
-    refusing = Summariser(lambda _: BudgetExceeded("too dear"))
     with pytest.raises(BudgetExceeded):
-        await compaction().run(turn, request_of(messages), refusing, window=20_000)
-    assert (turn.kept, messages) == ([], talk(10))
+        await compact(messages, Summariser(lambda _: BudgetExceeded("too dear")))
+    assert messages == talk(10)
 
 
 async def test_a_disk_that_refuses_leaves_the_conversation_whole():
     messages = talk(10)
-    turn = FakeTurn(messages, 11, disk_full=True)
-    run = compaction().run
-    assert await run(turn, request_of(messages), Summariser(says("short")), window=20_000) is None
+    _, word = await compact(messages, Summariser(says("short")), disk_full=True)
+    assert word is None
     assert messages == talk(10)
 
 
@@ -367,8 +363,8 @@ async def test_a_conversation_beyond_the_window_is_summarised_part_by_part():
         return Message("assistant", (Text(f"part {len(model.requests)}"),))
 
     model = Summariser(note, window=26_000)
-    turn = FakeTurn(messages, 61)
-    assert await compaction().run(turn, request_of(messages), model, window=26_000)
+    _, word = await compact(messages, model, 26_000)
+    assert word
     assert 2 < len(model.requests) <= PARTS
     assert seen >= {f"m{n}" for n in range(1, 60)}
     later = model.requests[1].messages
@@ -377,18 +373,16 @@ async def test_a_conversation_beyond_the_window_is_summarised_part_by_part():
 
 
 async def test_an_overflow_in_the_middle_of_a_summary_makes_the_parts_smaller():
-    messages = talk(12)
     model = Summariser(says("short"), window=9_000)
-    turn = FakeTurn(messages, 13)
-    assert await compaction().run(turn, request_of(messages), model, window=None)
-    assert len(turn.kept) == 1
+    turn, _ = await compact(talk(12), model, None)
+    assert len(turn.archived) == 1
     assert 2 < len(model.requests) <= PARTS
 
 
 async def test_a_summary_that_would_take_too_many_parts_is_given_up():
-    messages = talk(120)
     model = Summariser(says("short"))
-    assert await compaction().run(FakeTurn(messages, 121), request_of(messages), model, window=8_000) is None
+    _, word = await compact(talk(120), model, 8_000)
+    assert word is None
     assert len(model.requests) == PARTS
 
 
@@ -396,18 +390,9 @@ async def test_a_message_that_fits_no_part_is_no_reason_to_ask_again_and_again()
     huge = replace(turn_of(2, LONG * 20)[1], tokens=31_000)
     messages = [*turn_of(1), asked(2), huge, asked(3)]
     model = Summariser(says("short"))
-    assert await compaction().run(FakeTurn(messages, 3), request_of(messages), model, window=9_000) is None
+    _, word = await compact(messages, model, 9_000)
+    assert word is None
     assert len(model.requests) == 1
-
-
-@pytest.mark.parametrize("window", [None, 20_000, 500, 1])
-async def test_a_model_that_always_overflows_is_given_up(window):
-    messages = talk(12)
-    model = Summariser(lambda _: ContextOverflow("too long"))
-    turn = FakeTurn(messages, 13)
-    assert await compaction().run(turn, request_of(messages), model, window=window) is None
-    assert len(model.requests) <= ATTEMPTS * PARTS
-    assert messages == talk(12)
 
 
 def test_reasoning_and_counts_are_stripped_and_the_rest_is_the_same():
@@ -427,14 +412,15 @@ async def test_a_thread_of_200_turns_keeps_every_fact_through_many_summaries():
         text = "\n".join(m.text for m in request.messages[:-1])
         return Message("assistant", (Text(" ".join(re.findall(r"fact-\d+=\d+", text))),), model=MODEL)
 
-    model, kept, words = Summariser(collect, window), [], []
+    model, archived, words = Summariser(collect, window), [], []
     for n, fact in enumerate(facts, start=1):
         conversation.append(Message("user", (Text(f"[ann] remember {fact}"),), source=f"m{n}"))
-        turn, mine = FakeTurn(conversation, n), compaction(files)
         for call in (f"c{n}", None):
             request = request_of(repair(conversation))
             if too_large(request_size(request), window, 0.8, 1_000):
-                words.append(await mine.run(turn, request, model, window=window))
+                turn, word = await compact(conversation, model, window, request=request, files=files)
+                archived += turn.archived
+                words.append(word)
                 request = request_of(conversation)
             real = round(size_of("Be kind.", strip_thinking(request.messages), (SHELL,)) * 1.15)
             assert real < window
@@ -445,13 +431,12 @@ async def test_a_thread_of_200_turns_keeps_every_fact_through_many_summaries():
             if call:
                 conversation.append(Message("user", (ToolResult(call, "file " * 150),)))
             check(repair(conversation))
-        kept += turn.kept
     text = "\n".join(m.text for m in conversation)
     assert [fact for fact in facts if fact not in text] == []
-    assert len(kept) == len(words) == len(model.requests)
-    assert 5 < len(kept) < 40
+    assert len(archived) == len(words) == len(model.requests)
+    assert 5 < len(archived) < 40
     assert all(words)
-    assert {m.source for whole in [*kept, conversation] for m in whole if m.source} == {
+    assert {m.source for whole in [*archived, conversation] for m in whole if m.source} == {
         f"m{n}" for n in range(1, 201)
     }
 
@@ -504,15 +489,13 @@ def test_however_it_goes_compaction_ends_with_a_valid_conversation_that_is_short
     async def until_it_gives_up() -> None:
         for _ in range(60):
             before, asked_for = list(messages), len(model.requests)
-            turn = FakeTurn(messages, 77)
             current = before[before.index(asked(77)) :] if asked(77) in before else []
-            mine = compaction(keep=400, enabled=enabled)
-            word = await mine.run(turn, request_of(messages), model, window=window)
+            turn, word = await compact(messages, model, window, keep=400, enabled=enabled)
             assert len(model.requests) - asked_for <= ATTEMPTS * PARTS
             if word is None:
                 assert messages == before
                 return
-            assert turn.kept == [before]
+            assert turn.archived == [before]
             assert length(messages) <= 0.9 * length(before)
             check(messages)
             assert repair(messages) is messages

@@ -244,14 +244,14 @@ import os, sys
 from pathlib import Path
 import anyio
 from bot.agent.prompt.memory import Memory
-from tests.bot.agent.test_memory import BEFORE, T1, Dying
+from tests.bot.agent.test_memory import BEFORE, T1, DyingDisk
 from tests.world import Clock, inline
 
 data = Path(sys.argv[1])
 for steps in range(1, 10):
     (data / "MEMORY.md").write_bytes(BEFORE)
     if not (child := os.fork()):
-        memory = Memory(Dying(steps), data, offload=inline, now=Clock(), is_admin=lambda _: True)
+        memory = Memory(DyingDisk(steps), data, offload=inline, now=Clock(), is_admin=lambda _: True)
         anyio.run(memory.add, T1, "global", "the new one", "U1")
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -260,7 +260,7 @@ for steps in range(1, 10):
 BEFORE = b"# by hand\n"
 
 
-class Dying(PosixDisk):
+class DyingDisk(PosixDisk):
     """A disk under which the process is killed at its n-th write, rename or fsync of a folder."""
 
     def __init__(self, steps):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +17,7 @@ from bot.budget.ledger import Ledger
 from tests.explorer.model import (
     FOLDER,
     ModelDisk,
+    Op,
     Write,
     apply_bytes,
     apply_name,
@@ -48,6 +51,23 @@ class Time:
 
 def empty_disk() -> ModelDisk:
     return ModelDisk.holding({"/d": None})
+
+
+def disk_of(**files: bytes) -> ModelDisk:
+    """Return a disk with a ledger's files, named without their ending."""
+    paths = {str(FOLDER_PATH / f"{name}.jsonl"): data for name, data in files.items()}
+    return ModelDisk.holding({"/d": None, str(FOLDER_PATH): None, **paths})
+
+
+def failing(kind: type[Op] = object, number: int = errno.ENOSPC) -> Callable[[Op], Op]:
+    """Return faults for a disk on which operations of a kind fail."""
+
+    def faults(op: Op) -> Op:
+        if isinstance(op, kind):
+            raise OSError(number, os.strerror(number))
+        return op
+
+    return faults
 
 
 def ledger_on(disk: Disk, time: Callable[[], datetime], offload: object = inline) -> Ledger:

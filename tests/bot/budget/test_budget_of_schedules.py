@@ -20,7 +20,7 @@ def call(turn: str) -> Call:
     return Call("slack:T1:C1:1.0", "U1", turn, "x/y", DAY)
 
 
-class Book:
+class FakeLedger:
     today = DAY
 
     def __init__(self, *spent: tuple[str, int]) -> None:
@@ -40,22 +40,22 @@ def test_only_the_turn_of_a_scheduled_message_counts_against_it():
     ("spent", "mode", "may"), [(999_999, "hard", True), (1_000_000, "hard", False), (2_000_000, "soft", True)]
 )
 def test_when_it_is_used_up_nothing_more_is_sent_today(spent, mode, may):
-    book = Book((TURN, spent), ("slack:T1:C1:1.0", 5_000_000))
-    assert Accounts(book, Policy.of(Budget(mode=mode))).may_schedule() is may
+    ledger = FakeLedger((TURN, spent), ("slack:T1:C1:1.0", 5_000_000))
+    assert Accounts(ledger, Policy.of(Budget(mode=mode))).may_schedule() is may
 
 
 def test_a_call_that_does_not_fit_is_refused_and_others_are_not():
-    book, policy = Book((TURN, 900_000)), Policy(True, 0.8, {"schedule_day": 1_000_000})
-    assert [short.key for short in book.budgets.shortages(call(TURN), 200_000, policy)] == [
+    ledger, policy = FakeLedger((TURN, 900_000)), Policy(True, 0.8, {"schedule_day": 1_000_000})
+    assert [short.key for short in ledger.budgets.shortages(call(TURN), 200_000, policy)] == [
         ("schedule_day", DAY)
     ]
-    assert book.budgets.shortages(call("slack:T1:C1:1.0"), 200_000, policy) == []
+    assert ledger.budgets.shortages(call("slack:T1:C1:1.0"), 200_000, policy) == []
 
 
 def test_it_is_carried_over_and_forgotten_after_a_while():
-    book = Book((TURN, 900_000))
+    ledger = FakeLedger((TURN, 900_000))
     again = Budgets()
-    for line in book.budgets.carry():
+    for line in ledger.budgets.carry():
         again.apply(line)
     assert again.total(("schedule_day", DAY)).spent == 900_000
     for n in range(1, 12):

@@ -16,10 +16,11 @@ from bot.budget.ledger import Ledger, Part, parts
 from bot.ports.model import Usage
 from tests.bot.budget.ledgers import (
     CALL,
-    FOLDER_PATH,
     THREAD,
     Time,
+    disk_of,
     empty_disk,
+    failing,
     files,
     inline,
     ledger_on,
@@ -36,7 +37,6 @@ from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
-NOVEMBER = str(FOLDER_PATH / "2026-11.jsonl")
 
 
 def reserve(amount: int = 100) -> Reserve:
@@ -56,6 +56,13 @@ def used(ledger: Ledger) -> int:
     return ledger.budgets.total(THREAD).used
 
 
+def reopened_reading(disk: ModelDisk, time: Time) -> tuple[Ledger, set[str]]:
+    """Return the ledger as a start reads it, and the names of the files that it read."""
+    read: set[str] = set()
+    disk.faults = lambda op: read.add(Path(op.path).name) or op if isinstance(op, Read) else op
+    return reopened(disk, time), read
+
+
 async def test_a_reservation_is_on_disk_when_its_append_returns():
     disk = empty_disk()
     async with opened(disk, Time()) as ledger:
@@ -71,9 +78,8 @@ async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart(
         ledger.put(commit(record))
         assert used(ledger) == 30
         await written(ledger)
-    async with opened(disk, Time()) as again:
-        assert used(again) == 30
-        assert again.budgets.total(THREAD).cached == 4
+    again = reopened(disk, Time())
+    assert (used(again), again.budgets.total(THREAD).cached) == (30, 4)
 
 
 async def test_a_reservation_without_a_commit_counts_in_full_after_every_restart():
@@ -91,9 +97,8 @@ async def test_grants_and_warnings_survive():
     async with opened(disk, Time()) as ledger:
         await ledger.append(Grant(scope="thread", key="t1", micros=7, by="admin"))
         await ledger.append(Warned(scope="thread", key="t1", level="warning"))
-    async with opened(disk, Time()) as again:
-        assert again.budgets.total(THREAD).granted == 7
-        assert again.budgets.total(THREAD).said == "warning"
+    total = reopened(disk, Time()).budgets.total(THREAD)
+    assert (total.granted, total.said) == (7, "warning")
 
 
 async def test_a_commit_alone_costs_no_fsync():
@@ -116,12 +121,10 @@ async def test_a_new_month_begins_a_new_file_that_carries_all_that_counts():
         ledger.put(commit(running, 20))
         await written(ledger)
     assert sorted(files(disk)) == ["2026-11.jsonl", "2026-12.jsonl"]
-    read: list[str] = []
-    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
-    async with opened(disk, time) as again:
-        assert used(again) == 50
-        assert again.budgets.total(("month", "2026-11")).used == 50
-    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+    again, read = reopened_reading(disk, time)
+    assert used(again) == 50
+    assert again.budgets.total(("month", "2026-11")).used == 50
+    assert read == {"2026-12.jsonl"}
 
 
 async def test_a_call_that_runs_over_the_end_of_a_month_keeps_its_reservation_through_a_crash():
@@ -162,7 +165,7 @@ async def test_a_torn_tail_is_put_aside_and_nothing_sticks_to_it():
         await ledger.append(reserve(1))
         await ledger.append(reserve(2))
     torn = files(disk)["2026-11.jsonl"][:-9]
-    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: torn})
+    disk = disk_of(**{"2026-11": torn})
     async with opened(disk, Time()) as again:
         assert used(again) == 1
         await again.append(reserve(4))
@@ -177,7 +180,7 @@ async def test_a_damaged_line_in_the_middle_is_put_aside_and_the_rest_counts():
             await ledger.append(reserve(amount))
     lines = files(disk)["2026-11.jsonl"].split(b"\n")
     lines[2] = lines[2].replace(b"ann", b"bob")
-    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)})
+    disk = disk_of(**{"2026-11": b"\n".join(lines)})
     again = ledger_on(disk, Time())
     assert again.open() == 1
     assert used(again) == 5
@@ -192,7 +195,7 @@ async def test_a_damaged_commit_leaves_the_reservation_counted():
         await ledger.append(reserve(1))
     lines = files(disk)["2026-11.jsonl"].split(b"\n")
     lines[2] = b"#" + lines[2]
-    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: b"\n".join(lines)})
+    disk = disk_of(**{"2026-11": b"\n".join(lines)})
     assert used(reopened(disk, Time())) == 101
 
 
@@ -204,8 +207,7 @@ async def test_a_file_whose_first_line_is_damaged_is_read_after_the_ones_before_
         ledger.put(commit(record))
         await ledger.append(reserve(1))
     damaged = files(disk)["2026-12.jsonl"].replace(b'"carried"', b'"carrieD"')
-    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
-    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): damaged})
+    disk = disk_of(**{"2026-11": files(disk)["2026-11.jsonl"], "2026-12": damaged})
     again = ledger_on(disk, time)
     assert again.open() == 1
     assert used(again) == 31
@@ -228,12 +230,10 @@ async def test_a_head_of_many_lines_is_read_back(monkeypatch):
     disk, time = empty_disk(), Time()
     december = await heads(disk, time)
     assert december.count(b'"carried"') > 3
-    read: list[str] = []
-    disk.faults = lambda op: read.append(op.path) or op if isinstance(op, Read) else op
-    again = reopened(disk, time)
+    again, read = reopened_reading(disk, time)
     assert used(again) == 111
     assert again.budgets.total(("day", "2026-11-21")).used == 151
-    assert {Path(path).name for path in read} == {"2026-12.jsonl"}
+    assert read == {"2026-12.jsonl"}
 
 
 @pytest.mark.parametrize("damaged", [0, 1, -1])
@@ -244,8 +244,7 @@ async def test_a_head_with_any_line_damaged_is_not_believed(monkeypatch, damaged
     last = sum(b'"carried"' in line for line in lines) - 1
     place = last if damaged == -1 else damaged
     lines[place] = lines[place].replace(b"carried", b"carrieD")
-    image = {"/d": None, "/d/usage": None, NOVEMBER: files(disk)["2026-11.jsonl"]}
-    disk = ModelDisk.holding({**image, str(FOLDER_PATH / "2026-12.jsonl"): b"\n".join(lines)})
+    disk = disk_of(**{"2026-11": files(disk)["2026-11.jsonl"], "2026-12": b"\n".join(lines)})
     for damage in (1, 0):
         again = ledger_on(disk, time)
         assert again.open() == damage
@@ -329,12 +328,8 @@ async def test_what_a_cancelled_block_puts_last_is_written_too():
 
 async def test_a_disk_that_refuses_at_the_end_does_not_hold_up_the_end(caplog):
     disk = empty_disk()
-
-    def faults(op):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     async with opened(disk, Time()) as ledger:
-        disk.faults = faults
+        disk.faults = failing()
         ledger.put(reserve())
     assert "No space left" in caplog.text
 
@@ -367,29 +362,22 @@ async def test_an_orderly_shutdown_does_not_charge_a_running_call_its_whole_rese
 
 async def test_a_ledger_of_a_newer_version_is_left_alone():
     line = encode(record_adapter(), Carried(seq=1, rows=[], open=[], v=99))
-    disk = ModelDisk.holding({"/d": None, "/d/usage": None, NOVEMBER: line})
+    disk = disk_of(**{"2026-11": line})
     with pytest.raises(NewerSchema):
         ledger_on(disk, Time()).open()
     assert files(disk) == {"2026-11.jsonl": line}
 
 
 async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
-    disk, broken = empty_disk(), []
-
-    def faults(op):
-        if broken and isinstance(op, broken[0]):
-            raise OSError(errno.EIO, "I/O error")
-        return op
-
-    disk.faults = faults
+    disk = empty_disk()
     async with opened(disk, Time()) as ledger:
         await ledger.append(first := reserve())
-        broken.append(Sync)
+        disk.faults = failing(Sync, errno.EIO)
         with pytest.raises(StoreUnavailable):
             await ledger.append(second := reserve())
         ledger.put(commit(second, 0))
         await written(ledger)
-        broken.clear()
+        disk.faults = lambda op: op
         ledger.put(commit(first))
         await ledger.append(reserve(1))
         assert used(ledger) == 31
@@ -407,13 +395,7 @@ async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
     disk = empty_disk()
     async with opened(disk, Time()) as ledger:
         await ledger.append(reserve())
-
-        def faults(op):
-            if isinstance(op, Sync):
-                raise OSError(errno.EIO, "I/O error")
-            return op
-
-        disk.faults = faults
+        disk.faults = failing(Sync, errno.EIO)
         with pytest.raises(StoreUnavailable):
             await ledger.append(reserve(7))
         disk.faults = lambda op: op
@@ -453,26 +435,6 @@ def test_the_order_of_files_is_by_month_and_number():
     assert parts(names) == [Part("2025-12"), Part("2026-11"), Part("2026-11", 2), Part("2026-11", 10)]
 
 
-async def test_the_ledger_on_a_real_disk(tmp_path):
-    folder = tmp_path / "usage"
-
-    def fresh() -> Ledger:
-        return Ledger(PosixDisk(), folder, offload=inline, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
-
-    ledger = fresh()
-    assert ledger.open() == 0
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ledger.run)
-        await ledger.append(reserve())
-        tasks.cancel_scope.cancel()
-    assert [path.name for path in folder.iterdir()] == ["2026-11.jsonl"]
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "2026-11.jsonl").stat().st_mode & 0o777 == 0o600
-    again = fresh()
-    again.open()
-    assert used(again) == 100
-
-
 CHILD = """
 import sys, anyio, anyio.to_thread
 from pathlib import Path
@@ -507,6 +469,8 @@ def test_kill_9_between_reserve_and_commit_leaves_the_reservation_counted(tmp_pa
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         child.stdout.close()
-    again = Ledger(PosixDisk(), tmp_path / "usage", offload=inline, now=lambda: datetime.now(UTC))
+    (file,) = (tmp_path / "usage").iterdir()
+    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    again = Ledger(PosixDisk(), file.parent, offload=inline, now=lambda: datetime.now(UTC))
     assert again.open() == 0
     assert used(again) == 123

@@ -258,24 +258,10 @@ def test_every_block_that_python_knows_as_not_public_is_refused_at_both_ends():
             assert denial_reason(network[-1]), network
 
 
-def resolving(*answers):
-    """Return a resolver that gives each of *answers* once, and the last one for ever; and what it was asked."""
-    asked = []
+class Connection:
+    """A connection that has no more than an address of its own."""
 
-    async def resolve(host, port):
-        asked.append(host)
-        answer = answers[min(len(asked), len(answers)) - 1]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return resolve, asked
-
-
-class Stream:
-    """A connection that is no more than its own address."""
-
-    def __init__(self, ours="10.1.2.3"):
+    def __init__(self, ours):
         self.ours, self.closed = ours, False
 
     def extra(self, _):
@@ -285,16 +271,31 @@ class Stream:
         self.closed = True
 
 
-def connecting(stream=None, *, failing=()):
-    reached = []
+class Network:
+    """Answers each look-up with the next of *answers*, then with the last for ever. ``guard`` goes through it."""
 
-    async def connect(address, port):
-        reached.append((address, port))
-        if address in failing:
+    def __init__(self, *answers, allowed=(), unreachable=(), ours="10.1.2.3"):
+        self.answers, self.unreachable = answers, unreachable
+        self.asked, self.reached = [], []
+        self.connection = Connection(ours)
+        self.guard = Egress(allowed, resolve=self.resolve, connect=self.connect)
+
+    async def resolve(self, host, port):
+        self.asked.append(host)
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def connect(self, address, port):
+        self.reached.append((address, port))
+        if address in self.unreachable:
             raise OSError("unreachable")
-        return stream or Stream()
+        return self.connection
 
-    return connect, reached
+
+async def hang(_host, _port):
+    await anyio.sleep_forever()
 
 
 BAD_ANSWERS = [
@@ -306,26 +307,22 @@ BAD_ANSWERS = [
 
 @pytest.mark.parametrize("answer", BAD_ANSWERS, ids=str)
 async def test_a_name_with_one_bad_address_is_refused_and_nothing_is_connected_to(answer):
-    resolve, _ = resolving(answer)
-    connect, reached = connecting()
-    guard = Egress(resolve=resolve, connect=connect)
+    network = Network(answer)
     with pytest.raises(ToolDenied) as refused:
-        await guard.open_connection("example.com", 443)
-    assert not reached
-    assert all(
-        address not in str(refused.value) for address in answer if address
-    )  # what is inside stays inside
+        await network.guard.open_connection("example.com", 443)
+    assert not network.reached
+    assert not any(address in str(refused.value) for address in answer if address), (
+        "what is inside stays inside"
+    )
 
 
 async def test_a_name_that_answers_differently_the_second_time_is_connected_to_as_checked():
-    resolve, asked = resolving([PUBLIC], ["127.0.0.1"])
-    connect, reached = connecting()
-    guard = Egress(resolve=resolve, connect=connect)
-    await guard.open_connection("rebinding.example", 80)
-    assert (asked, reached) == (["rebinding.example"], [(PUBLIC, 80)])
+    network = Network([PUBLIC], ["127.0.0.1"])
+    await network.guard.open_connection("rebinding.example", 80)
+    assert (network.asked, network.reached) == (["rebinding.example"], [(PUBLIC, 80)])
     with pytest.raises(ToolDenied, match="loopback"):
-        await guard.open_connection("rebinding.example", 80)
-    assert len(reached) == 1
+        await network.guard.open_connection("rebinding.example", 80)
+    assert len(network.reached) == 1
 
 
 @pytest.mark.parametrize(
@@ -334,71 +331,56 @@ async def test_a_name_that_answers_differently_the_second_time_is_connected_to_a
      ("example.com\0", 80), ("a b", 80), ("", 80), ("[", 80), ("::1%lo", 80), ("EXAMPLE.COM.", 80)],
 )  # fmt: skip
 async def test_a_bare_host_and_port_are_judged_as_strictly_as_an_address(host, port):
-    resolve, asked = resolving([PUBLIC])
+    network = Network([PUBLIC])
     with pytest.raises(ToolDenied):
-        await Egress(resolve=resolve).addresses(host, port)
-    assert not asked
+        await network.guard.addresses(host, port)
+    assert not network.asked
 
 
 async def test_a_public_literal_is_not_looked_up():
-    resolve, asked = resolving(OSError())
-    guard = Egress(resolve=resolve)
-    assert await guard.addresses("93.184.215.14", 80) == [PUBLIC]
-    assert await guard.addresses(f"[{PUBLIC6}]", 443) == [PUBLIC6]
-    assert not asked
+    network = Network(OSError())
+    assert await network.guard.addresses("93.184.215.14", 80) == [PUBLIC]
+    assert await network.guard.addresses(f"[{PUBLIC6}]", 443) == [PUBLIC6]
+    assert not network.asked
 
 
 async def test_the_next_address_is_tried_when_one_cannot_be_reached():
-    resolve, _ = resolving([PUBLIC6, PUBLIC])
-    connect, reached = connecting(failing={PUBLIC6})
-    await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
-    assert reached == [(PUBLIC6, 443), (PUBLIC, 443)]
+    network = Network([PUBLIC6, PUBLIC], unreachable={PUBLIC6})
+    await network.guard.open_connection("example.com", 443)
+    assert network.reached == [(PUBLIC6, 443), (PUBLIC, 443)]
 
 
 async def test_no_more_than_a_few_addresses_are_tried():
     many = [f"93.184.215.{number}" for number in range(1, 100)]
-    resolve, _ = resolving(many)
-    connect, reached = connecting(failing=set(many))
+    network = Network(many, unreachable=many)
     with pytest.raises(ToolError, match="cannot be reached"):
-        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
-    assert len(reached) == egress.MAX_ADDRESSES
+        await network.guard.open_connection("example.com", 443)
+    assert len(network.reached) == egress.MAX_ADDRESSES
 
 
 async def test_an_address_that_does_not_answer_is_given_up(monkeypatch):
     monkeypatch.setattr(egress, "CONNECT_S", 0.01)
-    resolve, _ = resolving([PUBLIC])
-
-    async def connect(_address, _port):
-        await anyio.sleep_forever()
-
     with pytest.raises(ToolError, match="cannot be reached"):
-        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
+        await Egress(resolve=Network([PUBLIC]).resolve, connect=hang).open_connection("example.com", 443)
 
 
 async def test_the_public_address_of_this_machine_is_refused_for_it_is_behind_the_firewall():
-    stream = Stream(ours=PUBLIC)
-    resolve, _ = resolving([PUBLIC])
-    connect, _ = connecting(stream)
+    network = Network([PUBLIC], ours=PUBLIC)
     with pytest.raises(ToolDenied, match="this machine"):
-        await Egress(resolve=resolve, connect=connect).open_connection("example.com", 443)
-    assert stream.closed
+        await network.guard.open_connection("example.com", 443)
+    assert network.connection.closed
 
 
 @pytest.mark.parametrize("failure", [socket.gaierror(-2, "unknown"), UnicodeError("label too long"), []])
 async def test_a_name_without_an_address_is_not_found(failure):
-    resolve, _ = resolving(failure)
     with pytest.raises(ToolNotFound, match=r"no host example\.com"):
-        await Egress(resolve=resolve).addresses("example.com", 80)
+        await Network(failure).guard.addresses("example.com", 80)
 
 
 async def test_a_resolver_that_does_not_answer_is_given_up(monkeypatch):
     monkeypatch.setattr(egress, "RESOLVE_S", 0.01)
-
-    async def resolve(_host, _port):
-        await anyio.sleep_forever()
-
     with pytest.raises(ToolTimeout):
-        await Egress(resolve=resolve).addresses("example.com", 80)
+        await Egress(resolve=hang).addresses("example.com", 80)
 
 
 async def test_look_ups_that_hang_are_bounded_and_are_waited_for_by_nobody(monkeypatch):
@@ -430,8 +412,7 @@ async def test_the_systems_resolver_gives_each_address_once_however_often_it_is_
 
 
 async def test_an_operator_opens_a_host_on_any_port():
-    resolve, _ = resolving(["10.1.2.3"])
-    guard = Egress(["wiki.corp.example", "localhost"], resolve=resolve)
+    guard = Network(["10.1.2.3"], allowed=["wiki.corp.example", "localhost"]).guard
     assert await guard.addresses("Wiki.corp.example", 9000) == ["10.1.2.3"]
     assert str(guard.check("http://localhost:3000/x")) == "http://localhost:3000/x"
     with pytest.raises(ToolDenied):
@@ -442,14 +423,12 @@ async def test_an_operator_opens_a_host_on_any_port():
     "answer", ["169.254.169.254", "100.100.100.200", "fe80::1%1", "224.0.0.1", "::ffff:7f00:1"]
 )
 async def test_a_host_that_an_operator_opened_still_cannot_lead_to_metadata(answer):
-    resolve, _ = resolving([answer])
     with pytest.raises(ToolDenied):
-        await Egress(["wiki.corp.example"], resolve=resolve).addresses("wiki.corp.example", 80)
+        await Network([answer], allowed=["wiki.corp.example"]).guard.addresses("wiki.corp.example", 80)
 
 
 async def test_an_operator_opens_a_network_for_names_and_addresses_in_it():
-    resolve, _ = resolving(["10.1.2.3"], ["10.2.2.3"])
-    guard = Egress(["10.1.0.0/16", "fd00::/8"], resolve=resolve)
+    guard = Network(["10.1.2.3"], ["10.2.2.3"], allowed=["10.1.0.0/16", "fd00::/8"]).guard
     assert guard.check("http://10.1.9.9:9000/")
     assert guard.check("http://[fd00::1]:3000/")
     assert await guard.addresses("wiki.example", 80) == ["10.1.2.3"]

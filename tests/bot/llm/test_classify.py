@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
 from bot.llm.classify import MAX_RETRY_AFTER, MAX_TEXT, Fault, classify, failure_of
@@ -28,28 +27,23 @@ from bot.ports.errors import (
     Unauthorized,
     UnknownFailure,
 )
-from tests.bot.llm.conftest import ask
+from tests.bot.llm.conftest import FakeProvider, each_api
 from tests.fakes import anthropic as a
-from tests.fakes.http import FakeHttp, Reply, Stall, error
+from tests.fakes.http import Reply, Stall, error
 
 pytestmark = pytest.mark.anyio
 
 
-class Anything(FakeHttp):
-    paths = ("/v1/messages", "/v1/responses", "/v1/chat/completions")
+@pytest.fixture
+def failure(complete):
+    """Return the error that a call ends with."""
 
+    async def failure(api, reply, **options):
+        with pytest.raises(ProviderError) as caught:
+            await complete(api, reply=reply, **options)
+        return caught.value
 
-async def failure(http, kind, reply, *, now=None, base_url=None, key="sk-canary"):
-    async def deaf(event) -> None: ...
-
-    async with Anything([reply]) as fake:
-        url = base_url or fake.base_url + ("" if kind is AnthropicModel else "/v1")
-        model = kind(
-            "p", "m", api_key=lambda: key, base_url=url, http=http, timeouts=StreamTimeouts(), now=now
-        )
-        with pytest.raises(Exception) as caught:
-            await model.complete(ask(), deaf)
-    return caught.value
+    return failure
 
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -82,9 +76,9 @@ RETRY_AFTER = {
 
 
 @pytest.mark.parametrize(("headers", "seconds"), RETRY_AFTER.values(), ids=RETRY_AFTER)
-@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIChatModel])
-async def test_the_provider_s_word_on_waiting_is_understood(http, kind, headers, seconds):
-    caught = await failure(http, kind, error(429, {}, headers), now=lambda: NOW)
+@pytest.mark.parametrize("api", [AnthropicModel, OpenAIChatModel])
+async def test_the_provider_s_word_on_waiting_is_understood(failure, api, headers, seconds):
+    caught = await failure(api, error(429, {}, headers), now=lambda: NOW)
     assert type(caught) is RateLimited
     assert caught.retry_after == seconds
     assert caught.fields.get("retry_after") == seconds
@@ -104,24 +98,24 @@ def test_a_local_server_that_loads_its_model_is_asked_again_soon():
     assert (type(failed), failed.retry_after) == (ModelUnavailable, 5)
 
 
-@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIResponsesModel])
-async def test_x_should_retry_false_is_the_last_word(http, kind):
-    assert not (await failure(http, kind, error(500, {}, [("x-should-retry", "false")]))).retryable
-    assert (await failure(http, kind, error(500, {}, [("x-should-retry", "true")]))).retryable
-    assert (await failure(http, kind, error(500, {}))).retryable
+@pytest.mark.parametrize("api", [AnthropicModel, OpenAIResponsesModel])
+async def test_x_should_retry_false_is_the_last_word(failure, api):
+    assert not (await failure(api, error(500, {}, [("x-should-retry", "false")]))).retryable
+    assert (await failure(api, error(500, {}, [("x-should-retry", "true")]))).retryable
+    assert (await failure(api, error(500, {}))).retryable
 
 
-@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIResponsesModel, OpenAIChatModel])
-async def test_a_refused_connection_and_a_useless_address_are_told_apart(http, kind):
-    refused = await failure(http, kind, Reply(), base_url="http://127.0.0.1:1")
+@each_api
+async def test_a_refused_connection_and_a_useless_address_are_told_apart(failure, api):
+    refused = await failure(api, Reply(), base_url="http://127.0.0.1:1")
     assert (type(refused), refused.local) == (ModelConnection, False)
-    assert type(await failure(http, kind, Reply(), base_url="ftp://127.0.0.1")) is BadRequest
+    assert type(await failure(api, Reply(), base_url="ftp://127.0.0.1")) is BadRequest
 
 
 @pytest.mark.parametrize("key", [None, "", " ", "sk-canary\nX: y", "sk-canáry"])
-@pytest.mark.parametrize("kind", [AnthropicModel, OpenAIResponsesModel])
-async def test_a_key_that_cannot_be_sent_is_unauthorized_and_not_shown(http, kind, key):
-    error = await failure(http, kind, Reply(), key=key)
+@pytest.mark.parametrize("api", [AnthropicModel, OpenAIResponsesModel])
+async def test_a_key_that_cannot_be_sent_is_unauthorized_and_not_shown(failure, api, key):
+    error = await failure(api, Reply(), key=lambda: key)
     assert type(error) is Unauthorized
     assert error.fields == {"provider": "p", "model": "m"}
     assert "can" not in str(error).replace("can hold", "")
@@ -144,7 +138,7 @@ async def test_the_sdks_own_word_on_a_missing_key_is_unauthorized(monkeypatch, h
 async def test_our_own_full_pool_is_not_the_provider_s_fault():
     limits = httpx2.Limits(max_connections=1)
     timeout = httpx2.Timeout(5, pool=0.05)
-    async with Anything([a.stream(Stall())]) as fake, httpx2.AsyncClient(limits=limits) as client:
+    async with FakeProvider([a.stream(Stall())]) as fake, httpx2.AsyncClient(limits=limits) as client:
         common = {"api_key": "k", "base_url": fake.base_url, "http_client": client, "timeout": timeout}
         claude = anthropic.AsyncAnthropic(**common, max_retries=0)
         gpt = openai.AsyncOpenAI(**common, max_retries=0)
@@ -163,7 +157,7 @@ async def test_our_own_full_pool_is_not_the_provider_s_fault():
 
 
 async def test_a_silent_socket_is_a_timeout():
-    async with Anything(lambda seen: Reply(silent=(Stall(),))) as fake, httpx2.AsyncClient() as client:
+    async with FakeProvider(lambda seen: Reply(silent=(Stall(),))) as fake, httpx2.AsyncClient() as client:
         common = {"api_key": "k", "base_url": fake.base_url, "http_client": client, "max_retries": 0}
         messages = [{"role": "user", "content": "hi"}]
         claude = anthropic.AsyncAnthropic(**common, timeout=0.05)

@@ -208,6 +208,7 @@ def check_chat(wire) -> None:
     assert roles[-1] in ("user", "tool")
     spoken = [role for role in roles if role != "tool"]
     assert not any(a == b == "user" for a, b in pairwise(spoken))
+    assert not any(a == b == "assistant" for a, b in pairwise(roles))
 
 
 def check_content(content) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import json
 import socket
 import tracemalloc
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.config.settings import StreamTimeouts
 from bot.llm.adapters import body_limit
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -28,32 +26,25 @@ from bot.ports.errors import (
     ProviderError,
     RateLimited,
 )
-from tests.bot.llm.conftest import ask
+from tests.bot.llm.conftest import ANSWERS, APIS, FakeProvider, ask, each_api, model_at
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
-from tests.fakes.http import FakeHttp, Flood, Reply, Stall, error
+from tests.fakes.http import Flood, Reply, Stall, error
 from threads.wording import explain
 
 pytestmark = pytest.mark.anyio
 
-APIS = [AnthropicModel, OpenAIResponsesModel, OpenAIChatModel]
-each = pytest.mark.parametrize("api", APIS)
 MB = 1_000_000
 FLOOD = 100 * MB
-
-
-class Anything(FakeHttp):
-    paths = ("/v1/messages", "/v1/responses", "/v1/chat/completions")
 
 
 async def deaf(event) -> None: ...
 
 
-async def suffer(api, http, reply: Reply, **limits) -> tuple[ProviderError, Anything]:
-    """Return what a person's question came to, and the server."""
-    async with Anything([reply]) as fake:
-        url = fake.base_url + ("" if api is AnthropicModel else "/v1")
-        model = api("p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts(**limits))
+async def fail_with(api, http, reply: Reply, **limits) -> tuple[ProviderError, FakeProvider]:
+    """Return the failure of a call, and the server."""
+    async with FakeProvider([reply]) as fake:
+        model = model_at(fake.base_url, api, http, **limits)
         with anyio.fail_after(60), pytest.raises(ProviderError) as caught:
             await model.complete(ask(), deaf)
         with anyio.fail_after(5):
@@ -67,8 +58,8 @@ async def suffer(api, http, reply: Reply, **limits) -> tuple[ProviderError, Anyt
 @pytest.fixture(scope="module", autouse=True)
 async def warm(http):
     """Have the SDKs imported before anybody measures time or memory."""
-    for api in APIS:
-        await suffer(api, http, error(500, {}))
+    for api in APIS.values():
+        await fail_with(api, http, error(500, {}))
 
 
 @contextmanager
@@ -99,15 +90,15 @@ def opening(api) -> tuple[bytes, ...]:
     return a.answer(a.Text("x")).steps[:3] if api is AnthropicModel else ()
 
 
-@each
+@each_api
 async def test_an_endless_answer_is_ended_by_the_clock(http, api):
     reply = Reply((*opening(api), Flood(text_event(api, "x"))), headers=a.SSE)
-    failure, _ = await suffer(api, http, reply, total=1.5)
+    failure, _ = await fail_with(api, http, reply, total=1.5)
     assert type(failure) is ModelTimeout
     assert failure.usage.output > 100
 
 
-@each
+@each_api
 async def test_cancelling_hangs_up_at_once(http, api):
     shown = anyio.Event()
 
@@ -115,9 +106,8 @@ async def test_cancelling_hangs_up_at_once(http, api):
         shown.set()
 
     reply = Reply((*opening(api), text_event(api, "x"), Stall(b": keep-alive\n\n")), headers=a.SSE)
-    async with Anything([reply]) as fake:
-        url = fake.base_url + ("" if api is AnthropicModel else "/v1")
-        model = api("p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts())
+    async with FakeProvider([reply]) as fake:
+        model = model_at(fake.base_url, api, http)
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(model.complete, ask(), listen)
@@ -127,61 +117,54 @@ async def test_cancelling_hangs_up_at_once(http, api):
                 await anyio.sleep(0.005)
 
 
-@each
+@each_api
 async def test_an_answer_of_a_hundred_megabytes_is_cut_off_early(http, api):
     reply = Reply((*opening(api), Flood(text_event(api, "x" * 60_000), FLOOD // 60_000)), headers=a.SSE)
     with at_most(60):
-        failure, fake = await suffer(api, http, reply)
+        failure, fake = await fail_with(api, http, reply)
     assert type(failure) is OutputInvalid
     assert not failure.retryable
     assert fake.sent < 20 * MB
 
 
-@each
-async def test_a_line_that_never_ends_is_cut_off(http, api):
+@each_api
+@pytest.mark.parametrize("end", [b"", b"\n"], ids=["a line", "lines of one event"])
+async def test_an_event_that_never_ends_is_cut_off(http, api, end):
     with at_most(60):
-        failure, fake = await suffer(api, http, flood(b"data: " + b"x" * 60_000))
+        failure, fake = await fail_with(api, http, flood(b"data: " + b"x" * 60_000 + end))
     assert type(failure) is OutputInvalid
     assert "event" in str(failure)
     assert fake.sent < 25 * MB
 
 
-@each
-async def test_lines_that_never_make_an_event_are_cut_off(http, api):
-    with at_most(60):
-        failure, fake = await suffer(api, http, flood(b"data: " + b"x" * 60_000 + b"\n"))
-    assert type(failure) is OutputInvalid
-    assert fake.sent < 25 * MB
-
-
-@each
+@each_api
 async def test_a_flood_of_what_is_no_content_is_cut_off(http, api, monkeypatch):
     assert body_limit.MAX_BODY == 64 * MB
     monkeypatch.setattr(body_limit, "MAX_BODY", 9 * MB)
     with at_most(40):
-        failure, fake = await suffer(api, http, flood(b": " + b"x" * 60_000 + b"\n\n"))
+        failure, fake = await fail_with(api, http, flood(b": " + b"x" * 60_000 + b"\n\n"))
     assert type(failure) is OutputInvalid
     assert "9000000 bytes" in str(failure)
     assert fake.sent < 25 * MB
 
 
-@each
+@each_api
 @pytest.mark.parametrize(
     ("status", "expected"), [(400, BadRequest), (429, RateLimited), (500, ModelUnavailable)]
 )
 async def test_an_error_s_body_is_read_only_so_far(http, api, status, expected):
     with at_most(40):
-        failure, fake = await suffer(api, http, flood(b"no " * 20_000, status=status, headers=()))
+        failure, fake = await fail_with(api, http, flood(b"no " * 20_000, status=status, headers=()))
     assert type(failure) is expected
     assert len(str(failure)) < 3000
     assert fake.sent < 20 * MB
 
 
-@each
+@each_api
 @pytest.mark.parametrize("kind", ["text/html", "application/json"])
 async def test_a_page_in_place_of_an_answer_is_read_only_so_far(http, api, kind):
     with at_most(40):
-        failure, fake = await suffer(api, http, flood(b"<p>" * 20_000, headers=(("content-type", kind),)))
+        failure, fake = await fail_with(api, http, flood(b"<p>" * 20_000, headers=(("content-type", kind),)))
     assert type(failure) is ModelUnavailable
     assert fake.sent < 20 * MB
 
@@ -189,60 +172,55 @@ async def test_a_page_in_place_of_an_answer_is_read_only_so_far(http, api, kind)
 BOMB = gzip.compress(b"\0" * (100 * MB), 9)
 
 
-@each
+@each_api
 async def test_a_compressed_answer_was_not_asked_for_and_is_not_unpacked(http, api):
     head = (*a.SSE, ("content-encoding", "gzip"))
     with at_most(20):
-        failure, fake = await suffer(api, http, Reply((BOMB,), headers=head))
+        failure, fake = await fail_with(api, http, Reply((BOMB,), headers=head))
         assert type(failure) is OutputInvalid
         assert fake.requests[0].headers["accept-encoding"] == "identity"
-        failure, _ = await suffer(api, http, Reply((BOMB,), 429, (*head, ("retry-after", "3"))))
+        failure, _ = await fail_with(api, http, Reply((BOMB,), 429, (*head, ("retry-after", "3"))))
     assert type(failure) is RateLimited
     assert failure.retry_after == 3
 
 
-@each
+@each_api
 async def test_heads_without_end_are_cut_off(http, api):
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
     reply = Reply(silent=(head, Flood(b"x-more: " + b"y" * 1000 + b"\r\n", FLOOD // 1000)))
     with at_most(20):
-        failure, fake = await suffer(api, http, reply)
+        failure, fake = await fail_with(api, http, reply)
     assert type(failure) is ModelConnection
     assert fake.sent < 20 * MB
 
 
-@each
+@each_api
 async def test_promises_of_a_head_are_ended_by_the_clock(http, api):
     reply = Reply(silent=(Flood(b"HTTP/1.1 103 Early Hints\r\n\r\n"),))
     with at_most(20):
-        failure, _ = await suffer(api, http, reply, first_content=1.0)
+        failure, _ = await fail_with(api, http, reply, first_content=1.0)
     assert type(failure) is ModelTimeout
     assert failure.usage is None
 
 
-@each
+@each_api
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_a_redirect_is_not_followed(http, api, status):
-    async with Anything([]) as elsewhere:
+    async with FakeProvider([]) as elsewhere:
         head = (("location", f"{elsewhere.base_url}/v1/messages"),)
-        failure, _ = await suffer(api, http, Reply((), status, head))
+        failure, _ = await fail_with(api, http, Reply((), status, head))
     assert type(failure) is BadRequest
     assert elsewhere.requests == []
 
 
-WORK = {
-    AnthropicModel: a.answer(a.Text("So."), a.Tool("t1", "shell", {"command": "rm -r /"})),
-    OpenAIResponsesModel: o.response_answer(o.Text("So."), o.Tool("t1", "shell", {"command": "rm -r /"})),
-    OpenAIChatModel: o.chat_answer(o.Text("So."), o.Tool("t1", "shell", {"command": "rm -r /"})),
-}
+STEPS_AFTER_THE_CALL = {AnthropicModel: 1, OpenAIResponsesModel: 1, OpenAIChatModel: 3}
 
 
-@each
+@each_api
 async def test_wherever_an_answer_with_a_call_is_cut_off_there_is_nothing_to_execute(http, api):
-    steps = WORK[api].steps
-    last = len(steps) - {AnthropicModel: 1, OpenAIResponsesModel: 1, OpenAIChatModel: 3}[api]
-    for count in range(last + 1):
-        failure, _ = await suffer(api, http, WORK[api].keep(count))
+    whole = ANSWERS[api](a.Text("So."), a.Tool("t1", "shell", {"command": "rm -r /"}))
+    for count in range(len(whole.steps) - STEPS_AFTER_THE_CALL[api] + 1):
+        failure, _ = await fail_with(api, http, whole.keep(count))
         assert type(failure) is ModelUnavailable, count
 
 
@@ -255,33 +233,12 @@ async def test_a_server_that_takes_no_connection_is_given_up_soon(http):
             crowd.setblocking(False)
             crowd.connect_ex(full.getsockname())
         url = f"http://127.0.0.1:{full.getsockname()[1]}"
-        model = AnthropicModel(
-            "p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts(connect=0.2)
-        )
+        model = model_at(url, AnthropicModel, http, connect=0.2)
         with anyio.fail_after(10), pytest.raises(ModelTimeout) as caught:
             await model.complete(replace(ask(), meter=metered.append), deaf)
     assert "ConnectTimeout" in str(caught.value)
     assert caught.value.usage is None
     assert metered == [], "what was never sent costs nothing"
-
-
-BROKEN = ['{"command": "rm', "[]", '{"a": 1e999, "a": NaN}', "\\ud83d", "[" * 100_000, json.dumps("x" * 1000)]
-
-
-@each
-@pytest.mark.parametrize("raw", BROKEN, ids=range(len(BROKEN)))
-async def test_arguments_that_are_no_json_come_marked_and_with_nothing_to_execute(http, api, raw):
-    tool = a.Tool("t1", "shell", raw=raw)
-    reply = {
-        AnthropicModel: a.answer(tool),
-        OpenAIResponsesModel: o.response_answer(tool),
-        OpenAIChatModel: o.chat_answer(tool),
-    }[api]
-    async with Anything([reply]) as fake:
-        url = fake.base_url + ("" if api is AnthropicModel else "/v1")
-        model = api("p", "m", api_key=lambda: "k", base_url=url, http=http, timeouts=StreamTimeouts())
-        done = await model.complete(ask(), deaf)
-    assert [(call.malformed != "", call.arguments) for call in done.message.calls] == [(True, {})]
 
 
 class Pieces(httpx2.AsyncByteStream):

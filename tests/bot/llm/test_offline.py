@@ -119,10 +119,18 @@ def test_an_intent_that_lacks_something_says_how_it_is_written(text: str) -> Non
             {"head": "a", "left_out": 9, "tail": "z", "file": "tool-output/1.txt"},
             "```\na\n```\n\nThere is more of it in `tool-output/1.txt`.",
         ),
+        ("read_file", {"text": fence("line 1\nline 2", "file", "1"), "size": 13}, "```\nline 1\nline 2\n```"),
     ],
 )
 def test_a_result_is_told_in_words(tool: str, result: dict[str, object], words: str) -> None:
     assert after(ToolCall("1", tool, {}), json.dumps({"success": True, "result": result})) == words
+
+
+def test_what_did_not_work_in_part_is_told_too() -> None:
+    errors = [{"item": "a", "type": "permission", "message": "It cannot be read."}]
+    result = {"success": True, "result": {"entries": []}, "errors": errors}
+    text = after(ToolCall("1", "list_files", {}), json.dumps(result))
+    assert text == "`list_files` worked and had nothing to show.\n\n`a`: It cannot be read."
 
 
 def test_a_result_of_another_tool_is_shown() -> None:
@@ -133,40 +141,26 @@ def test_a_result_of_another_tool_is_shown() -> None:
     assert "nothing to show" in after(call, json.dumps({"success": True, "result": ""}))
 
 
-def test_the_fence_around_a_text_from_outside_is_for_models_and_not_for_people() -> None:
-    fenced = {"text": fence("line 1\nline 2", "file", "1"), "size": 13}
-    text = after(ToolCall("1", "read_file", {}), json.dumps({"success": True, "result": fenced}))
-    assert text == "```\nline 1\nline 2\n```"
-
-
-def test_what_did_not_work_in_part_is_told_too() -> None:
-    errors = [{"item": "a", "type": "permission", "message": "It cannot be read."}]
-    result = {"success": True, "result": {"entries": []}, "errors": errors}
-    text = after(ToolCall("1", "list_files", {}), json.dumps(result))
-    assert text == "`list_files` worked and had nothing to show.\n\n`a`: It cannot be read."
-
-
 def failure(kind: str, **more: object) -> str:
     error = {"type": kind, "message": "No such file.", "recoverable": True, "suggestion": "List first."}
     return json.dumps({"success": False, "error": error, **more})
 
 
+PRINTED = {"stdout": "half\n", "stderr": ""}
+
+
 @pytest.mark.parametrize(
-    ("kind", "words"),
+    ("content", "words"),
     [
-        ("not_found", "`read_file` did not work: No such file. List first."),
-        ("timeout", "`read_file` did not work: No such file."),
-        ("permission", "`read_file` was not used: No such file."),
+        (failure("not_found"), "`shell` did not work: No such file. List first."),
+        (failure("timeout"), "`shell` did not work: No such file."),
+        (failure("permission"), "`shell` was not used: No such file."),
+        (failure("timeout", partial=PRINTED), "`shell` did not work: No such file.\n\n```\nhalf\n```"),
     ],
+    ids=["not found", "too late", "not allowed", "ended while it printed"],
 )
-def test_a_failure_is_told_with_what_the_person_can_do(kind: str, words: str) -> None:
-    assert after(ToolCall("1", "read_file", {}), failure(kind), is_error=True) == words
-
-
-def test_what_a_command_printed_until_it_was_ended_is_told() -> None:
-    content = failure("timeout", partial={"stdout": "half\n", "stderr": ""})
-    text = after(ToolCall("1", "shell", {}), content, is_error=True)
-    assert text == "`shell` did not work: No such file.\n\n```\nhalf\n```"
+def test_a_failure_is_told_with_what_the_person_can_do(content: str, words: str) -> None:
+    assert after(ToolCall("1", "shell", {}), content, is_error=True) == words
 
 
 @pytest.mark.parametrize(
@@ -245,21 +239,21 @@ def test_it_says_how_to_connect_a_real_model(text: str) -> None:
         assert word in asked(text).text
 
 
-async def test_it_uses_no_tool_when_none_may_be_used() -> None:
-    async def unheard(event: TurnEvent) -> None: ...
+async def ignore(event: TurnEvent) -> None:
+    """Hear nothing."""
 
+
+async def test_it_uses_no_tool_when_none_may_be_used() -> None:
     request = Request("", [user("list")], TOOLS, tool_choice="none")
-    completion = await OfflineModel().complete(request, unheard)
+    completion = await OfflineModel().complete(request, ignore)
     assert completion.stop == "end"
     assert "no tool" in completion.message.text
 
 
 async def test_what_it_counts_is_about_what_was_asked() -> None:
-    async def unheard(event: TurnEvent) -> None: ...
-
     messages = [user("run a"), *step(ToolCall("1", "shell", {"command": "x" * 9000}))]
     request = Request("s" * 5000, messages, (ToolSpec("t", "d" * 20_000, {}), *TOOLS))
-    usage = (await OfflineModel().complete(request, unheard)).usage
+    usage = (await OfflineModel().complete(request, ignore)).usage
     assert 0.7 < usage.prompt / request_size(request) < 1.5
 
 
@@ -285,22 +279,13 @@ def test_any_text_has_one_answer_and_always_the_same(text: str) -> None:
     assert len(reply.calls) == 1 or reply.text.strip()
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "help",
-        "Help me please",
-        "what can you do",
-        "What can you do?",
-        "What can you do for me here?",
-        "hello, what can you do?",
-        "who are you",
-        "What are you?",
-        "how does this work?",
-        "Can you help me?",
-        "commands",
-    ],
-)
+QUESTIONS = (
+    "help", "Help me please", "what can you do", "What can you do?", "What can you do for me here?",
+    "hello, what can you do?", "who are you", "What are you?", "how does this work?", "Can you help me?", "commands",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_it_says_what_it_can_do_when_asked(question):
     assert asked(question).text == HELP
 

@@ -27,7 +27,7 @@ GOOD = '{"items": [{"n": 1}], "due": "2026-11-22"}'
 USAGE = Usage(input=3, output=4)
 
 
-class Says:
+class FixedModel:
     """A model with one answer, which counts how often it is asked."""
 
     name = "p/m"
@@ -47,7 +47,7 @@ async def answer(model, schema=SCHEMA):
 
 @pytest.mark.parametrize("text", [GOOD, f" {GOOD}\n", f"```json\n{GOOD}\n```", f"\n```\n{GOOD}\n```\n"])
 async def test_an_answer_that_follows_its_schema_passes_unchanged(text):
-    model = Says(Text(text))
+    model = FixedModel(Text(text))
     assert await answer(model) is model.completion
     assert StructuredOutputModel(model).name == "p/m"
 
@@ -73,7 +73,7 @@ FAULTS = {
 @pytest.mark.parametrize(("text", "fault"), FAULTS.items(), ids=lambda text: text[:30])
 async def test_an_answer_that_does_not_is_invalid_and_its_faults_have_their_place(text, fault):
     with pytest.raises(OutputInvalid, match=fault) as caught:
-        await answer(Says(Text(text)))
+        await answer(FixedModel(Text(text)))
     assert caught.value.fields == {"provider": "p", "model": "m"}
     assert caught.value.usage == USAGE
     assert len(str(caught.value)) < 1000
@@ -81,14 +81,14 @@ async def test_an_answer_that_does_not_is_invalid_and_its_faults_have_their_plac
 
 async def test_an_answer_that_ran_out_of_tokens_is_judged_too():
     with pytest.raises(OutputInvalid):
-        await answer(Says(Text('{"items": ['), stop="length"))
+        await answer(FixedModel(Text('{"items": ['), stop="length"))
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        Says(Text("Let me see."), ToolCall("c", "look", {}), stop="tool_calls"),
-        Says(Text("Wait."), stop="pause"),
+        FixedModel(Text("Let me see."), ToolCall("c", "look", {}), stop="tool_calls"),
+        FixedModel(Text("Wait."), stop="pause"),
     ],
     ids=["calls", "a pause"],
 )
@@ -97,7 +97,7 @@ async def test_what_is_no_last_answer_passes(model):
 
 
 async def test_without_a_schema_anything_goes():
-    model = Says(Text("plain words"))
+    model = FixedModel(Text("plain words"))
     assert await answer(model, None) is model.completion
 
 
@@ -112,7 +112,7 @@ NO_SCHEMAS = {
 
 @pytest.mark.parametrize(("schema", "fault"), NO_SCHEMAS.values(), ids=NO_SCHEMAS)
 async def test_what_is_no_schema_is_refused_before_anybody_is_asked(schema, fault):
-    model = Says(Text("{}"))
+    model = FixedModel(Text("{}"))
     with pytest.raises(ValueError, match=fault):
         await answer(model, schema)
     assert model.calls == 0
@@ -120,16 +120,16 @@ async def test_what_is_no_schema_is_refused_before_anybody_is_asked(schema, faul
 
 async def test_an_older_draft_is_judged_by_its_own_rules():
     draft7 = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "integer"}]}
-    await answer(Says(Text('[1, "x"]')), draft7)
+    await answer(FixedModel(Text('[1, "x"]')), draft7)
     with pytest.raises(OutputInvalid):
-        await answer(Says(Text('["x"]')), draft7)
+        await answer(FixedModel(Text('["x"]')), draft7)
 
 
 async def test_a_schema_may_refer_to_itself():
     tree = {"type": "object", "properties": {"left": {"$ref": "#"}, "name": {"type": "string"}}}
-    await answer(Says(Text('{"left": {"left": {"name": "x"}}}')), tree)
+    await answer(FixedModel(Text('{"left": {"left": {"name": "x"}}}')), tree)
     with pytest.raises(OutputInvalid, match=r"\$\.left\.left\.name"):
-        await answer(Says(Text('{"left": {"left": {"name": 1}}}')), tree)
+        await answer(FixedModel(Text('{"left": {"left": {"name": 1}}}')), tree)
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))

@@ -42,7 +42,7 @@ def answers(turn: int) -> list[list[Text | Think | Tool]]:
 
 
 @dataclass
-class Played:
+class Transcript:
     """What a provider saw of a thread, and what it counted."""
 
     bodies: list[dict] = field(default_factory=list)
@@ -55,9 +55,9 @@ def _reply(kind, body: dict, cache: AnthropicPromptCache, now: float, blocks):
     return openai.chat_answer(*blocks) if kind is OpenAIChatModel else openai.response_answer(*blocks)
 
 
-async def play_thread(kind, http, listener, pace=lambda turn: 60.0) -> Played:
+async def play_thread(kind, http, listener, pace=lambda turn: 60.0) -> Transcript:
     """Hold a thread of `TURNS` turns; *pace* is the provider's time before a turn, each step in it takes 20 s."""
-    played, cache, said, now = Played(), AnthropicPromptCache(), [], 0.0
+    played, cache, said, now = Transcript(), AnthropicPromptCache(), [], 0.0
 
     def script(seen):
         played.bodies.append(seen.json)

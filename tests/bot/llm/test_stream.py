@@ -45,7 +45,7 @@ def anyio_backend():
 
 
 @dataclass(frozen=True)
-class Said:
+class Event:
     """One event: *after* seconds it brings *content*; text goes on being written unless ``writing`` is false."""
 
     after: float = 0
@@ -54,27 +54,27 @@ class Said:
     usage: Usage | None = None
 
 
-def text(after: float = 0, words: str = "x") -> Said:
-    return Said(after, words)
+def text(after: float = 0, words: str = "x") -> Event:
+    return Event(after, words)
 
 
-def ping(after: float = 0) -> Said:
-    return Said(after)
+def ping(after: float = 0) -> Event:
+    return Event(after)
 
 
-def thought(after: float = 0, words: str = "hm") -> Said:
-    return Said(after, ThinkingDelta(words), writing=False)
+def thought(after: float = 0, words: str = "hm") -> Event:
+    return Event(after, ThinkingDelta(words), writing=False)
 
 
-def arguments(after: float = 0, length: int = 3) -> Said:
-    return Said(after, HiddenContent(length), writing=False)
+def arguments(after: float = 0, length: int = 3) -> Event:
+    return Event(after, HiddenContent(length), writing=False)
 
 
 @dataclass
 class Script:
     """Reader and stream in one: it plays its events and then ends, or hangs."""
 
-    said: list[Said]
+    said: list[Event]
     hangs: bool = False
     connects_after: float = 0
     whole: bool = True
@@ -94,7 +94,7 @@ class Script:
         if self.hangs:
             await anyio.sleep_forever()
 
-    def feed(self, event: Said):
+    def feed(self, event: Event):
         self.usage = event.usage or self.usage
         if event.content is not None:
             self.writing = event.writing
@@ -107,7 +107,7 @@ class Script:
 
 
 @dataclass
-class Heard:
+class Listener:
     """A listener that takes its *time* over each event."""
 
     time: float = 0
@@ -129,11 +129,21 @@ def call(script: Script, *, limits=LIMITS, metered=None, longest=10**9, refused=
     return Call("p", "m", open_stream, script, limits, longest, None, meter)
 
 
+async def fail_with(
+    error: type[Exception], script: Script, listener=None, **options
+) -> tuple[Exception, list]:
+    """Return the error that a call ends with, and what its meter was told."""
+    metered = []
+    with pytest.raises(error) as caught:
+        await call(script, metered=metered, **options).answer(listener or Listener())
+    return caught.value, metered
+
+
 async def lasted(script: Script, *, limits=LIMITS, listener=None) -> tuple[str, float]:
     """Return how it ended, and the seconds it took."""
     began = anyio.current_time()
     try:
-        await call(script, limits=limits).answer(listener or Heard())
+        await call(script, limits=limits).answer(listener or Listener())
     except ModelTimeout:
         return "timeout", anyio.current_time() - began
     return "whole", anyio.current_time() - began
@@ -144,7 +154,7 @@ CELLS = {
     "no event": (Script([], hangs=True), "timeout", 300),
     "no event, and total is less": (Script([], hangs=True), "timeout", 100, StreamTimeouts(total=100)),
     "pings only": (Script([ping(10)] * 100), "timeout", 300),
-    "blank content is none": (Script([Said(10, None)] * 100), "timeout", 300),
+    "blank content is none": (Script([Event(10, None)] * 100), "timeout", 300),
     "thinking, then silence": (Script([thought(100)], hangs=True), "timeout", 400),
     "thinking, slowly": (Script([thought(250), thought(250), text(90)]), "whole", 590),
     "hidden thinking, slowly": (Script([arguments(250), arguments(250), text(90)]), "whole", 590),
@@ -169,23 +179,23 @@ async def test_every_cell_of_the_table(cell):
 
 @pytest.mark.parametrize("event", [text(1), thought(1)], ids=["text", "thinking"])
 async def test_the_listener_s_own_time_is_never_counted(event):
-    ended, took = await lasted(Script([event] * 50), listener=Heard(time=100))
+    ended, took = await lasted(Script([event] * 50), listener=Listener(time=100))
     assert (ended, round(took)) == ("whole", 50 * 101)
 
 
 async def test_the_listener_s_time_gives_the_model_none():
-    ended, took = await lasted(Script([text(1)], hangs=True), listener=Heard(time=1000))
+    ended, took = await lasted(Script([text(1)], hangs=True), listener=Listener(time=1000))
     assert (ended, round(took)) == ("timeout", 1 + 1000 + 60)
-    ended, took = await lasted(Script([text(1)] * 10_000), listener=Heard(time=9))
+    ended, took = await lasted(Script([text(1)] * 10_000), listener=Listener(time=9))
     assert (ended, round(took)) == ("timeout", 600 + 599 * 9)
 
 
 async def test_a_flood_of_deltas_cannot_stretch_the_total():
-    ended, took = await lasted(Script([text(0.05)] * 100_000), listener=Heard(time=0.09))
+    ended, took = await lasted(Script([text(0.05)] * 100_000), listener=Listener(time=0.09))
     assert (ended, round(took)) == ("timeout", 600)
 
 
-def oracle(said: list[Said], limits: StreamTimeouts) -> tuple[str, float]:
+def oracle(said: list[Event], limits: StreamTimeouts) -> tuple[str, float]:
     """The table, read once more: by adding up."""
     now, deadline = 0.0, min(limits.first_content, limits.total)
     for event in said:
@@ -225,7 +235,7 @@ def test_any_stream_ends_when_the_table_says(said, limits):
 
 
 async def test_thinking_and_text_reach_the_listener_in_order_and_what_is_unseen_does_not():
-    listener = Heard()
+    listener = Listener()
     await call(
         Script([thought(words="so"), text(), arguments(), ping(), text(words=""), text(words="y")])
     ).answer(listener)
@@ -234,8 +244,8 @@ async def test_thinking_and_text_reach_the_listener_in_order_and_what_is_unseen_
 
 async def test_the_meter_hears_of_every_change_and_of_nothing_else():
     metered = []
-    said = [Said(usage=Usage(10, 1)), text(), ping(), Said(usage=Usage(10, 7))]
-    await call(Script(said), metered=metered).answer(Heard())
+    said = [Event(usage=Usage(10, 1)), text(), ping(), Event(usage=Usage(10, 7))]
+    await call(Script(said), metered=metered).answer(Listener())
     assert metered == [Usage(10, 1), Usage(10, 7)]
 
 
@@ -246,7 +256,7 @@ def cut(usage: Usage, seconds: float, streamed: float) -> Usage:
 
 
 STREAMED = [
-    Said(usage=Usage(input=10, output=1)),
+    Event(usage=Usage(input=10, output=1)),
     thought(words="0123"),
     text(words="45678"),
     arguments(length=1),
@@ -254,36 +264,27 @@ STREAMED = [
 
 
 async def test_an_answer_without_its_end_counts_at_least_what_was_streamed():
-    metered = []
-    with pytest.raises(ModelUnavailable) as caught:
-        await call(Script(STREAMED, whole=False), metered=metered).answer(Heard())
-    assert caught.value.usage == metered[-1] == cut(Usage(input=10, output=4), 0, 9)
+    error, metered = await fail_with(ModelUnavailable, Script(STREAMED, whole=False))
+    assert error.usage == metered[-1] == cut(Usage(input=10, output=4), 0, 9)
 
 
 async def test_the_provider_s_own_count_wins_when_it_is_larger():
-    said = [*STREAMED, Said(usage=Usage(input=10, output=50))]
-    with pytest.raises(ModelUnavailable) as caught:
-        await call(Script(said, whole=False)).answer(Heard())
-    assert caught.value.usage == cut(Usage(input=10, output=50), 0, 9)
-    with pytest.raises(ModelUnavailable) as caught:
-        await call(Script(said, whole=False, ended=True)).answer(Heard())
-    assert caught.value.usage == Usage(input=10, output=50), (
-        "the model had stopped: that count is the last word"
-    )
+    said = [*STREAMED, Event(usage=Usage(input=10, output=50))]
+    error, _ = await fail_with(ModelUnavailable, Script(said, whole=False))
+    assert error.usage == cut(Usage(input=10, output=50), 0, 9)
+    error, _ = await fail_with(ModelUnavailable, Script(said, whole=False, ended=True))
+    assert error.usage == Usage(input=10, output=50), "the model had stopped: that count is the last word"
 
 
 async def test_an_answer_given_up_for_its_silence_is_counted():
-    with pytest.raises(ModelTimeout) as caught:
-        await call(Script(STREAMED, hangs=True)).answer(Heard())
-    assert caught.value.usage == cut(Usage(input=10, output=4), 300, 9)
-    assert caught.value.fields == {"provider": "p", "model": "m"}
+    error, _ = await fail_with(ModelTimeout, Script(STREAMED, hangs=True))
+    assert error.usage == cut(Usage(input=10, output=4), 300, 9)
+    assert error.fields == {"provider": "p", "model": "m"}
 
 
 async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
-    metered = []
-    with pytest.raises(ModelTimeout) as caught:
-        await call(Script([], hangs=True), metered=metered).answer(Heard())
-    assert caught.value.usage is None, "it has counted nothing"
+    error, metered = await fail_with(ModelTimeout, Script([], hangs=True))
+    assert error.usage is None, "it has counted nothing"
     assert metered == [cut(Usage(), 300, 0)]
 
 
@@ -297,11 +298,8 @@ async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
     ],
 )
 async def test_a_call_that_was_not_taken_up_costs_nothing(script, refused):
-    metered = []
-    with pytest.raises(ProviderError) as caught:
-        await call(Script(**vars(script)), metered=metered, refused=refused).answer(Heard())
-    assert caught.value.usage is None
-    assert metered == []
+    error, metered = await fail_with(ProviderError, Script(**vars(script)), refused=refused)
+    assert (error.usage, metered) == (None, [])
 
 
 async def test_an_error_in_place_of_the_first_event_costs_nothing():
@@ -311,9 +309,7 @@ async def test_an_error_in_place_of_the_first_event_costs_nothing():
             raise ModelUnavailable("overloaded")
             yield
 
-    metered = []
-    with pytest.raises(ModelUnavailable):
-        await call(Overloaded([]), metered=metered).answer(Heard())
+    _, metered = await fail_with(ModelUnavailable, Overloaded([]))
     assert metered == []
 
 
@@ -325,9 +321,7 @@ async def test_a_stream_that_breaks_off_before_its_first_event_can_have_cost_its
             yield
 
     for script in (Broken([]), Script([], connects_after=5, whole=False)):
-        metered = []
-        with pytest.raises(ProviderError):
-            await call(script, metered=metered).answer(Heard())
+        _, metered = await fail_with(ProviderError, script)
         assert metered == [cut(Usage(), 5, 0)]
 
 
@@ -343,9 +337,7 @@ async def test_a_stream_that_breaks_off_before_its_first_event_can_have_cost_its
     ],
 )
 async def test_what_is_hidden_counts_by_its_time(said, listens, seconds):
-    metered = []
-    with pytest.raises(ModelUnavailable):
-        await call(Script(said, whole=False), metered=metered).answer(Heard(listens))
+    _, metered = await fail_with(ModelUnavailable, Script(said, whole=False), Listener(listens))
     streamed = sum(
         max_tokens_in(event.content if isinstance(event.content, str) else event.content.text)
         for event in said
@@ -357,7 +349,7 @@ async def test_what_is_hidden_counts_by_its_time(said, listens, seconds):
 async def test_a_cut_never_counts_for_more_than_the_longest_answer():
     metered = []
     with anyio.move_on_after(100):
-        await call(Script(STREAMED, hangs=True), metered=metered, longest=300).answer(Heard())
+        await call(Script(STREAMED, hangs=True), metered=metered, longest=300).answer(Listener())
     assert metered[-1] == Usage(input=10, output=4, hidden=296)
 
 
@@ -367,7 +359,7 @@ async def test_getting_ready_costs_nothing():
 
     metered = []
     with anyio.move_on_after(10):
-        await replace(call(Script([]), metered=metered), prepare=prepare).answer(Heard())
+        await replace(call(Script([]), metered=metered), prepare=prepare).answer(Listener())
     assert metered == []
 
 
@@ -379,9 +371,8 @@ def test_streamed_text_is_counted_generously(words, most):
 
 
 async def test_a_provider_that_began_and_counted_nothing_is_told_from_one_that_never_began():
-    with pytest.raises(ModelTimeout) as caught:
-        await call(Script([ping()], hangs=True)).answer(Heard())
-    assert caught.value.usage == cut(Usage(), 300, 0)
+    error, _ = await fail_with(ModelTimeout, Script([ping()], hangs=True))
+    assert error.usage == cut(Usage(), 300, 0)
 
 
 async def test_a_last_event_that_counts_and_fails_is_counted():
@@ -390,25 +381,23 @@ async def test_a_last_event_that_counts_and_fails_is_counted():
             super().feed(event)
             raise ModelUnavailable("failed")
 
-    with pytest.raises(ModelUnavailable) as caught:
-        await call(Failing([Said(usage=Usage(10, 7))])).answer(Heard())
-    assert caught.value.usage == cut(Usage(10, 7), 0, 0)
-    with pytest.raises(ModelUnavailable) as caught:
-        await call(Failing([ping()])).answer(Heard())
-    assert caught.value.usage is None
+    error, _ = await fail_with(ModelUnavailable, Failing([Event(usage=Usage(10, 7))]))
+    assert error.usage == cut(Usage(10, 7), 0, 0)
+    error, _ = await fail_with(ModelUnavailable, Failing([ping()]))
+    assert error.usage is None
 
 
 async def test_a_cancelled_call_is_counted():
     metered = []
     with anyio.move_on_after(5):
-        await call(Script(STREAMED, hangs=True), metered=metered).answer(Heard())
+        await call(Script(STREAMED, hangs=True), metered=metered).answer(Listener())
     assert metered == [Usage(input=10, output=1), cut(Usage(input=10, output=4), 5, 9)]
 
 
 async def test_a_call_cancelled_while_its_listener_has_it_is_counted():
     metered = []
     with anyio.move_on_after(5):
-        await call(Script(STREAMED), metered=metered).answer(Heard(time=100))
+        await call(Script(STREAMED), metered=metered).answer(Listener(time=100))
     assert metered[-1] == cut(Usage(input=10, output=2), 5, 4)
 
 
@@ -416,24 +405,34 @@ async def test_a_listener_that_fails_fails_unchanged_and_what_was_streamed_is_co
     async def broken(event) -> None:
         raise KeyError("mine")
 
-    metered = []
-    with pytest.raises(KeyError, match="mine"):
-        await call(Script(STREAMED), metered=metered).answer(broken)
+    error, metered = await fail_with(KeyError, Script(STREAMED), broken)
+    assert error.args == ("mine",)
     assert metered[-1] == cut(Usage(input=10, output=2), 0, 4)
 
 
 @pytest.mark.parametrize("event", [text(words="x" * 90), thought(words="x" * 90), arguments(length=90)])
 async def test_an_answer_without_bounds_is_cut_off_and_counted(monkeypatch, event):
     monkeypatch.setattr(stream, "MAX_CONTENT", 1000)
-    with pytest.raises(OutputInvalid, match="longer than") as caught:
-        await call(Script([event] * 1000)).answer(Heard())
-    assert not caught.value.retryable
-    assert caught.value.usage.output == 360
+    error, _ = await fail_with(OutputInvalid, Script([event] * 1000))
+    assert "longer than" in str(error)
+    assert not error.retryable
+    assert error.usage.output == 360
+
+
+def length_of(event: Event) -> int:
+    match event.content:
+        case None:
+            return 0
+        case HiddenContent(length):
+            return length
+        case ThinkingDelta(text):
+            return len(text)
+    return len(event.content)
 
 
 @given(
     st.lists(
-        st.sampled_from([text(1), thought(1, "hmm"), arguments(1, 7), ping(1), Said(1, usage=Usage(5, 9))])
+        st.sampled_from([text(1), thought(1, "hmm"), arguments(1, 7), ping(1), Event(1, usage=Usage(5, 9))])
     ),
     st.integers(0, 40),
 )
@@ -444,19 +443,10 @@ def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
 
     async def run():
         with anyio.move_on_after(end + 0.5):
-            await call(Script(said, hangs=True), metered=metered).answer(Heard())
+            await call(Script(said, hangs=True), metered=metered).answer(Listener())
 
     anyio.run(run, backend=VIRTUAL[0], backend_options=VIRTUAL[1])
-    length = sum(
-        len(e.content)
-        if isinstance(e.content, str)
-        else e.content.length
-        if isinstance(e.content, HiddenContent)
-        else len(e.content.text)
-        if e.content
-        else 0
-        for e in came
-    )
+    length = sum(map(length_of, came))
     assert metered[-1].output >= length / 3
     assert metered[-1].output <= max(9, length / 3 + 1)
     assert ProviderError().usage is None
@@ -467,6 +457,6 @@ async def test_the_time_that_it_takes_to_get_ready_is_not_the_model_s_silence():
         await anyio.sleep(1000)
 
     ready = replace(call(Script([text(1)])), prepare=prepare)
-    listener = Heard()
+    listener = Listener()
     await ready.answer(listener)
     assert listener.events == [TextDelta("x")]

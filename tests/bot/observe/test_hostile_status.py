@@ -17,8 +17,8 @@ from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, Page
 from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import Status
-from tests.bot.observe.bodies import Body, TransportLink
-from tests.bot.observe.test_health import free_port, get, raw, serving
+from tests.bot.observe.fake_bot import FakeBot, TransportLink
+from tests.bot.observe.test_health import get, raw, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -43,11 +43,11 @@ def no_descriptors_left():
 
 @pytest.mark.parametrize("over", ["socket", "port"])
 async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_there_are_some_again(
-    tmp_path, monkeypatch, caplog, over
+    tmp_path, monkeypatch, caplog, over, free_port
 ):
     monkeypatch.setattr(http_server, "REFUSED_S", 0.05)
-    port = free_port()
-    async with serving(Body(), tmp_path, port=port):
+    port = free_port
+    async with serving(FakeBot(), tmp_path, port=port):
         await get(port, "/healthz")
         with socket.socket(socket.AF_UNIX if over == "socket" else socket.AF_INET) as waiting:
             waiting.setblocking(False)
@@ -60,9 +60,11 @@ async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_ther
         assert isinstance(await ask(tmp_path), Status)
 
 
-async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(tmp_path):
-    port = free_port()
-    async with serving(Body(), tmp_path, port=port), AsyncExitStack() as crowd:
+async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(
+    tmp_path, free_port
+):
+    port = free_port
+    async with serving(FakeBot(), tmp_path, port=port), AsyncExitStack() as crowd:
         for _ in range(AT_ONCE):
             silent = await anyio.connect_tcp("127.0.0.1", port)
             await crowd.enter_async_context(silent)
@@ -116,18 +118,26 @@ async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_
         (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
         (b"GET /status HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n", b""),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"403"),
+        (b"\r\n\r\n", b""),
+        (b"GET /\r\n\r\n", b""),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * 9000, b""),
+        (b"\x16\x03\x01\x02\x00\x01" * 99, b""),
     ],
 )
-async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(tmp_path, said, code):
-    port = free_port()
-    async with serving(Body(), tmp_path, port=port):
+async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(
+    tmp_path, monkeypatch, said, code, free_port
+):
+    monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
+    port = free_port
+    async with serving(FakeBot(), tmp_path, port=port):
         got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
         assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code
         assert code == b"200" or b"uptime" not in got
+        assert (await get(port, "/healthz"))[0] == 200
 
 
 async def test_of_several_requests_in_one_breath_the_first_is_answered(tmp_path):
-    async with serving(Body(), tmp_path):
+    async with serving(FakeBot(), tmp_path):
         asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         assert (await raw(anyio.connect_unix(tmp_path / SOCKET), asked * 50)).count(b"HTTP/1.1 200") == 1
 
@@ -146,15 +156,17 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
         case _:
             path.symlink_to(tmp_path / "nothing" if "nothing" in kind else mine)
     before = path.lstat()
-    async with serving(Body(), tmp_path):
+    async with serving(FakeBot(), tmp_path):
         assert isinstance(await ask(tmp_path), NoStatus)
     assert "health.no_socket" in caplog.text
     assert path.lstat().st_ino == before.st_ino
     assert mine.read_text() == "mine"
 
 
-async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(tmp_path):
-    body = Body()
+async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_and_ends_nothing(
+    tmp_path, caplog
+):
+    body = FakeBot()
     async with serving(body, tmp_path):
         body.registry.__class__.__len__ = lambda _: 1 / 0
         try:
@@ -162,6 +174,7 @@ async def test_a_page_that_fails_or_changes_under_the_asker_is_told_as_failed_an
         finally:
             body.registry.__class__.__len__ = lambda _: 2
         assert (code, text) == (500, "this page failed; see the log\n")
+        assert "health.page_failed" in caplog.text
         for n in range(20):
             body.edges[:] = [TransportLink(f"e{n}", "connected" if n % 2 else "reconnecting")] * (n % 3)
             assert json.loads((await get(tmp_path / SOCKET, "/status"))[1])["pid"] == os.getpid()

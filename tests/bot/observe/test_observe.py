@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,18 +15,8 @@ from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging,
 from bot.ports.errors import ModelNotFound, PaymentRequired, Unauthorized
 from threads.errors import StoreUnavailable
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
 log = logging.getLogger("bot.test")
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    level = root.level
-    yield
-    for handler in [h for h in root.handlers if isinstance(h, Sink)]:
-        root.removeHandler(handler)
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture
@@ -163,7 +152,7 @@ def test_the_words_of_the_design_are_not_reserved_by_logging() -> None:
     )
 
 
-class Unspeakable:
+class Unprintable:
     def __str__(self) -> str:
         raise RuntimeError("no")
 
@@ -177,7 +166,7 @@ def test_a_log_call_never_fails_its_caller(out: io.StringIO, monkeypatch) -> Non
     for form in ("json", "text"):
         configure_logging("info", form, out)
         log.info("%d of %d", *"x")
-        log.info(Unspeakable(), extra={"a": Unspeakable()})
+        log.info(Unprintable(), extra={"a": Unprintable()})
         log.info(
             "odd",
             extra={"a": loop, "b": float("nan"), "c": 10**6000, "d": b"\xff", "e": {1: {2: {3: {4: 5}}}}},

@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from bot.observe import otlp_export
 from bot.observe.otlp_export import open_spans
 from bot.observe.turn_events import Observing
-from tests.bot.observe.watching import says, watched
 
 pytestmark = pytest.mark.anyio
 
@@ -78,17 +77,6 @@ def work(spans: object) -> None:
     observing = Observing(spans)
     with observing.work("turn", "fake", IDS):
         observing.step("one/m")
-
-
-async def test_a_receiver_has_the_spans_of_a_bots_last_turn_when_it_ends(tmp_path):
-    with receiving() as receiver:
-        async with (
-            open_spans(receiver.url, "threadfast") as spans,
-            watched(tmp_path, [says()], spans) as seat,
-        ):
-            await seat.say("hello")
-    assert receiver.names == ["chat m", "invoke_agent threadfast", "step"]
-    assert receiver.posts[0][0] == "/v1/traces"
 
 
 @pytest.mark.parametrize(
@@ -172,10 +160,3 @@ async def test_without_an_endpoint_nothing_is_said(caplog):
     async with open_spans(None, "threadfast") as spans:
         assert spans is None
     assert caplog.text == ""
-
-
-@pytest.fixture
-async def free_port() -> int:
-    """A port that nobody listens on any more."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        return listener.extra(anyio.abc.SocketAttribute.local_port)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import socket
 import urllib.request
 
 import anyio
@@ -11,7 +9,6 @@ import anyio.to_thread
 import pytest
 
 from bot.config.settings import Settings
-from bot.observe.logs import Sink
 from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
@@ -20,28 +17,14 @@ from tests.serving import Seat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("restored_logging")]
 
 
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    root = logging.getLogger()
-    level = root.level
-    yield
-    for sink in [handler for handler in root.handlers if isinstance(handler, Sink)]:
-        root.removeHandler(sink)
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-
-
-async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_port):
     seat = Seat()
     monkeypatch.setattr(run, "_transports", lambda *_: [seat])
     with receiving() as receiver:
-        observe = {"metrics_port": port, "otlp_endpoint": receiver.url}
+        observe = {"metrics_port": free_port, "otlp_endpoint": receiver.url}
         given = {
             "model": "offline/demo",
             "data": tmp_path,
@@ -56,7 +39,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
                 await seat.say("list")
                 body = ""
                 while ANSWERED not in body:  # nobody is told when the outcome is on the disk
-                    body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{port}/metrics")
+                    body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{free_port}/metrics")
             tasks.cancel_scope.cancel()
     for line in (
         ANSWERED,
@@ -65,6 +48,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch):
         "threadfast_ready 1.0",
     ):
         assert line in body.splitlines()
+    assert receiver.posts[0][0] == "/v1/traces"
     assert receiver.names == [
         *("chat demo", "chat demo", "execute_tool list_files"),
         *("invoke_agent threadfast", "step", "step"),

@@ -107,29 +107,6 @@ async def test_a_turn_that_goes_on_after_a_restart_links_to_the_one_that_was_cut
     assert (link.context.trace_id, link.context.span_id) == (cut.context.trace_id, cut.context.span_id)
 
 
-async def test_a_turn_that_is_stopped_leaves_no_span_open(tmp_path, kept, spans):
-    gate, begun = Gate(answer("never")), []
-
-    class Counts:
-        def began(self, work):
-            begun.append(work)
-
-        def ended(self, work):
-            pass
-
-        def settled(self, *_):
-            pass
-
-    async with running(
-        tmp_path, platform := Platform(), Scripted(gate), observing=Observing(spans, Counts())
-    ) as core:
-        await core.orchestrator.receive(message(1))
-        await gate.began.wait()
-        await core.orchestrator.receive(message(2, "/stop"))
-        await platform.settled("m1", "m2")
-    assert len(kept.get_finished_spans()) == len(begun) == 1
-
-
 async def test_no_span_holds_anything_that_anybody_said(tmp_path, kept, spans):
     (tmp_path / "kept").mkdir()
     script = [wants(("list_files", {"path": "canary-path"})), says("canary-answer")]

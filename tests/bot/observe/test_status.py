@@ -22,7 +22,7 @@ from bot.admin.status.screen import lines, on_terminal, silence, span, through_p
 from bot.observe.http_pages import pages
 from bot.observe.http_server import SOCKET, serve_pages
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
-from tests.bot.observe.bodies import Body, TransportLink
+from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from threads.store.data_folder import lock_data_folder
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def status(*words):
 async def test_the_command_asks_the_bot_that_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     body, data = (
-        Body([TransportLink(), TransportLink("discord", "starting", silent_s=None)]),
+        FakeBot([TransportLink(), TransportLink("discord", "starting", silent_s=None)]),
         tmp_path / "data",
     )
     data.mkdir()

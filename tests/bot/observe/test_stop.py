@@ -37,7 +37,7 @@ def slow(text, until):
     return Reply(whole.steps, whole.status, whole.headers, silent=(Wait(until),))
 
 
-class Bot:
+class StoppableBot:
     """The whole bot over *data*, stopped by signals to this very process."""
 
     def __init__(self, data, model, drain_s):
@@ -58,7 +58,7 @@ class Bot:
 
 @asynccontextmanager
 async def serving(data, model, drain_s=20.0):
-    bot = Bot(data, model, drain_s)
+    bot = StoppableBot(data, model, drain_s)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.run)
         with anyio.fail_after(60):

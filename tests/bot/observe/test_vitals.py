@@ -10,7 +10,7 @@ import pytest
 
 from bot.observe.watchdog import SILENT_LINK_S
 from bot.observe.worker_threads import PATIENCE_S, WorkerWatch, watch_workers
-from tests.bot.observe.bodies import Body, TransportLink
+from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.sim.loop import SimLoop
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ async def fed(body, seconds=10.0):
 
 
 async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_time_is_asked_for(tmp_path):
-    body = Body(
+    body = FakeBot(
         [
             TransportLink("slack", "starting", silent_s=None),
             TransportLink("discord", "reconnecting", silent_s=None),
@@ -61,7 +61,7 @@ async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_t
 
 
 async def test_a_ready_that_did_not_get_out_is_said_again(tmp_path):
-    body, refused = Body(), [False, False, True]
+    body, refused = FakeBot(), [False, False, True]
     body.systemd.send = lambda **fields: body.told.append(fields) or ("READY" not in fields or refused.pop(0))
     async with beating(body, tmp_path):
         await anyio.sleep(3)
@@ -70,14 +70,14 @@ async def test_a_ready_that_did_not_get_out_is_said_again(tmp_path):
 
 @pytest.mark.parametrize("watchdog_s", [0.9, 3.0, 30.0])
 async def test_the_watchdog_is_fed_three_times_in_its_time_at_least(tmp_path, watchdog_s):
-    body = Body(watchdog_s=watchdog_s)
+    body = FakeBot(watchdog_s=watchdog_s)
     async with beating(body, tmp_path):
         await anyio.sleep(1)
         assert await fed(body, watchdog_s * 10) >= 29
 
 
 async def test_threads_that_are_stuck_starve_the_watchdog_and_a_disk_that_hangs_does_not(tmp_path):
-    body = Body()
+    body = FakeBot()
     async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(1)
         body.workers.state = "waiting"
@@ -92,7 +92,7 @@ async def test_threads_that_are_stuck_starve_the_watchdog_and_a_disk_that_hangs_
 
 
 async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the_watchdog(tmp_path):
-    body = Body()
+    body = FakeBot()
     async with beating(body, tmp_path) as watchdog:
         for _ in range(int(SILENT_LINK_S) - 5):
             body.edges[0].silent_s += 1.0
@@ -108,7 +108,7 @@ async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the
 
 
 async def test_a_process_that_was_stopped_for_an_hour_is_not_deaf(tmp_path):
-    body = Body()
+    body = FakeBot()
     async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(5)
         body.edges[0].silent_s = 3600.0
@@ -118,7 +118,7 @@ async def test_a_process_that_was_stopped_for_an_hour_is_not_deaf(tmp_path):
 
 @pytest.mark.parametrize("state", ["reconnecting", "disconnected", "stopped"])
 async def test_a_platform_that_is_down_is_no_reason_for_a_restart(tmp_path, state):
-    body = Body()
+    body = FakeBot()
     async with beating(body, tmp_path) as watchdog:
         await anyio.sleep(1)
         body.edges[0].state, body.edges[0].silent_s = state, None
@@ -127,7 +127,7 @@ async def test_a_platform_that_is_down_is_no_reason_for_a_restart(tmp_path, stat
 
 
 async def test_systemds_line_says_how_it_goes(tmp_path):
-    body = Body([TransportLink(), TransportLink("discord", "reconnecting")], ["mcp x is down"])
+    body = FakeBot([TransportLink(), TransportLink("discord", "reconnecting")], ["mcp x is down"])
     body.slots.running = 1
     async with beating(body, tmp_path):
         await anyio.sleep(20)
@@ -135,7 +135,7 @@ async def test_systemds_line_says_how_it_goes(tmp_path):
     assert lines == ["slack connected, discord reconnecting; 1 turn runs, 0 messages wait; mcp x is down"]
 
 
-class Hanging:
+class HangingProbe:
     """Answers, until it is told to hang."""
 
     def __init__(self, *, hangs=False):
@@ -147,7 +147,7 @@ class Hanging:
 
 
 async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_again_when_they_do():
-    threads, disk = Hanging(), Hanging(hangs=True)
+    threads, disk = HangingProbe(), HangingProbe(hangs=True)
     workers = WorkerWatch(threads, disk)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(workers.run)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from bot.observe.turn_events import Observing, turn_ids
-from tests.bot.observe.watching import Remembers, busy, says, wants, watched
+from tests.bot.observe.watching import RecordingSink, busy, says, wants, watched
 from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
 from threads.model import Limits
@@ -18,7 +18,7 @@ LIST = ("list_files", {"path": "."})
 
 
 async def test_a_turn_has_its_steps_and_each_step_its_calls_and_tools(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     async with watched(tmp_path, [wants(LIST, READ), says()], seen) as seat:
         await seat.say("look")
     (turn,) = seen.of("turn")
@@ -35,7 +35,7 @@ async def test_a_turn_has_its_steps_and_each_step_its_calls_and_tools(tmp_path):
 
 
 async def test_a_call_is_told_with_what_its_account_was_charged(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     async with watched(tmp_path, [says()], seen) as seat:
         await seat.say("hello")
     (call,) = seen.of("model_call")
@@ -46,7 +46,7 @@ async def test_a_call_is_told_with_what_its_account_was_charged(tmp_path):
 
 
 async def test_a_retry_is_a_second_call_of_the_same_step(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     async with watched(tmp_path, [busy(), says()], seen) as seat:
         await seat.say("hello")
     assert [(call.outcome, call.attempt) for call in seen.of("model_call")] == [("unavailable", 1), ("ok", 2)]
@@ -54,7 +54,7 @@ async def test_a_retry_is_a_second_call_of_the_same_step(tmp_path):
 
 
 async def test_a_failover_is_a_step_that_another_model_took_over(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     broken = lambda _: busy()  # noqa: E731
     async with watched(tmp_path, broken, seen, fallback=lambda _: says()) as seat:
         await seat.say("hello")
@@ -65,7 +65,7 @@ async def test_a_failover_is_a_step_that_another_model_took_over(tmp_path):
 
 
 async def test_a_call_that_was_denied_is_told_and_took_no_time(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     tools = {"enabled": ["files"], "policy": {"list_files": "deny"}}
     async with watched(tmp_path, [wants(LIST), says()], seen, tools=tools) as seat:
         await seat.say("look")
@@ -74,7 +74,7 @@ async def test_a_call_that_was_denied_is_told_and_took_no_time(tmp_path):
 
 
 async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
-    seen, gate = Remembers(), Gate(answer("never"))
+    seen, gate = RecordingSink(), Gate(answer("never"))
     async with running(tmp_path, platform := Platform(), Scripted(gate), observing=Observing(seen)) as core:
         await core.orchestrator.receive(message(1))
         await gate.began.wait()
@@ -82,6 +82,7 @@ async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
         await platform.settled("m1", "m2")
     (turn,) = seen.of("turn")
     assert turn.outcome == "turn_stopped"
+    assert len(seen.ends) == seen.begun
     assert [(outcome, took is None) for _, outcome, took in seen.outcomes] == [
         ("stopped", False),
         ("answered", True),
@@ -89,7 +90,7 @@ async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
 
 
 async def test_a_turn_past_its_deadline_is_told_apart_from_one_that_was_stopped(tmp_path):
-    seen, gate = Remembers(), Gate(answer("never"))
+    seen, gate = RecordingSink(), Gate(answer("never"))
     limits = Limits(turn_timeout_s=0.05)
     async with running(
         tmp_path, platform := Platform(), Scripted(gate), limits=limits, observing=Observing(seen)
@@ -99,18 +100,8 @@ async def test_a_turn_past_its_deadline_is_told_apart_from_one_that_was_stopped(
     assert seen.of("turn")[0].outcome == "turn_timeout"
 
 
-async def test_a_turn_that_goes_on_after_a_restart_is_its_second_attempt(tmp_path):
-    seen, gate = Remembers(), Gate(answer("never"))
-    async with running(tmp_path, Platform(), Scripted(gate)) as core:
-        await core.orchestrator.receive(message(1))
-        await gate.began.wait()
-    async with running(tmp_path, platform := Platform(find=False), Scripted(), observing=Observing(seen)):
-        await platform.settled("m1")
-    assert [turn.attempt for turn in seen.of("turn")] == [2]
-
-
 async def test_turns_side_by_side_keep_their_own_work(tmp_path):
-    seen = Remembers()
+    seen = RecordingSink()
     observing = Observing(seen)
 
     async def turn(name: str) -> None:
@@ -136,7 +127,7 @@ async def test_turns_side_by_side_keep_their_own_work(tmp_path):
 
 
 async def test_what_a_turn_started_and_left_behind_is_no_part_of_it_any_more():
-    seen, over = Remembers(), anyio.Event()
+    seen, over = RecordingSink(), anyio.Event()
     observing = Observing(seen)
 
     async def left() -> None:
@@ -152,11 +143,11 @@ async def test_what_a_turn_started_and_left_behind_is_no_part_of_it_any_more():
 
 
 async def test_a_sink_that_fails_costs_no_turn_and_the_others_nothing(tmp_path, caplog):
-    class Fails(Remembers):
+    class Fails(RecordingSink):
         def began(self, work):
             raise ValueError("a bug")
 
-    seen = Remembers()
+    seen = RecordingSink()
     async with watched(tmp_path, [says()], Fails(), seen) as seat:
         assert (await seat.say("hello")).text == "All right."
     assert len(seen.of("turn")) == 1

@@ -40,15 +40,16 @@ STATUS = Status(
 )
 
 
-class Remembers:
+class RecordingSink:
     """A sink that keeps what ended."""
 
     def __init__(self) -> None:
+        self.begun = 0
         self.ends: list[Work] = []
         self.outcomes: list[tuple[str, str, float | None]] = []
 
     def began(self, work: Work) -> None:
-        pass
+        self.begun += 1
 
     def ended(self, work: Work) -> None:
         self.ends.append(work)

@@ -1,55 +1,45 @@
+import pytest
+
 from bot.config.settings import Access
 from bot.routing.access import allowed, is_admin, may_use
 from threads.model import Author, Incoming, ThreadId
 
 THREAD = ThreadId("slack", "T1", "C1", "1.0")
+OTHER_CHANNEL, OTHER_WORKSPACE = ThreadId("slack", "T1", "C2", "1.0"), ThreadId("slack", "T2", "C1", "1.0")
+ONE_OF_EACH = Access(users=("U1",), channels=("C1",))
+ADMIN = Access(users=(), channels=("C1",), admins=("U9",))
+ROLE = Access(users=(), roles=("R1",), channels=("C1",))
+MEMBER = Author("U5", roles=("R0", "R1"))
 
 
-def says(user: str = "U1", thread: ThreadId = THREAD) -> Incoming:
-    return Incoming("m", thread, Author(user, name="U2"), "hi")
+@pytest.mark.parametrize(
+    ("access", "author", "thread", "may"),
+    [
+        pytest.param(Access(), Author("U1"), THREAD, True, id="a star is everyone"),
+        pytest.param(Access(users=()), Author("U1"), THREAD, False, id="no user is nobody"),
+        pytest.param(Access(channels=()), Author("U1"), THREAD, False, id="no channel is nowhere"),
+        pytest.param(ONE_OF_EACH, Author("U1"), THREAD, True, id="user and channel"),
+        pytest.param(ONE_OF_EACH, Author("U3"), THREAD, False, id="another user"),
+        pytest.param(ONE_OF_EACH, Author("U1"), OTHER_CHANNEL, False, id="another channel"),
+        pytest.param(Access(users=("U2",)), Author("U1", name="U2"), THREAD, False, id="a name is not an id"),
+        pytest.param(Access(users=("U",)), Author("U1"), THREAD, False, id="part of an id"),
+        pytest.param(Access(channels=("T1",)), Author("U1"), THREAD, True, id="a whole workspace"),
+        pytest.param(Access(channels=("T1",)), Author("U1"), OTHER_WORKSPACE, False, id="another workspace"),
+        pytest.param(ADMIN, Author("U9"), THREAD, True, id="an admin is a user"),
+        pytest.param(ADMIN, Author("U9"), OTHER_CHANNEL, False, id="an admin in another channel"),
+        pytest.param(ROLE, MEMBER, THREAD, True, id="a role"),
+        pytest.param(ROLE, MEMBER, OTHER_CHANNEL, False, id="a role in another channel"),
+        pytest.param(ROLE, Author("U5", roles=("R0",)), THREAD, False, id="another role"),
+        pytest.param(ROLE, Author("R1"), THREAD, False, id="a user is not a role"),
+        pytest.param(Access(users=(), roles=("*",)), MEMBER, THREAD, False, id="a star is not a role"),
+    ],
+)
+def test_who_may_use_the_bot_is_decided_by_ids(access, author, thread, may) -> None:
+    assert may_use(access, author, thread) is may
+    assert allowed(access, Incoming("m", thread, author, "hi")) is may
 
 
-def test_a_star_is_everyone() -> None:
-    assert allowed(Access(), says())
-
-
-def test_an_empty_list_is_nobody() -> None:
-    assert not allowed(Access(users=()), says())
-    assert not allowed(Access(channels=()), says())
+def test_only_who_is_listed_is_an_admin() -> None:
+    assert is_admin(ADMIN, "U9")
+    assert not is_admin(ADMIN, "U1")
     assert not is_admin(Access(), "U1")
-
-
-def test_user_and_channel_must_both_be_listed() -> None:
-    access = Access(users=("U1",), channels=("C1",))
-    assert allowed(access, says())
-    assert not allowed(access, says("U3"))
-    assert not allowed(access, says(thread=ThreadId("slack", "T1", "C2", "1.0")))
-
-
-def test_ids_count_and_names_do_not() -> None:
-    assert not allowed(Access(users=("U2",)), says("U1"))
-    assert not allowed(Access(users=("U",)), says("U1"))
-
-
-def test_a_workspace_or_guild_admits_all_its_channels() -> None:
-    access = Access(channels=("T1",))
-    assert allowed(access, says())
-    assert not allowed(access, says(thread=ThreadId("slack", "T2", "C1", "1.0")))
-
-
-def test_an_admin_is_a_user_but_only_in_served_channels() -> None:
-    access = Access(users=(), channels=("C1",), admins=("U9",))
-    assert is_admin(access, "U9")
-    assert not is_admin(access, "U1")
-    assert allowed(access, says("U9"))
-    assert not may_use(access, Author("U9"), ThreadId("slack", "T1", "C2", "1.0"))
-
-
-def test_a_role_admits_those_who_have_it_and_a_star_is_no_role() -> None:
-    access = Access(users=(), roles=("R1",), channels=("C1",))
-    member = Author("U5", roles=("R0", "R1"))
-    assert may_use(access, member, THREAD)
-    assert not may_use(access, member, ThreadId("slack", "T1", "C2", "1.0"))
-    assert not may_use(access, Author("U5", roles=("R0",)), THREAD)
-    assert not may_use(access, Author("R1"), THREAD)
-    assert not may_use(Access(users=(), roles=("*",)), member, THREAD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +10,7 @@ import anyio
 import pytest
 
 from bot.ports import wording
-from tests.sim.loop import SimLoop
+from tests.bot.routing.conftest import serve
 from tests.world import ANN, T1, Clock, Platform, Scripted, message, running, says
 from threads.errors import TransportUnavailable
 from threads.model import Author, Feedback, Taken, ThreadId
@@ -22,11 +21,6 @@ pytestmark = pytest.mark.anyio
 BOB = Author("U2", "bob")
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
-
-
 def overheard(n, text="and now?", author=ANN, thread=T1):
     return replace(message(n, text, thread, author), via="overheard")
 
@@ -35,10 +29,7 @@ async def test_a_message_said_beside_the_bot_counts_only_in_a_thread_it_has_join
     platform, model = Platform(), Scripted()
     async with running(tmp_path, platform, model) as bot:
         await bot.orchestrator.receive(overheard(1))
-        await bot.orchestrator.receive(replace(message(2, "hi"), via="mention"))
-        await platform.settled("m2")
-        await bot.orchestrator.receive(overheard(3))
-        await platform.settled("m3")
+        await serve(bot, platform, replace(message(2, "hi"), via="mention"), overheard(3))
     assert set(platform.outcomes) == {"m2", "m3"}
     assert not any("m1" in line for line in (tmp_path / "journal.jsonl").read_text().splitlines())
 
@@ -46,13 +37,9 @@ async def test_a_message_said_beside_the_bot_counts_only_in_a_thread_it_has_join
 async def test_a_thread_stays_joined_after_a_restart_and_after_a_fresh_start(tmp_path):
     platform = Platform()
     async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
-        await bot.orchestrator.receive(message(2, "/new"))
-        await platform.settled("m2")
+        await serve(bot, platform, message(1), message(2, "/new"))
     async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(overheard(3))
-        await platform.settled("m3")
+        await serve(bot, platform, overheard(3))
 
 
 async def test_a_message_that_follows_at_once_is_in_a_joined_thread(tmp_path):
@@ -74,11 +61,9 @@ async def test_a_message_that_follows_at_once_is_in_a_joined_thread(tmp_path):
 async def test_what_a_stranger_says_beside_the_bot_is_ignored_and_a_mention_is_refused_alone(tmp_path):
     platform = Platform()
     async with running(tmp_path, platform, Scripted(), allowed=lambda event: event.author == ANN) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await serve(bot, platform, message(1))
         await bot.orchestrator.receive(overheard(2, author=BOB))
-        await bot.orchestrator.receive(replace(message(3, "hi", author=BOB), via="mention"))
-        await platform.settled("m3")
+        await serve(bot, platform, replace(message(3, "hi", author=BOB), via="mention"))
     assert "m2" not in platform.outcomes
     assert (platform.posts[-1].kind, platform.posts[-1].to) == ("refusal", "U2")
 
@@ -91,8 +76,7 @@ async def test_a_stranger_is_refused_directly_once_a_day_however_often_the_first
             await bot.orchestrator.receive(message(n, "hi", author=BOB))
         await platform.settled("m1")
         clock.offset += timedelta(days=1)
-        await bot.orchestrator.receive(message(3, "hi", author=BOB))
-        await platform.settled("m3")
+        await serve(bot, platform, message(3, "hi", author=BOB))
     assert platform.texts == [wording.NOT_ALLOWED] * 2
 
 
@@ -119,8 +103,7 @@ async def test_a_message_that_comes_again_under_another_id_is_one_message_also_a
         await platform.settled("m1")
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(replace(message(3), alias="c1"))
-        await bot.orchestrator.receive(message(4))
-        await platform.settled("m4")
+        await serve(bot, platform, message(4))
     assert set(platform.outcomes) == {"m1", "m4"}
 
 
@@ -153,8 +136,7 @@ async def test_a_message_that_was_too_late_before_a_crash_is_too_late_after_it(t
 async def test_a_message_that_waits_shows_a_sign_before_its_turn(tmp_path):
     platform = Platform()
     async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await serve(bot, platform, message(1))
     assert platform.events[0] == ("m1", Taken("hello", "U1"))
 
 

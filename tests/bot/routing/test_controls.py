@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import anyio
@@ -11,8 +10,8 @@ import pytest
 from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
+from tests.bot.routing.conftest import serve
 from tests.one_model import OneModel
-from tests.sim.loop import SimLoop
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
 from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
 
@@ -27,12 +26,7 @@ MORE = Question(
 )
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
-
-
-class Asks(OneModel):
+class AskingModel(OneModel):
     """A model that asks the people of the thread first, and tells what they said."""
 
     def __init__(self, question: Question = MORE) -> None:
@@ -48,6 +42,12 @@ class Asks(OneModel):
         return Completion(says(f"told {self.answers[-1]}"), Usage(1, 1), "end")
 
 
+async def ask(bot, platform: Platform) -> str:
+    """Say something that the model asks a question about; return the id of the question."""
+    await bot.orchestrator.receive(message())
+    return await asked(platform)
+
+
 async def asked(platform: Platform, count: int = 1) -> str:
     """Wait for a question and return its id."""
     await platform.until(lambda: sum(bool(post.choices) for post in platform.posts) >= count)
@@ -55,10 +55,9 @@ async def asked(platform: Platform, count: int = 1) -> str:
 
 
 async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        question_id = await asked(platform)
+        question_id = await ask(bot, platform)
         await bot.orchestrator.receive(message(2, f"/approve {question_id} 1.00"))
         await platform.settled("m1", "m2")
     question = platform.posts[0]
@@ -80,10 +79,9 @@ async def test_a_question_is_posted_with_its_choices_and_the_answer_comes_back(t
     ],
 )
 async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, answer):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await asked(platform)
+        await ask(bot, platform)
         await bot.orchestrator.receive(message(2, said))
         await platform.settled("m1", "m2")
     assert model.answers == [answer]
@@ -91,12 +89,10 @@ async def test_an_answer_needs_no_id_when_there_is_one_question(tmp_path, said, 
 
 async def test_words_that_make_no_sense_leave_the_question_open(tmp_path):
     picky = replace(MORE, fault=lambda words: "" if words in {"", "1.00"} else "I need an amount.")
-    platform, model = Platform(), Asks(picky)
+    platform, model = Platform(), AskingModel(picky)
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await asked(platform)
-        await bot.orchestrator.receive(message(2, "/approve abc"))
-        await platform.settled("m2")
+        await ask(bot, platform)
+        await serve(bot, platform, message(2, "/approve abc"))
         await bot.orchestrator.receive(message(3, "/approve 1.00"))
         await platform.settled("m1", "m3")
     assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
@@ -104,12 +100,10 @@ async def test_words_that_make_no_sense_leave_the_question_open(tmp_path):
 
 
 async def test_only_who_may_decide_does_and_only_once(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        question_id = await asked(platform)
-        await bot.orchestrator.receive(message(2, f"/approve {question_id}", author=BOB))
-        await platform.settled("m2")
+        question_id = await ask(bot, platform)
+        await serve(bot, platform, message(2, f"/approve {question_id}", author=BOB))
         assert model.answers == []
         await bot.orchestrator.receive(message(3, f"/deny {question_id}"))
         await bot.orchestrator.receive(message(4, f"/approve {question_id}"))
@@ -122,11 +116,10 @@ async def test_only_who_may_decide_does_and_only_once(tmp_path):
 
 
 async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     limits = Limits(running_turns=1, turn_timeout_s=10)
     async with running(tmp_path, platform, model, limits=limits) as bot:
-        await bot.orchestrator.receive(message())
-        await asked(platform)
+        await ask(bot, platform)
         other = replace(message(9).thread, root="9.0")
         await bot.orchestrator.receive(message(9, thread=other))
         await asked(platform, 2)
@@ -140,43 +133,38 @@ async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
 
 
 async def test_a_question_that_nobody_answers_is_a_no_after_an_hour(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         began = anyio.current_time()
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await serve(bot, platform, message())
         assert anyio.current_time() - began == pytest.approx(Question("", (), bool).within_s, abs=1)
     assert model.answers == [Answer(approved=False, by="")]
 
 
 async def test_where_nobody_can_answer_nothing_is_asked(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     platform.capabilities = replace(platform.capabilities, asks=False)
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await serve(bot, platform, message())
     assert model.answers == [None]
     assert [post.choices for post in platform.posts] == [()]
 
 
 async def test_a_stop_ends_a_turn_that_waits_for_a_person(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await asked(platform)
+        await ask(bot, platform)
         await bot.orchestrator.receive(message(2, "/stop"))
         await platform.settled("m1", "m2")
-        await bot.orchestrator.receive(message(3, "/approve"))
-        await platform.settled("m3")
+        await serve(bot, platform, message(3, "/approve"))
     assert platform.outcomes["m1"] == "stopped"
     assert platform.texts[-1].startswith("There is no question")
 
 
 async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_again(tmp_path):
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        before = await asked(platform)
+        before = await ask(bot, platform)
     async with running(tmp_path, platform, model) as bot:
         await platform.until(lambda: sum(isinstance(event, Waiting) for _, event in platform.events) == 2)
         await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
@@ -186,10 +174,9 @@ async def test_a_button_of_before_a_restart_answers_the_question_that_is_asked_a
 
 
 async def test_a_question_that_cannot_be_found_after_a_restart_is_posted_again_under_its_old_name(tmp_path):
-    platform, model = Platform(find=False), Asks()
+    platform, model = Platform(find=False), AskingModel()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        before = await asked(platform)
+        before = await ask(bot, platform)
     async with running(tmp_path, platform, model) as bot:
         assert await asked(platform, 2) == before
         await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
@@ -206,24 +193,21 @@ async def test_an_answer_that_comes_before_the_post_has_returned_counts(tmp_path
                 await self.settled("m2")
             return posted
 
-    platform, model = Slow(), Asks()
+    platform, model = Slow(), AskingModel()
     async with running(tmp_path, platform, model) as bot:
         platform.sink = bot.orchestrator.receive
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await serve(bot, platform, message())
     assert model.answers == [Answer(approved=True, by="U1", words="1.00")]
 
 
 async def test_the_button_of_one_question_never_answers_another(tmp_path):
     platform, other = Platform(), replace(MORE, text="May I use another model?")
-    async with running(tmp_path, platform, Asks()) as bot:
-        await bot.orchestrator.receive(message())
-        before = await asked(platform)
-    model = Asks(other)
+    async with running(tmp_path, platform, AskingModel()) as bot:
+        before = await ask(bot, platform)
+    model = AskingModel(other)
     async with running(tmp_path, platform, model) as bot:
         assert await asked(platform, 2) != before
-        await bot.orchestrator.receive(message(2, f"/approve {before} 1.00"))
-        await platform.settled("m2")
+        await serve(bot, platform, message(2, f"/approve {before} 1.00"))
         assert model.answers == []
 
 
@@ -259,21 +243,20 @@ async def test_what_is_to_be_said_once_is_said_although_the_turn_failed(tmp_path
 
     platform = Platform()
     async with running(tmp_path, platform, Notes()) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await serve(bot, platform, message())
     assert platform.texts[0].startswith("(80 % of the day's budget are spent.)\n\nI'm having trouble")
 
 
 async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
     """Whoever let it go on holds something for it, as a gate does a permit: it must not queue behind others."""
-    platform, model = Platform(), Asks()
+    platform, model = Platform(), AskingModel()
     began = anyio.Event()
 
     async def forever():
         began.set()
         await anyio.sleep_forever()
 
-    class Both(Asks):
+    class Both(AskingModel):
         async def complete(self, request, on_event):
             if request.messages[-1].text.endswith("hog"):
                 await forever()
@@ -281,8 +264,7 @@ async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
 
     model = Both()
     async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
-        await bot.orchestrator.receive(message())
-        await asked(platform)
+        await ask(bot, platform)
         await bot.orchestrator.receive(message(9, "hog", thread=replace(message(9).thread, root="9.0")))
         await began.wait()
         await bot.orchestrator.receive(message(2, "/approve"))
@@ -293,12 +275,10 @@ async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
 async def test_what_failed_is_offered_again_and_a_press_answers_it(tmp_path):
     platform, model = Platform(), Scripted(ModelUnavailable("secret"), says("better now"))
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "what is 6 times 7?"))
-        await platform.settled("m1")
+        await serve(bot, platform, message(1, "what is 6 times 7?"))
         (choice,) = platform.posts[0].choices
         assert choice == Choice("Try again", "/retry m1")
-        await bot.orchestrator.receive(message(2, choice.command))
-        await platform.settled("m2")
+        await serve(bot, platform, message(2, choice.command))
     assert platform.outcomes == {"m1": "failed", "m2": "answered"}
     assert platform.texts[-1] == "better now"
     assert model.requests[-1].messages[-1].text.endswith("what is 6 times 7?")
@@ -307,13 +287,9 @@ async def test_what_failed_is_offered_again_and_a_press_answers_it(tmp_path):
 async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(tmp_path):
     platform, model = Platform(), Scripted(ModelUnavailable(), ModelUnavailable(), says("at last"))
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "the question"))
-        await platform.settled("m1")
-        await bot.orchestrator.receive(message(2, "/retry"))
-        await platform.settled("m2")
+        await serve(bot, platform, message(1, "the question"), message(2, "/retry"))
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(3, platform.posts[-1].choices[0].command))
-        await platform.settled("m3")
+        await serve(bot, platform, message(3, platform.posts[-1].choices[0].command))
     assert platform.texts[-1] == "at last"
     assert model.requests[-1].messages[-1].text.endswith("the question")
 
@@ -321,17 +297,15 @@ async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(t
 async def test_a_retry_by_somebody_else_runs_with_the_rights_of_who_wrote_the_text(tmp_path):
     platform, model = Platform(), Scripted(ModelUnavailable(), says("better now"))
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "delete it all", author=ANN))
-        await platform.settled("m1")
-        await bot.orchestrator.receive(message(2, "/retry m1", author=BOB))
-        await platform.settled("m2")
+        await serve(
+            bot, platform, message(1, "delete it all", author=ANN), message(2, "/retry m1", author=BOB)
+        )
     assert f"[{ANN.name or ANN.id}" in model.requests[-1].messages[-1].text
 
 
 async def test_a_retry_with_nothing_to_retry_says_so(tmp_path):
     platform, model = Platform(), Scripted()
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "/retry m99"))
-        await platform.settled("m1")
+        await serve(bot, platform, message(1, "/retry m99"))
     assert platform.texts == [wording.NOTHING_TO_RETRY]
     assert model.requests == []

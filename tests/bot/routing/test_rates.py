@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 
 from bot.routing import rate_limit as module
 from bot.routing.rate_limit import RateLimiter
-from tests.sim.loop import SimLoop
 from tests.world import T2, Platform, Scripted, message, running
 from threads.model import Author
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
 
 
 class Time:

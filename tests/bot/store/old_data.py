@@ -33,7 +33,7 @@ SETTINGS = {
 ANSWERED, FAILED, DEAD, ASKED, CUT = (ThreadId("fake", "W", "C1", f"{n}.0") for n in range(1, 6))
 
 
-class Ticking:
+class TickingClock:
     """A clock that moves a millisecond at each look."""
 
     def __init__(self, began: datetime) -> None:
@@ -80,7 +80,7 @@ async def make(data: Path) -> None:
                 await anyio.sleep(0.01)
 
     with (
-        mock.patch("bot.wiring.app.utc_now", Ticking(BEGAN)),
+        mock.patch("bot.wiring.app.utc_now", TickingClock(BEGAN)),
         mock.patch.object(offline.OfflineModel, "complete", troubled(offline.OfflineModel.complete, begun)),
     ):
         async with serving(data, SETTINGS, model="offline/demo", seat=seat):

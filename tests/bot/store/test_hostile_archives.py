@@ -16,7 +16,7 @@ from bot.admin.backup import DEEPEST, back_up, size_of
 from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
 from bot.store.migrations import prepare
 from bot.store.restore import RestoreRefused
-from tests.bot.store.archives import now, put_back
+from tests.bot.store.archives import nested_folders, now, put_back, tree
 from threads.errors import NewerSchema
 
 WORKSPACE = "threads/fake/W~C~1.0/workspace"
@@ -34,8 +34,8 @@ def member(name, content=b"x", **header):
     return info, content
 
 
-def packed(*members, what=None):
-    """Return the tar, not zipped, of an archive whose list says of every member just what it is."""
+def packed(*members, what=None, unlisted=()):
+    """Return the tar, not zipped, of an archive whose list says of every member just what it is, but for some."""
     sums = {
         info.name.removeprefix("data/"): {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         for info, content in members
@@ -45,7 +45,7 @@ def packed(*members, what=None):
     last = member(CONTENTS, json.dumps({"files": sums}).encode())
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for info, content in (first, *members, last):
+        for info, content in (first, *members, *unlisted, last):
             tar.addfile(info, io.BytesIO(content))
     return out.getvalue()
 
@@ -117,6 +117,16 @@ def long_header():
         odd_header(size="99999999999999999999"),
         chained(),
         long_header(),
+        packed(member("data/../../evil")),
+        packed(member("/etc/evil")),
+        packed(member("data//etc/evil")),
+        packed(member("evil")),
+        packed(member("data/a", b"", type=tarfile.SYMTYPE, linkname="/tmp"), member("data/a/evil")),
+        packed(member("data/j"), member("data/a", b"", type=tarfile.LNKTYPE, linkname="data/j")),
+        packed(member("data/a", b"", type=tarfile.CHRTYPE)),
+        packed(member("data/a", b"", type=tarfile.FIFOTYPE)),
+        packed(unlisted=[member("data/a")]),
+        packed(member("data/b"), unlisted=[member("data/b")]),
         packed(member("data/a"), what=about(threadfast="1\x1b[2J")),
         packed(member("data/a"), what=about(threadfast="1\x1b[2J", data_version=9)),
     ],
@@ -126,7 +136,8 @@ def test_whatever_cannot_be_understood_is_told_as_damage_and_nothing_is_changed(
     with pytest.raises(BackupDamaged) as caught:
         put_back(file, tmp_path / "again")
     assert str(caught.value).isprintable()
-    assert not (tmp_path / "again" / "a").exists()
+    assert tree(tmp_path / "again") == {}
+    assert not (tmp_path / "evil").exists()
 
 
 def test_no_header_that_is_spoilt_ends_in_anything_but_a_word_on_damage(file):
@@ -194,26 +205,14 @@ def test_a_folder_in_the_place_of_a_file_is_left_out_and_told(data, file, tmp_pa
 
 
 def test_folders_without_end_do_not_keep_the_rest_from_being_copied(data, file, tmp_path):
-    """A command can nest more folders than there may be function calls, file descriptors, or bytes in a path."""
     (data / WORKSPACE / "kept.txt").write_text("mine")
-    made, here = 1200, os.open(data / WORKSPACE, os.O_RDONLY)
-    for _ in range(made):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    assert size_of(data) > 0
-    report = back_up(data, file, now)
+    with nested_folders(data / WORKSPACE):
+        assert size_of(data) > 0
+        report = back_up(data, file, now)
     assert [line.partition(": ")[2][:8] for line in report.skipped] == ["too deep"]
     put_back(file, tmp_path / "again")
     assert (tmp_path / "again" / WORKSPACE / "kept.txt").read_text() == "mine"
     assert (tmp_path / "again" / WORKSPACE / "/".join(["d"] * (DEEPEST - 4))).is_dir()
-    for _ in range(made):  # from within: nothing removes such a folder by its path
-        above = os.open("..", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = above
-        os.rmdir("d", dir_fd=here)
-    os.close(here)
 
 
 @pytest.mark.parametrize("said", [b"{", b"[]", b'{"v":2,"step":"in","aside":"before-restore-1"}',

@@ -2,27 +2,18 @@
 
 import shutil
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 import anyio
 import pytest
 
-from bot.budget.ledger import Ledger
 from bot.observe.audit import Audit
 from bot.store.layout import DATA_VERSION, KINDS, kind_of
 from bot.store.migrations import MIGRATIONS, prepare, version_of
-from tests.serving import serving
-from tests.world import inline
 from threads.errors import NewerSchema
-from threads.journal.journal import Journal
 from threads.log import Entry, entry_adapter
-from threads.store.checksummed_lines import encode, intact
-from threads.store.context import ContextFile
-from threads.store.disk import PosixDisk, replace_file
-from threads.store.json_file import JsonFile, JsonState
-from transports.shared.backfill.marks import Marks
-from transports.slack.events.timestamps import STAMPS
+from threads.store.checksummed_lines import encode
+from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +86,7 @@ class Killed(BaseException):
     pass
 
 
-class Mortal(PosixDisk):
+class DyingDisk(PosixDisk):
     """A disk on which the process dies at the n-th change, before or after it."""
 
     def __init__(self, left, *, after):
@@ -117,7 +108,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_finished_by_the_next_start(data, 
         shutil.copytree(data, folder)
         day = 1
         while True:  # it dies again and again, each time a little later
-            disk = Mortal(left if day == 1 else 2, after=after)
+            disk = DyingDisk(left if day == 1 else 2, after=after)
             try:
                 prepare(folder, at(day), disk=disk, version=3, migrations=STEPS)
             except Killed:
@@ -150,57 +141,7 @@ def test_a_version_that_cannot_be_read_is_no_version_to_guess(data):
         prepare(data, at())
 
 
-async def test_a_bot_does_not_touch_a_newer_folder(data):
-    (data / "schema.json").write_bytes(b'{"v":%d}' % (DATA_VERSION + 1))
-    before = tree(data)
-    with pytest.raises(BaseExceptionGroup) as caught:
-        async with serving(data, {}, model="offline/demo"):
-            raise AssertionError("it serves")
-    assert caught.group_contains(NewerSchema, match="newer")
-    assert {name: content for name, content in tree(data).items() if name != "lock"} == before
-
-
 NEWER_LINE = encode(entry_adapter(), Entry(at="", kind="message", message_id="m", v=2))
-NEWER_FILE = b'{"v":2,"what":"ever"}'
-
-
-async def _journal(path):
-    Journal(PosixDisk(), path, offload=inline, now=at()).open()
-
-
-async def _context(path):
-    await ContextFile(PosixDisk(), path.parent, inline, partial(inline, replace_file, PosixDisk())).load()
-
-
-async def _usage(path):
-    Ledger(PosixDisk(), path.parent, offload=inline, now=at()).open()
-
-
-async def _kept(path):
-    JsonFile(PosixDisk(), path, inline, JsonState()).open()
-
-
-async def _marks(path):
-    Marks(PosixDisk(), path, inline, at(), STAMPS).open()
-
-
-@pytest.mark.parametrize(
-    ("name", "opened"),
-    [
-        ("journal.jsonl", _journal),
-        ("context.jsonl", _context),
-        ("2026-12.jsonl", _usage),
-        ("models.json", _kept),
-        ("slack-marks.json", _marks),
-    ],
-)
-async def test_each_file_of_its_own_refuses_newer_state_and_leaves_every_byte(tmp_path, name, opened):
-    assert intact(NEWER_LINE[:-1])
-    content = NEWER_LINE if name.endswith(".jsonl") else NEWER_FILE
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(NewerSchema):
-        await opened(tmp_path / name)
-    assert tree(tmp_path) == {name: content}
 
 
 async def test_what_is_only_appended_to_keeps_newer_lines_as_they_are(tmp_path):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from bot.admin.cli import main
 from bot.store.layout import DATA_VERSION, kind_of
 from bot.store.migrations import version_of
-from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, Ticking, make
+from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, TickingClock, make
 from tests.serving import Seat, serving
 from threads.journal.records import Ledger, record_adapter
 from threads.model import Outgoing, ThreadId, message_key
@@ -35,7 +35,7 @@ def old(request, tmp_path):
 @pytest.fixture
 def soon_after(monkeypatch):
     """The clock of those days: what was cut is young enough to be served."""
-    monkeypatch.setattr("bot.wiring.app.utc_now", Ticking(BEGAN + timedelta(minutes=2)))
+    monkeypatch.setattr("bot.wiring.app.utc_now", TickingClock(BEGAN + timedelta(minutes=2)))
 
 
 def seat_of_then():

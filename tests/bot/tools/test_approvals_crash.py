@@ -26,13 +26,13 @@ from bot.observe.audit import Audit
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
 from bot.tools.approvals import Approvals
-from bot.tools.gate import Toolbox
 from bot.wiring.core import open_core
 from tests.one_model import OneModel
 from tests.sim.disk import Faults, SimDisk
 from tests.sim.fate import Died, Fate
 from tests.sim.loop import SimLoop
 from tests.sim.record import Record
+from tests.tool_context import make_toolbox
 from tests.world import ANN, T1, core_parts, message, says
 from threads.model import Author, Incoming, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
 from transports.base.transport import Capabilities
@@ -59,7 +59,7 @@ class Run:
     risk: ClassVar[str] = "exec"
     arguments: ClassVar[type[Arguments]] = RunArguments
 
-    async def __call__(self, arguments, place):
+    async def __call__(self, arguments, context):
         step(self.fate, "tool begins")
         self.ran.append(arguments.command)
         step(self.fate, "tool ran")
@@ -213,7 +213,7 @@ class Story:
         )
         approvals.open()
         model = Model(self.plan, self.fate)
-        toolbox = Toolbox([self.run], timeout_s={}, default_timeout_s=5, permits=approvals)
+        toolbox = make_toolbox([self.run], permits=approvals)
         async with anyio.create_task_group() as tasks:
             given = {"disk": self.disk, "offload": offload, "now": self._now}
             core = await open_core(tasks, core_parts(DATA, self.room, model, toolbox, **given))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.config.settings import Settings, Tools
+from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
@@ -48,7 +49,7 @@ def workspace(tmp_path):
 
 async def result_of(data, platform, **arguments):
     model = Scripted(Message("assistant", (ToolCall("c1", "attach", arguments),)), says("done"))
-    async with running(data, platform, model, tools=[Attach(inline)]) as bot:
+    async with running(data, platform, model, tools=[Attach(inline, Masker())]) as bot:
         await bot.orchestrator.receive(message())
         await platform.settled("m1")
     return json.loads(model.requests[1].messages[-1].results[0].content)
@@ -75,17 +76,15 @@ async def test_a_name_of_its_own_is_made_safe(tmp_path, workspace):
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"),
+    ("kind", "path"),
     [
-        ("../../../../secret", "permission"),
-        ("/etc/passwd", "permission"),
-        ("link", "permission"),
-        ("/workspace/../../secret", "permission"),
-        ("twin", "permission"),
-        ("pipe", "permission"),
-        (".", "permission"),
-        ("missing", "not_found"),
-        ("large", "validation"),
+        *(
+            ("permission", path)
+            for path in ("../../../../secret", "/etc/passwd", "/workspace/../../secret", ".")
+        ),
+        *(("permission", path) for path in ("link", "twin", "pipe")),
+        ("not_found", "missing"),
+        ("validation", "large"),
     ],
 )
 async def test_only_plain_files_of_the_workspace_can_be_named(tmp_path, workspace, path, kind, monkeypatch):
@@ -101,16 +100,10 @@ async def test_only_plain_files_of_the_workspace_can_be_named(tmp_path, workspac
     assert nothing_open(workspace)
 
 
-async def test_a_platform_without_files_is_no_failure_of_the_turn(tmp_path, workspace):
-    platform = Taking(files=False)
-    error = (await result_of(tmp_path, platform, path="report.pdf"))["error"]
-    assert (error["type"], error["suggestion"]) == ("permission", "Put what matters into your answer.")
-    assert platform.outcomes == {"m1": "answered"}
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "word"),
     [
+        (None, "permission", "cannot be posted here"),
         (TransportRejected("channel_is_archived"), "permission", "cannot be posted here"),
         (TransportRateLimited("slow"), "unknown", "It was not posted."),
         (TransportUnavailable("cut", maybe_posted=True), "unknown", "may or may not"),
@@ -120,8 +113,11 @@ async def test_a_platform_without_files_is_no_failure_of_the_turn(tmp_path, work
 async def test_the_model_reads_how_a_post_failed_and_nothing_of_what_the_platform_said(
     tmp_path, workspace, fault, kind, word
 ):
-    error = (await result_of(tmp_path, Taking(fault=fault), path="report.pdf"))["error"]
+    platform = Taking(files=fault is not None, fault=fault)
+    error = (await result_of(tmp_path, platform, path="report.pdf"))["error"]
     assert error["type"] == kind
+    assert (error.get("suggestion") == "Put what matters into your answer.") == (kind == "permission")
+    assert platform.outcomes == {"m1": "answered"}
     assert word in error["message"]
     assert str(fault) not in json.dumps(error)
 

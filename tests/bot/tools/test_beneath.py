@@ -11,27 +11,23 @@ from pathlib import Path
 import pytest
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.tools.files import resolve_beneath as module
-from bot.tools.files.resolve_beneath import (
-    FILE,
-    FOLDER,
-    beneath,
+from bot.tools.files.workspace import (
     holds_outside_text,
     mark_output,
-    named,
-    open_at,
+    normalized,
+    open_path,
     origin,
-    regular,
+    require_regular,
 )
-
-FD_HERE = "sub/../link/../../secret"
+from threads.store import open_beneath
+from threads.store.open_beneath import FILE, FOLDER, closing, open_at
 
 
 @pytest.fixture(params=["by the kernel", "step by step"])
 def way(request, monkeypatch):
     if request.param == "step by step":
-        monkeypatch.setattr(module, "_syscall", lambda: None)
-    elif module._syscall() is None:
+        monkeypatch.setattr(open_beneath, "find_openat2", lambda: None)
+    elif open_beneath.find_openat2() is None:
         pytest.skip("this system has no openat2")
     return request.param
 
@@ -70,89 +66,32 @@ def workspace(tmp_path):
 
 
 def content(workspace, path):
-    with beneath(workspace, path, FILE) as fd:
-        regular(fd, "read")
+    with open_path(workspace, path, FILE) as fd:
+        require_regular(fd, "read")
         return os.read(fd, 100).decode()
 
 
-HOSTILE = [
-    ("../secret", ToolDenied),
-    ("..", ToolDenied),
-    ("/", ToolDenied),
-    ("/etc/passwd", ToolDenied),
-    ("//etc/passwd", ToolDenied),
-    ("///etc/passwd", ToolDenied),
-    ("/workspace/../secret", ToolDenied),
-    ("/workspace/../../etc/passwd", ToolDenied),
-    ("/workspaces/a", ToolDenied),
-    ("/workspace2", ToolDenied),
-    ("//workspace/sub/a", ToolDenied),
-    ("/./workspace/sub/a", ToolDenied),
-    ("/proc/self/root/etc/passwd", ToolDenied),
-    ("/proc/self/environ", ToolDenied),
-    ("/dev/fd/0", ToolDenied),
-    ("sub/../../secret", ToolDenied),
-    ("sub/../..", ToolDenied),
-    ("sub/deep/../../../secret", ToolDenied),
-    ("./././../secret", ToolDenied),
-    ("sub//..//..//secret", ToolDenied),
-    ("a\0b", ToolDenied),
-    ("sub/a\0/../../secret", ToolDenied),
-    ("link", ToolDenied),
-    ("./link", ToolDenied),
-    ("link/", ToolDenied),
-    ("link/x", ToolDenied),
-    ("absolute", ToolDenied),
-    ("upward/secret", ToolDenied),
-    ("upward", ToolDenied),
-    ("upward/workspace/sub/a", ToolDenied),
-    ("sub/up/secret", ToolDenied),
-    ("sub/up/workspace/sub/a", ToolDenied),
-    ("root/etc/passwd", ToolDenied),
-    ("proc/etc/passwd", ToolDenied),
-    ("fd/0", ToolDenied),
-    ("near", ToolDenied),
-    ("nearby/a", ToolDenied),
-    ("loop", ToolDenied),
-    ("loop/a", ToolDenied),
-    ("dangling", ToolDenied),
-    ("tty", ToolDenied),
-    ("twin", ToolDenied),
-    ("pipe", ToolDenied),
-    ("socket", ToolDenied),
-    (".", ToolDenied),
-    ("", ToolDenied),
-    ("sub", ToolDenied),
-    ("/workspace", ToolDenied),
-    (FD_HERE, ToolDenied),
-    ("sub/a/x", ToolInvalidInput),
-    ("pipe/x", ToolInvalidInput),
-    ("x" * 300, ToolInvalidInput),
-    ("sub/" * 2000 + "a", ToolError),
-    ("\ud800", ToolInvalidInput),
-    ("~", ToolNotFound),
-    ("~root/.ssh/id_rsa", ToolNotFound),
-    ("$HOME/secret", ToolNotFound),
-    ("`id`", ToolNotFound),
-    ("SUB/A", ToolNotFound),
-    ("Sub/a", ToolNotFound),
-    ("file:///etc/passwd", ToolNotFound),
-    ("..\\secret", ToolNotFound),
-    ("%2e%2e/secret", ToolNotFound),
-    ("\u2025/secret", ToolNotFound),
-    ("\uff0e\uff0e/secret", ToolNotFound),
-    ("\u2024\u2024/secret", ToolNotFound),
-    ("..\u2215secret", ToolNotFound),
-    ("..\u200b/secret", ToolNotFound),
-    (".\u2060./secret", ToolNotFound),
-    (".. /secret", ToolNotFound),
-    ("...", ToolNotFound),
-    ("sub/\u0430", ToolNotFound),
-    ("a\nb", ToolNotFound),
-    ("\x1b[2J", ToolNotFound),
-    ("\udc80", ToolNotFound),
-    ("workspace/../workspace/b", ToolNotFound),
-]
+REFUSALS = {
+    ToolDenied: [
+        "../secret", "..", "/", "/etc/passwd", "//etc/passwd", "///etc/passwd", "/workspace/../secret",
+        "/workspace/../../etc/passwd", "/workspaces/a", "/workspace2", "//workspace/sub/a", "/./workspace/sub/a",
+        "/proc/self/root/etc/passwd", "/proc/self/environ", "/dev/fd/0", "sub/../../secret", "sub/../..",
+        "sub/deep/../../../secret", "./././../secret", "sub//..//..//secret", "a\0b", "sub/a\0/../../secret",
+        "link", "./link", "link/", "link/x", "absolute", "upward/secret", "upward", "upward/workspace/sub/a",
+        "sub/up/secret", "sub/up/workspace/sub/a", "root/etc/passwd", "proc/etc/passwd", "fd/0", "near", "nearby/a",
+        "loop", "loop/a", "dangling", "tty", "twin", "pipe", "socket", ".", "", "sub", "/workspace",
+        "sub/../link/../../secret",
+    ],
+    ToolInvalidInput: ["sub/a/x", "pipe/x", "x" * 300, "\ud800"],
+    ToolError: ["sub/" * 2000 + "a"],
+    ToolNotFound: [
+        "~", "~root/.ssh/id_rsa", "$HOME/secret", "`id`", "SUB/A", "Sub/a", "file:///etc/passwd", "..\\secret",
+        "%2e%2e/secret", "\u2025/secret", "\uff0e\uff0e/secret", "\u2024\u2024/secret", "..\u2215secret",
+        "..\u200b/secret", ".\u2060./secret", ".. /secret", "...", "sub/\u0430", "a\nb", "\x1b[2J", "\udc80",
+        "workspace/../workspace/b",
+    ],
+}  # fmt: skip
+HOSTILE = [(path, refusal) for refusal, paths in REFUSALS.items() for path in paths]
 
 
 @pytest.mark.parametrize(("path", "refusal"), HOSTILE)
@@ -169,7 +108,7 @@ def test_no_hostile_path_opens_anything_and_no_refusal_names_the_machine(way, wo
 )
 def test_each_way_to_write_a_path_of_the_workspace_opens_it_and_is_one_subject(way, workspace, path):
     assert content(workspace, path) == "mine"
-    assert named(path) == "sub/a"
+    assert normalized(path) == "sub/a"
 
 
 def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(way, workspace):
@@ -178,9 +117,9 @@ def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(w
 
 @pytest.mark.parametrize("path", ["", ".", "/workspace", "/workspace/", "sub/.."])
 def test_the_workspace_itself_has_names_too(way, workspace, path):
-    with beneath(workspace, path, FOLDER) as fd:
+    with open_path(workspace, path, FOLDER) as fd:
         assert os.fstat(fd).st_ino == workspace.stat().st_ino
-    assert named(path) == "."
+    assert normalized(path) == "."
 
 
 def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):
@@ -190,14 +129,12 @@ def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):
 
 
 def test_a_device_is_no_regular_file(way, tmp_path):
-    root = os.open("/dev", FOLDER)
-    try:
-        fd = open_at(root, ("null",), FILE)
-        with pytest.raises(ToolDenied):
-            regular(fd, "read")
-        os.close(fd)
-    finally:
-        os.close(root)
+    with (
+        closing(os.open("/dev", FOLDER)) as root,
+        closing(open_at(root, ("null",), FILE)) as fd,
+        pytest.raises(ToolDenied),
+    ):
+        require_regular(fd, "read")
 
 
 def test_a_folder_that_is_swapped_for_a_link_meanwhile_never_leads_out(way, workspace):
@@ -238,7 +175,7 @@ def test_a_kernel_that_refuses_the_call_is_no_hindrance(workspace, monkeypatch):
     def refused(*_):
         raise PermissionError(1, "seccomp")
 
-    monkeypatch.setattr(module, "_syscall", lambda: refused)
+    monkeypatch.setattr(open_beneath, "find_openat2", lambda: refused)
     assert content(workspace, "sub/a") == "mine"
     with pytest.raises(ToolDenied):
         content(workspace, "upward/secret")

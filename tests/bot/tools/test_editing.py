@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import ToolContext
 from bot.tools.files import edit as module
-from bot.tools.files.edit import EditArguments, EditFile, edited
+from bot.tools.files.edit import EditArguments, EditFile, replace_text
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
+from tests.tool_context import tool_context
 from tests.world import inline
 from threads.store.disk import PosixDisk
 
@@ -25,70 +25,70 @@ TEXT = "one\ntwo\nthree\nfour\nfive\nsix\n"
 
 
 @pytest.fixture
-def place(tmp_path):
+def context(tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "a").write_text(TEXT)
-    return ToolContext(workspace)
+    return tool_context(workspace)
 
 
-async def edit(place, path, old, new, *, everywhere=False, offload=inline, by=None):
+async def edit(context, path, old, new, *, everywhere=False, offload=inline, by=None):
     tool = EditFile(by or Writer(PosixDisk(), offload, Quota(10**9, 100)))
-    return await tool(EditArguments(path=path, old=old, new=new, all=everywhere), place)
+    return await tool(EditArguments(path=path, old=old, new=new, all=everywhere), context)
 
 
-async def test_a_text_that_occurs_once_is_replaced_and_the_change_is_shown(place):
-    told = await edit(place, "/workspace/a", "three\nfour", "drei\nfour")
-    assert (place.workspace / "a").read_text() == TEXT.replace("three", "drei")
+async def test_a_text_that_occurs_once_is_replaced_and_the_change_is_shown(context):
+    told = await edit(context, "/workspace/a", "three\nfour", "drei\nfour")
+    assert (context.workspace / "a").read_text() == TEXT.replace("three", "drei")
     diff = "@@ line 3 @@\n one\n two\n-three\n+drei\n four\n five\n six"
     assert told.result == {"edited": "a", "replaced": 1, "line": 3, "diff": diff}
     assert told.origin == ""
 
 
-async def test_a_text_that_occurs_more_than_once_is_left_alone_and_its_lines_are_named(place):
-    (place.workspace / "a").write_text("x\ny\nx\n")
+async def test_a_text_that_occurs_more_than_once_is_left_alone_and_its_lines_are_named(context):
+    (context.workspace / "a").write_text("x\ny\nx\n")
     with pytest.raises(ToolInvalidInput, match="occurs 2 times") as refused:
-        await edit(place, "a", "x", "z")
+        await edit(context, "a", "x", "z")
     assert refused.value.partial == {"lines": [1, 3]}
-    assert (place.workspace / "a").read_text() == "x\ny\nx\n"
-    told = await edit(place, "a", "x", "z", everywhere=True)
-    assert (place.workspace / "a").read_text() == "z\ny\nz\n"
+    assert (context.workspace / "a").read_text() == "x\ny\nx\n"
+    told = await edit(context, "a", "x", "z", everywhere=True)
+    assert (context.workspace / "a").read_text() == "z\ny\nz\n"
     assert told.result["replaced"] == 2
 
 
-async def test_a_text_that_overlaps_itself_is_not_there_once(place):
-    (place.workspace / "a").write_text("aaa")
+async def test_a_text_that_overlaps_itself_is_not_there_once(context):
+    (context.workspace / "a").write_text("aaa")
     with pytest.raises(ToolInvalidInput, match="2 times"):
-        await edit(place, "a", "aa", "b")
+        await edit(context, "a", "aa", "b")
 
 
-async def test_a_text_that_is_not_there_is_told_with_the_lines_most_like_it(place):
-    (place.workspace / "a").write_text("def main():\n    return  1\n\ndef mine():\n    pass\n")
+async def test_a_text_that_is_not_there_is_told_with_the_lines_most_like_it(context):
+    (context.workspace / "a").write_text("def main():\n    return  1\n\ndef mine():\n    pass\n")
     with pytest.raises(ToolInvalidInput, match="does not occur") as refused:
-        await edit(place, "a", "\treturn 1\n", "return 2")
+        await edit(context, "a", "\treturn 1\n", "return 2")
     assert refused.value.partial == {"nearest": ["2:     return  1"]}
     with pytest.raises(ToolInvalidInput) as refused:
-        await edit(place, "a", "def maine():", "x")
+        await edit(context, "a", "def maine():", "x")
     assert sorted(refused.value.partial["nearest"]) == ["1: def main():", "4: def mine():"]
 
 
-async def test_line_ends_of_the_file_are_kept(place):
-    (place.workspace / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    await edit(place, "a", "one\ntwo\n", "1\n2\n")
-    assert (place.workspace / "a").read_bytes() == b"1\r\n2\r\nthree\r\n"
+async def test_line_ends_of_the_file_are_kept(context):
+    (context.workspace / "a").write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    await edit(context, "a", "one\ntwo\n", "1\n2\n")
+    assert (context.workspace / "a").read_bytes() == b"1\r\n2\r\nthree\r\n"
 
 
-async def test_bytes_that_are_no_utf_8_stay_as_they_are(place):
-    (place.workspace / "a").write_bytes(b"caf\xe9 one\n")
-    await edit(place, "a", "one", "two")
-    assert (place.workspace / "a").read_bytes() == b"caf\xe9 two\n"
+async def test_bytes_that_are_no_utf_8_stay_as_they_are(context):
+    (context.workspace / "a").write_bytes(b"caf\xe9 one\n")
+    await edit(context, "a", "one", "two")
+    assert (context.workspace / "a").read_bytes() == b"caf\xe9 two\n"
 
 
-async def test_text_that_may_be_from_outside_is_marked_so_in_results_and_errors(place):
-    (place.workspace / "attachments").mkdir()
-    assert (await edit(place, "a", "one", "1")).origin == "file"
+async def test_text_that_may_be_from_outside_is_marked_so_in_results_and_errors(context):
+    (context.workspace / "attachments").mkdir()
+    assert (await edit(context, "a", "one", "1")).origin == "file"
     with pytest.raises(ToolError) as refused:
-        await edit(place, "a", "fife", "5")
+        await edit(context, "a", "fife", "5")
     assert refused.value.origin == "file"
 
 
@@ -103,32 +103,32 @@ async def test_text_that_may_be_from_outside_is_marked_so_in_results_and_errors(
         ("binary", ToolInvalidInput),
     ],
 )
-async def test_only_text_files_of_the_workspace_are_edited(place, path, refusal):
-    (place.workspace.parent / "a").write_text(TEXT)
-    (place.workspace / "link").symlink_to("a")
-    (place.workspace / "twin").hardlink_to(place.workspace.parent / "a")
-    (place.workspace / "binary").write_bytes(b"one\0")
+async def test_only_text_files_of_the_workspace_are_edited(context, path, refusal):
+    (context.workspace.parent / "a").write_text(TEXT)
+    (context.workspace / "link").symlink_to("a")
+    (context.workspace / "twin").hardlink_to(context.workspace.parent / "a")
+    (context.workspace / "binary").write_bytes(b"one\0")
     with pytest.raises(refusal):
-        await edit(place, path, "one", "1")
-    assert (place.workspace.parent / "a").read_text() == TEXT
+        await edit(context, path, "one", "1")
+    assert (context.workspace.parent / "a").read_text() == TEXT
 
 
-async def test_what_would_grow_too_large_is_refused_before_it_is_made(place, monkeypatch):
-    (place.workspace / "a").write_text("x" * 100_000)
+async def test_what_would_grow_too_large_is_refused_before_it_is_made(context, monkeypatch):
+    (context.workspace / "a").write_text("x" * 100_000)
     with pytest.raises(ToolInvalidInput, match="would be larger"):
-        await edit(place, "a", "x", "y" * 1_000_000, everywhere=True)
+        await edit(context, "a", "x", "y" * 1_000_000, everywhere=True)
     monkeypatch.setattr(module, "MAX_WRITTEN", 1000)
     with pytest.raises(ToolInvalidInput, match="is larger"):
-        await edit(place, "a", "x", "y", everywhere=True)
+        await edit(context, "a", "x", "y", everywhere=True)
 
 
-async def test_edits_of_one_file_side_by_side_all_come_through(place):
-    (place.workspace / "a").write_text("".join(f"<{n}>\n" for n in range(12)))
+async def test_edits_of_one_file_side_by_side_all_come_through(context):
+    (context.workspace / "a").write_text("".join(f"<{n}>\n" for n in range(12)))
     by = Writer(PosixDisk(), anyio.to_thread.run_sync, Quota(10**9, 100))
     async with anyio.create_task_group() as tasks:
         for n in range(12):
-            tasks.start_soon(partial(edit, place, "a", f"<{n}>", f"[{n}]", by=by))
-    assert (place.workspace / "a").read_text() == "".join(f"[{n}]\n" for n in range(12))
+            tasks.start_soon(partial(edit, context, "a", f"<{n}>", f"[{n}]", by=by))
+    assert (context.workspace / "a").read_text() == "".join(f"[{n}]\n" for n in range(12))
 
 
 letters = st.text(alphabet="ab\n ", max_size=30)
@@ -138,7 +138,7 @@ letters = st.text(alphabet="ab\n ", max_size=30)
 def test_an_edit_is_what_replacing_is_or_a_refusal(text, old, new):
     data, positions = text.encode(), [at for at in range(len(text)) if text.startswith(old, at)]
     try:
-        edit = edited(data, old.encode(), new.encode(), everywhere=False)
+        edit = replace_text(data, old.encode(), new.encode(), everywhere=False)
     except ToolInvalidInput as error:
         assert len(positions) != 1
         assert ("lines" in error.partial) == (len(positions) > 1)
@@ -155,7 +155,7 @@ def test_the_shown_change_names_only_lines_that_are_there_before_and_after(lines
     text = "\n".join(lines)
     if old not in text:
         return
-    edit = edited(text.encode(), old.encode(), new.encode(), everywhere=True)
+    edit = replace_text(text.encode(), old.encode(), new.encode(), everywhere=True)
     assert edit.data.decode() == text.replace(old, new)
     for line in edit.diff.split("\n"):
         if line.startswith("-"):
@@ -177,7 +177,7 @@ def test_the_shown_change_names_only_lines_that_are_there_before_and_after(lines
 def test_large_files_are_edited_in_good_time_and_their_changes_shown_short(data, old, new):
     began = time.process_time()
     try:
-        edit = edited(data, old, new, everywhere=True)
+        edit = replace_text(data, old, new, everywhere=True)
         assert len(edit.diff) <= module.MAX_DIFF + 1
     except ToolInvalidInput as error:
         assert len(str(error.partial)) < 2000

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
-from bot.ports.tool import ToolContext
 from bot.tools.files import read as module
 from bot.tools.files.read import MAX_ENTRIES, MAX_READ, ListArguments, ListFiles, ReadArguments, ReadFile
+from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
 
@@ -21,60 +21,60 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x03\x08\x02\0\0\0"
 
 
 @pytest.fixture
-def place(tmp_path):
+def context(tmp_path):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (tmp_path / "secret").write_text("key")
-    return ToolContext(workspace)
+    return tool_context(workspace)
 
 
-async def returned(place, path, **more):
-    return await ReadFile(inline)(ReadArguments(path=path, **more), place)
+async def returned(context, path, **more):
+    return await ReadFile(inline)(ReadArguments(path=path, **more), context)
 
 
-async def read(place, path, **more):
-    return (await returned(place, path, **more)).result
+async def read(context, path, **more):
+    return (await returned(context, path, **more)).result
 
 
-async def listed(place, path=".", **more):
-    return await ListFiles(inline)(ListArguments(path=path, **more), place)
+async def listed(context, path=".", **more):
+    return await ListFiles(inline)(ListArguments(path=path, **more), context)
 
 
-async def names(place, path=".", **more):
-    return [entry["name"] for entry in (await listed(place, path, **more)).result["entries"]]
+async def names(context, path=".", **more):
+    return [entry["name"] for entry in (await listed(context, path, **more)).result["entries"]]
 
 
-async def whole(place, path):
+async def whole(context, path):
     """Read all of it as the results say."""
     parts, where = [], {}
     while True:
-        page = await read(place, path, **where)
+        page = await read(context, path, **where)
         parts.append(page["text"])
         where = {"offset": page.get("next_offset"), "skip": page.get("next_skip", 0)}
         if where["offset"] is None:
             return parts
 
 
-async def test_a_short_file_is_read_in_one_go(place):
-    (place.workspace / "a").write_text("one\ntwo\n")
-    assert await read(place, "./a") == {"text": "one\ntwo\n", "size": 8}
+async def test_a_short_file_is_read_in_one_go(context):
+    (context.workspace / "a").write_text("one\ntwo\n")
+    assert await read(context, "./a") == {"text": "one\ntwo\n", "size": 8}
 
 
-async def test_a_file_is_read_in_whole_lines_that_say_where_to_go_on(place):
+async def test_a_file_is_read_in_whole_lines_that_say_where_to_go_on(context):
     text = "".join(f"line {n}\n" for n in range(1, 5001))
-    (place.workspace / "a").write_text(text)
-    parts = await whole(place, "a")
+    (context.workspace / "a").write_text(text)
+    parts = await whole(context, "a")
     assert "".join(parts) == text
     assert all(part.endswith("\n") and len(part) <= MAX_READ for part in parts)
-    first = await read(place, "a", limit=10)
+    first = await read(context, "a", limit=10)
     assert (first["text"].count("\n"), first["next_offset"]) == (10, 11)
-    assert (await read(place, "a", offset=11, limit=1))["text"] == "line 11\n"
+    assert (await read(context, "a", offset=11, limit=1))["text"] == "line 11\n"
 
 
-async def test_a_line_longer_than_a_page_is_read_in_whole_characters(place):
+async def test_a_line_longer_than_a_page_is_read_in_whole_characters(context):
     text = "ä€😀" * 10_000 + "\nnext\nlast"
-    (place.workspace / "a").write_text(text)
-    parts = await whole(place, "a")
+    (context.workspace / "a").write_text(text)
+    parts = await whole(context, "a")
     assert "".join(parts) == text
     assert len(parts) > 2
 
@@ -84,80 +84,80 @@ def test_the_pages_of_any_text_make_up_the_text(text, limit, size):
     data, parts, at = text.encode(), [], 0
     while at < len(data):
         window = data[at : at + size]
-        page = module._page(window, limit, last=at + len(window) >= len(data))
+        page = module.cut_page(window, limit, last=at + len(window) >= len(data))
         parts.append(page.decode())
         at += len(page)
     assert "".join(parts) == text
 
 
-async def test_a_line_that_is_not_there_is_said_with_how_many_there_are(place):
-    (place.workspace / "a").write_text("one\ntwo\n")
-    assert (await read(place, "a", offset=3))["text"] == ""
+async def test_a_line_that_is_not_there_is_said_with_how_many_there_are(context):
+    (context.workspace / "a").write_text("one\ntwo\n")
+    assert (await read(context, "a", offset=3))["text"] == ""
     for text, lines in (("one\ntwo\n", 2), ("one\ntwo", 2), ("", 0)):
-        (place.workspace / "a").write_text(text)
+        (context.workspace / "a").write_text(text)
         with pytest.raises(ToolInvalidInput, match=f"only {lines} lines"):
-            await read(place, "a", offset=4)
+            await read(context, "a", offset=4)
 
 
-async def test_a_sparse_file_of_a_petabyte_holds_nothing_up(place, monkeypatch):
+async def test_a_sparse_file_of_a_petabyte_holds_nothing_up(context, monkeypatch):
     monkeypatch.setattr(module, "MAX_SEEK", 3_000_000)
-    with (place.workspace / "a").open("wb") as file:
+    with (context.workspace / "a").open("wb") as file:
         file.truncate(1 << 43)
     with pytest.raises(ToolInvalidInput, match="too far"):
-        await read(place, "a", offset=2)
-    assert (await read(place, "a", skip=1 << 42))["binary"] == "unknown"
+        await read(context, "a", offset=2)
+    assert (await read(context, "a", skip=1 << 42))["binary"] == "unknown"
 
 
-async def test_a_file_of_50_mb_is_read_at_any_line(place):
+async def test_a_file_of_50_mb_is_read_at_any_line(context):
     line = b"x" * 99 + b"\n"
-    with (place.workspace / "a").open("wb") as file:
+    with (context.workspace / "a").open("wb") as file:
         for _ in range(50):
             file.write(line * 10_000)
-    page = await read(place, "a", offset=499_999)
+    page = await read(context, "a", offset=499_999)
     assert page == {"text": (line * 2).decode(), "size": 50_000_000}
 
 
-async def test_text_that_is_no_utf_8_and_bytes_that_are_no_text_are_told_apart(place):
-    (place.workspace / "latin").write_bytes(b"caf\xe9")
-    (place.workspace / "colours").write_text("\x1b[31mred\x1b[0m and a good deal of other text")
+async def test_text_that_is_no_utf_8_and_bytes_that_are_no_text_are_told_apart(context):
+    (context.workspace / "latin").write_bytes(b"caf\xe9")
+    (context.workspace / "colours").write_text("\x1b[31mred\x1b[0m and a good deal of other text")
     for name, data in {"binary": b"\0\1", "zip": b"PK\x03\x04\0", "bells": b"\x07" * 9000}.items():
-        (place.workspace / name).write_bytes(data)
-    assert (await read(place, "latin"))["text"] == "caf\ufffd"
-    assert "red" in (await read(place, "colours"))["text"]
-    assert await read(place, "binary") == {"binary": "unknown", "size": 2}
-    assert (await read(place, "zip"))["binary"] == "zip archive or office document"
-    assert "binary" in await read(place, "bells")
+        (context.workspace / name).write_bytes(data)
+    assert (await read(context, "latin"))["text"] == "caf\ufffd"
+    assert "red" in (await read(context, "colours"))["text"]
+    assert await read(context, "binary") == {"binary": "unknown", "size": 2}
+    assert (await read(context, "zip"))["binary"] == "zip archive or office document"
+    assert "binary" in await read(context, "bells")
 
 
-async def test_a_picture_is_told_as_one_and_handed_over(place):
-    (place.workspace / "p.png").write_bytes(PNG)
-    told = await returned(place, "/workspace/p.png")
+async def test_a_picture_is_told_as_one_and_handed_over(context):
+    (context.workspace / "p.png").write_bytes(PNG)
+    told = await returned(context, "/workspace/p.png")
     assert told.result == {"binary": "PNG picture, 2 x 3", "size": len(PNG)}
     assert told.images == (Image("p.png", "image/png"),)
-    (place.workspace / "huge.png").write_bytes(PNG.replace(b"\0\0\0\x02", b"\0\xff\0\x02"))
-    assert (await returned(place, "huge.png")).images == ()
+    (context.workspace / "huge.png").write_bytes(PNG.replace(b"\0\0\0\x02", b"\0\xff\0\x02"))
+    assert (await returned(context, "huge.png")).images == ()
 
 
-async def test_what_came_from_outside_is_marked_so(place):
-    (place.workspace / "a").write_text("x")
-    assert (await returned(place, "a")).origin == (await listed(place)).origin == ""
-    (place.workspace / "attachments").mkdir()
-    assert (await returned(place, "a")).origin == (await listed(place)).origin == "file"
+async def test_what_came_from_outside_is_marked_so(context):
+    (context.workspace / "a").write_text("x")
+    assert (await returned(context, "a")).origin == (await listed(context)).origin == ""
+    (context.workspace / "attachments").mkdir()
+    assert (await returned(context, "a")).origin == (await listed(context)).origin == "file"
 
 
-async def test_what_is_missing_is_said_by_the_name_that_was_given(place):
+async def test_what_is_missing_is_said_by_the_name_that_was_given(context):
     with pytest.raises(ToolNotFound, match="nope"):
-        await read(place, "nope")
-    assert await names(ToolContext(place.workspace / "not yet")) == []
+        await read(context, "nope")
+    assert await names(tool_context(context.workspace / "not yet")) == []
     with pytest.raises(ToolNotFound):
-        await names(ToolContext(place.workspace / "not yet"), "sub")
+        await names(tool_context(context.workspace / "not yet"), "sub")
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc", "link", "link/etc"])
-async def test_no_folder_outside_is_listed(place, path):
-    (place.workspace / "link").symlink_to("/")
+async def test_no_folder_outside_is_listed(context, path):
+    (context.workspace / "link").symlink_to("/")
     with pytest.raises(ToolDenied):
-        await listed(place, path)
+        await listed(context, path)
 
 
 def test_a_path_that_leads_out_is_no_subject_of_a_rule():
@@ -166,24 +166,24 @@ def test_a_path_that_leads_out_is_no_subject_of_a_rule():
         ReadArguments(path="../a").subject()
 
 
-async def test_a_listing_is_sorted_bounded_and_names_kinds(place):
+async def test_a_listing_is_sorted_bounded_and_names_kinds(context):
     for n in range(MAX_ENTRIES + 2):
-        (place.workspace / f"f{n:04}").write_text("x")
-    (place.workspace / "a").mkdir()
-    (place.workspace / "b").symlink_to("/etc")
-    os.mkfifo(place.workspace / "c")
-    found = (await listed(place)).result
+        (context.workspace / f"f{n:04}").write_text("x")
+    (context.workspace / "a").mkdir()
+    (context.workspace / "b").symlink_to("/etc")
+    os.mkfifo(context.workspace / "c")
+    found = (await listed(context)).result
     assert found["not_shown"] == 5
     assert [entry["kind"] for entry in found["entries"][:4]] == ["folder", "link", "other", "file"]
 
 
-async def test_a_listing_goes_down_into_folders_and_through_no_link(place):
+async def test_a_listing_goes_down_into_folders_and_through_no_link(context):
     for name in ("b/deep/x.py", "a.py", "b/y.txt", "b/z.py"):
-        (place.workspace / name).parent.mkdir(parents=True, exist_ok=True)
-        (place.workspace / name).write_text("x")
-    (place.workspace / "b" / "up").symlink_to("../..")
-    assert await names(place) == ["a.py", "b"]
-    assert await names(place, recursive=True) == [
+        (context.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (context.workspace / name).write_text("x")
+    (context.workspace / "b" / "up").symlink_to("../..")
+    assert await names(context) == ["a.py", "b"]
+    assert await names(context, recursive=True) == [
         "a.py",
         "b",
         "b/deep",
@@ -192,44 +192,44 @@ async def test_a_listing_goes_down_into_folders_and_through_no_link(place):
         "b/z.py",
         "b/deep/x.py",
     ]
-    assert await names(place, recursive=True, pattern="*.py") == ["a.py", "b/z.py", "b/deep/x.py"]
-    assert await names(place, recursive=True, pattern="b/*.py") == ["b/z.py", "b/deep/x.py"]
-    assert await names(place, "b", recursive=True, pattern="x.py") == ["deep/x.py"]
+    assert await names(context, recursive=True, pattern="*.py") == ["a.py", "b/z.py", "b/deep/x.py"]
+    assert await names(context, recursive=True, pattern="b/*.py") == ["b/z.py", "b/deep/x.py"]
+    assert await names(context, "b", recursive=True, pattern="x.py") == ["deep/x.py"]
 
 
-async def test_a_pattern_made_to_take_for_ever_takes_no_time(place):
-    (place.workspace / ("a" * 200)).write_text("x")
-    assert await names(place, pattern="*a" * 200 + "b") == []
+async def test_a_pattern_made_to_take_for_ever_takes_no_time(context):
+    (context.workspace / ("a" * 200)).write_text("x")
+    assert await names(context, pattern="*a" * 200 + "b") == []
 
 
-async def test_a_folder_that_cannot_be_read_is_an_error_of_its_own(place, monkeypatch):
-    (place.workspace / "closed").mkdir()
-    (place.workspace / "open").mkdir()
+async def test_a_folder_that_cannot_be_read_is_an_error_of_its_own(context, monkeypatch):
+    (context.workspace / "closed").mkdir()
+    (context.workspace / "open").mkdir()
     real = os.scandir
 
     def scandir(fd):
-        if os.fstat(fd).st_ino == (place.workspace / "closed").stat().st_ino:
+        if os.fstat(fd).st_ino == (context.workspace / "closed").stat().st_ino:
             raise PermissionError(13, "closed")
         return real(fd)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    found = await listed(place, recursive=True)
+    found = await listed(context, recursive=True)
     assert [entry["name"] for entry in found.result["entries"]] == ["closed", "open"]
     assert [(error.item, error.type) for error in found.errors] == [("closed", "permission")]
 
 
-async def test_a_tree_too_large_to_look_through_is_said_to_be(place, monkeypatch):
+async def test_a_tree_too_large_to_look_through_is_said_to_be(context, monkeypatch):
     monkeypatch.setattr(module, "MAX_VISITED", 3)
     for n in range(5):
-        (place.workspace / f"f{n}").write_text("x")
-    found = (await listed(place)).result
+        (context.workspace / f"f{n}").write_text("x")
+    found = (await listed(context)).result
     assert len(found["entries"]) == 3
     assert "first 3" in found["not_looked_at"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
-async def test_a_file_without_permission_says_so(place):
-    (place.workspace / "a").write_text("x")
-    (place.workspace / "a").chmod(0)
+async def test_a_file_without_permission_says_so(context):
+    (context.workspace / "a").write_text("x")
+    (context.workspace / "a").chmod(0)
     with pytest.raises(ToolError, match="permissions"):
-        await read(place, "a")
+        await read(context, "a")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import anyio
@@ -19,9 +18,10 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
-from bot.tools.gate import GRACE_S, MAX_PARALLEL, Toolbox
+from bot.ports.tool import Arguments, ItemError, ToolOutput
+from bot.tools.gate import GRACE_S, MAX_PARALLEL
 from bot.tools.results import HEAD, MAX_RESULT, TAIL
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolFinished, ToolStarted
 
@@ -49,22 +49,39 @@ class Does:
     description: ClassVar[str] = "Does it."
     risk: ClassVar[str] = "read"
 
-    async def __call__(self, arguments, place):
-        done = self.does(arguments, place) if callable(self.does) else self.does
+    async def __call__(self, arguments, context):
+        done = self.does(arguments, context) if callable(self.does) else self.does
         if isinstance(done, Exception):
             raise done
         return await done if hasattr(done, "__await__") else done
 
 
-async def untold(event):
-    pass
+def toolbox(tool, timeout_s=5.0, **options):
+    return make_toolbox([tool], timeout_s=timeout_s, **options)
 
 
-async def called(tool, place=ToolContext(Path("/nowhere")), timeout_s=5.0, arguments=None, **options):
-    toolbox = Toolbox([tool], timeout_s={}, default_timeout_s=timeout_s, **options)
-    call = ToolCall("c1", tool.name, arguments or {})
-    (result,) = await toolbox.run([call], place, untold)
+async def called(tool, context=tool_context(), *, arguments=None, call_id="c1", tell=unheard, **options):
+    call = ToolCall(call_id, tool.name, arguments or {})
+    (result,) = await toolbox(tool, **options).run([call], context, tell)
     return result
+
+
+def mask(text):
+    return text.replace(SECRET, "[masked]")
+
+
+class Spill(dict):
+    """Long texts by name; an error is raised for each."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.context = tool_context(spill=self)
+
+    async def __call__(self, name, text, *, outside):
+        if self.error:
+            raise self.error
+        self[name] = text
+        return f"tool-output/{name}"
 
 
 def told(result):
@@ -124,16 +141,13 @@ async def test_arguments_that_do_not_fit_are_named_and_nothing_runs(arguments, n
 
 
 async def test_an_unknown_tool_a_broken_call_and_one_that_is_off_are_refused():
-    toolbox = Toolbox(
-        [Does(AssertionError())], timeout_s={}, default_timeout_s=5, off={"tool": "No walls here."}
-    )
+    off = toolbox(Does(AssertionError()), off={"tool": "No walls here."})
     calls = [ToolCall("1", "other", {}), ToolCall("2", "tool", {}), ToolCall("3", "tool", {}, malformed="{")]
-    results = await toolbox.run(calls, ToolContext(Path("/nowhere")), untold)
+    results = await off.run(calls, tool_context(), unheard)
     assert [told(r)["error"]["type"] for r in results] == ["not_found", "permission", "permission"]
     assert "No walls here." in told(results[1])["error"]["message"]
-    assert "Off here: No walls here." in toolbox.specs[0].description
-    alone = Toolbox([Does(AssertionError())], timeout_s={}, default_timeout_s=5)
-    (result,) = await alone.run([calls[2]], ToolContext(Path("/nowhere")), untold)
+    assert "Off here: No walls here." in off.specs[0].description
+    (result,) = await toolbox(Does(AssertionError())).run([calls[2]], tool_context(), unheard)
     assert told(result)["error"]["type"] == "validation"
 
 
@@ -142,8 +156,8 @@ async def test_a_tool_that_overruns_its_time_is_cut_off_and_one_that_knows_it_gi
     result = await called(Does(lambda *_: anyio.sleep_forever()), timeout_s=0.01)
     assert told(result)["error"]["type"] == "timeout"
 
-    async def knows(arguments, place):
-        await anyio.sleep_until(place.deadline)
+    async def knows(arguments, context):
+        await anyio.sleep_until(context.deadline)
         raise ToolTimeout("Time is up.", partial={"stdout": "half"})
 
     monkeypatch.setattr("bot.tools.gate.GRACE_S", GRACE_S)
@@ -152,9 +166,6 @@ async def test_a_tool_that_overruns_its_time_is_cut_off_and_one_that_knows_it_gi
 
 
 async def test_secrets_are_masked_in_results_errors_partial_results_and_what_is_shown():
-    def mask(text):
-        return text.replace(SECRET, "[masked]")
-
     shown = []
 
     async def tell(event):
@@ -162,57 +173,39 @@ async def test_secrets_are_masked_in_results_errors_partial_results_and_what_is_
 
     error = ToolError(f"it said {SECRET}", suggestion=SECRET, partial={"out": SECRET})
     for outcome in (SECRET, {"a": [SECRET]}, error, ToolOutput(f"{SECRET}\n" * 3, origin="web page")):
-        toolbox = Toolbox([Does(outcome)], timeout_s={}, default_timeout_s=5, mask=mask)
-        call = ToolCall("c1", "tool", {"value": SECRET})
-        (result,) = await toolbox.run([call], ToolContext(Path("/nowhere")), tell)
+        result = await called(Does(outcome), arguments={"value": SECRET}, mask=mask, tell=tell)
         assert SECRET not in result.content
         assert "[masked]" in result.content
     assert SECRET not in str(shown)
 
 
 async def test_what_is_too_long_is_cut_to_its_ends_and_kept_whole_and_masked_in_a_file():
-    kept = {}
-
-    async def spill(name, text, *, outside):
-        kept[name] = text
-        return f"tool-output/{name}"
-
+    spill = Spill()
     text = "a" * HEAD + "b" * MAX_RESULT + SECRET + "c" * TAIL
-    place = ToolContext(Path("/nowhere"), spill=spill)
-    result = await called(Does(text), place, mask=lambda text: text.replace(SECRET, "[masked]"))
+    result = await called(Does(text), spill.context, mask=mask)
     cut = told(result)["result"]
     assert (cut["head"], cut["tail"]) == ("a" * HEAD, "c" * TAIL)
     assert cut["file"] == "tool-output/c1.txt"
     assert cut["left_out"] == MAX_RESULT + len("[masked]")
-    assert kept["c1.txt"] == text.replace(SECRET, "[masked]")
+    assert spill == {"c1.txt": mask(text)}
     assert len(result.content) < MAX_RESULT
 
 
 async def test_what_is_too_long_and_cannot_be_kept_is_cut_and_says_so():
-    async def refuses(name, text, *, outside):
-        raise StoreUnavailable("full")
-
-    result = await called(
-        Does(ToolError("no", partial="x" * 2 * MAX_RESULT)), ToolContext(Path("/nowhere"), spill=refuses)
-    )
+    context = Spill(StoreUnavailable("full")).context
+    result = await called(Does(ToolError("no", partial="x" * 2 * MAX_RESULT)), context)
     assert told(result)["success"] is False
     assert "could not be kept" in result.content
     assert len(result.content) < MAX_RESULT
 
 
 async def test_an_odd_call_id_makes_no_odd_file_name():
-    names = []
-
-    async def spill(name, text, *, outside):
-        names.append(name)
-        return name
-
-    toolbox = Toolbox([Does("x" * 2 * MAX_RESULT)], timeout_s={}, default_timeout_s=5)
-    place = ToolContext(Path("/nowhere"), spill=spill)
-    await toolbox.run([ToolCall("../../etc/" + "x" * 300, "tool", {})], place, untold)
-    assert names[0].startswith("-etc-")
-    assert "/" not in names[0]
-    assert len(names[0]) < 80
+    spill = Spill()
+    await called(Does("x" * 2 * MAX_RESULT), spill.context, call_id="../../etc/" + "x" * 300)
+    (name,) = spill
+    assert name.startswith("-etc-")
+    assert "/" not in name
+    assert len(name) < 80
 
 
 async def test_text_from_outside_is_fenced_and_marks_its_result():
@@ -238,7 +231,7 @@ async def test_an_error_with_text_from_outside_is_fenced_too():
 async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
     running, most = 0, 0
 
-    async def busy(arguments, place):
+    async def busy(arguments, context):
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -247,14 +240,13 @@ async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
         running -= 1
         return arguments.value
 
-    toolbox = Toolbox([Does(busy)], timeout_s={}, default_timeout_s=5)
     events = []
 
     async def tell(event):
         events.append(event)
 
     calls = [ToolCall(f"c{n}", "tool", {"value": n}) for n in range(20)]
-    results = await toolbox.run(calls, ToolContext(Path("/nowhere")), tell)
+    results = await toolbox(Does(busy)).run(calls, tool_context(), tell)
     assert [told(result)["result"] for result in results] == list(range(20))
     assert most == MAX_PARALLEL
     assert sum(isinstance(event, ToolStarted) for event in events) == 20
@@ -264,17 +256,16 @@ async def test_calls_run_side_by_side_within_bounds_and_come_back_in_order():
 async def test_a_stop_reaches_every_tool_that_runs():
     stopped = []
 
-    async def waits(arguments, place):
+    async def waits(arguments, context):
         try:
             await anyio.sleep_forever()
         finally:
             stopped.append(arguments.value)
 
-    toolbox = Toolbox([Does(waits)], timeout_s={}, default_timeout_s=5)
     calls = [ToolCall(f"c{n}", "tool", {"value": n}) for n in range(3)]
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(toolbox.run, calls, ToolContext(Path("/nowhere")), untold)
+            tasks.start_soon(toolbox(Does(waits)).run, calls, tool_context(), unheard)
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
     assert sorted(stopped) == [0, 1, 2]

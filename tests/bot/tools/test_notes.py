@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bot.agent.prompt.memory import LONGEST, Memory
-from bot.guards.redaction import Masker
+from bot.guards.redaction import Masker, mask
 from bot.ports.errors import ToolDenied, ToolInvalidInput
-from bot.ports.tool import ToolContext
-from bot.tools.gate import Toolbox
 from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
+from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.model import ThreadId, ToolCall
 from threads.store.disk import PosixDisk
@@ -32,15 +31,15 @@ class Here:
 
     def __init__(self, thread=T1, asker=ANN, workspace="/nowhere"):
         self.said = []
-        self.place = ToolContext(workspace, thread, asker, note=self.said.append)
+        self.context = tool_context(workspace, thread, asker, note=self.said.append)
 
 
-async def remember(memory, here, text, scope="thread", **more):
-    return await Remember(memory, **more)(RememberArguments(text=text, scope=scope), here.place)
+async def remember(memory, here, text, scope="thread", mask=mask):
+    return await Remember(memory, mask)(RememberArguments(text=text, scope=scope), here.context)
 
 
 async def recall(memory, query="", thread=T1):
-    return await Recall(memory)(RecallArguments(query=query), Here(thread).place)
+    return await Recall(memory)(RecallArguments(query=query), Here(thread).context)
 
 
 async def test_a_note_is_shown_in_the_thread_with_how_to_take_it_back(memory):
@@ -60,7 +59,7 @@ async def test_a_conversation_remembers_and_the_people_see_it(tmp_path, memory):
         calls("recall", query="TEA"),
         says("Tea."),
     )
-    tools = [Remember(memory), Recall(memory)]
+    tools = [Remember(memory, mask), Recall(memory)]
     async with running(tmp_path, platform, model, tools=tools) as core:
         await core.orchestrator.receive(message(1, "remember that I take tea"))
         await platform.settled("m1")
@@ -136,7 +135,7 @@ async def test_recall_has_a_bound_and_says_so(memory, tmp_path):
 
 
 def gate(memory):
-    return Toolbox([Remember(memory), Recall(memory)], timeout_s={}, default_timeout_s=5)
+    return make_toolbox([Remember(memory, mask), Recall(memory)])
 
 
 @pytest.mark.parametrize(
@@ -155,10 +154,7 @@ def gate(memory):
 async def test_what_the_model_may_not_say_is_refused_by_the_gate(memory, tmp_path, arguments):
     here = Here()
 
-    async def unheard(_event):
-        pass
-
-    (result,) = await gate(memory).run([ToolCall("c1", "remember", arguments)], here.place, unheard)
+    (result,) = await gate(memory).run([ToolCall("c1", "remember", arguments)], here.context, unheard)
     assert json.loads(result.content)["error"]["type"] == "validation"
     assert here.said == []
     assert list(tmp_path.iterdir()) == []

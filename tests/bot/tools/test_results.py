@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from bot.ports.errors import ToolError, ToolTimeout
-from bot.ports.tool import ItemError, ToolContext, ToolOutput
-from bot.tools.results import HEAD, MAX_ITEMS, MAX_RESULT, MAX_SAID, TAIL, Results
+from bot.ports.tool import ItemError, ToolOutput
+from bot.tools.results import HEAD, MAX_ITEMS, MAX_MESSAGE, MAX_RESULT, TAIL, Results
+from tests.tool_context import tool_context
 from threads.model import ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -24,14 +24,14 @@ class Kept(dict):
         return f"tool-output/{name}"
 
     @property
-    def place(self):
-        return ToolContext(Path("/nowhere"), spill=self.spill, call_id="c1")
+    def context(self):
+        return tool_context(spill=self.spill, call_id="c1")
 
 
 async def test_a_failure_with_much_to_show_stays_what_it_is_and_its_output_is_kept_whole():
     kept = Kept()
     error = ToolTimeout("stopped after 5 s", suggestion="Do less.", partial=LONG)
-    result = await Results(str).failed(CALL, error, kept.place)
+    result = await Results(str).failed(CALL, error, kept.context)
     told = json.loads(result.content)
     assert told["error"] == {
         "type": "timeout",
@@ -47,14 +47,14 @@ async def test_a_failure_with_much_to_show_stays_what_it_is_and_its_output_is_ke
 
 async def test_the_errors_of_single_items_are_told_beside_a_result_that_is_cut():
     result = await Results(str).succeeded(
-        CALL, ToolOutput(LONG, (ItemError("a", "timeout", "late"),)), Kept().place
+        CALL, ToolOutput(LONG, (ItemError("a", "timeout", "late"),)), Kept().context
     )
     assert json.loads(result.content)["errors"] == [{"item": "a", "type": "timeout", "message": "late"}]
 
 
 async def test_of_many_errors_the_first_are_told_and_how_many_more_there_are():
     errors = tuple(ItemError(f"{number}", "unknown", "no") for number in range(MAX_ITEMS + 3))
-    told = json.loads((await Results(str).succeeded(CALL, ToolOutput("", errors), Kept().place)).content)[
+    told = json.loads((await Results(str).succeeded(CALL, ToolOutput("", errors), Kept().context)).content)[
         "errors"
     ]
     assert [error["item"] for error in told] == [*map(str, range(MAX_ITEMS)), "others"]
@@ -64,9 +64,9 @@ async def test_of_many_errors_the_first_are_told_and_how_many_more_there_are():
 async def test_an_error_that_says_too_much_is_cut_after_its_secrets_are_masked():
     canary = "canary-1234567890"
     kept = Kept()
-    said = "\0" * (MAX_SAID - 8) + canary
+    said = "\0" * (MAX_MESSAGE - 8) + canary
     result = await Results(lambda text: text.replace(canary, "[masked]")).failed(
-        CALL, ToolError(said), kept.place
+        CALL, ToolError(said), kept.context
     )
     assert json.loads(result.content)["error"]["message"].endswith("[masked]")
     assert not kept

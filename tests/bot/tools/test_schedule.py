@@ -9,12 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.ports.tool import ToolContext
 from bot.routing.commands import parse
 from bot.schedules.store import Schedules
-from bot.tools.gate import Toolbox
 from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from tests.sim.loop import SimLoop
+from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, FaultyDisk, inline
 from threads.model import Author, ToolCall
 
@@ -36,19 +35,19 @@ class Desk:
         self.schedules = Schedules(self.disk, folder / "schedules.json", inline, lambda: START)
         self.schedules.open()
         tools = [
-            SetSchedule(self.schedules, inline, lambda text: parse(text) is not None),
+            SetSchedule(self.schedules, inline, lambda text: parse(text) is not None, 15),
             ListSchedules(self.schedules),
             CancelSchedule(self.schedules),
         ]
-        self.box = Toolbox(tools, timeout_s={}, default_timeout_s=5)
+        self.box = make_toolbox(tools)
         self.notes = []
-        self.place = ToolContext(folder, T1, ANN, "m1", note=self.notes.append)
+        self.context = tool_context(folder, T1, ANN, "m1", note=self.notes.append)
         self.calls = 0
 
-    async def call(self, name, /, *, place=None, **arguments):
+    async def call(self, name, /, *, context=None, **arguments):
         self.calls += 1
         call = ToolCall(f"c{self.calls}", name, arguments)
-        [result] = await self.box.run([call], place or self.place, _unseen)
+        [result] = await self.box.run([call], context or self.context, unheard)
         return json.loads(result.content)
 
     async def refused(self, **arguments):
@@ -57,10 +56,6 @@ class Desk:
         assert self.notes == []
         assert self.schedules.all == ()
         return result["error"]
-
-
-async def _unseen(_event):
-    pass
 
 
 @pytest.fixture
@@ -149,8 +144,8 @@ async def test_a_zone_that_is_not_known_gets_the_nearest(desk):
 
 
 async def test_a_message_that_was_scheduled_cannot_schedule_others(desk):
-    place = replace(desk.place, message_id="schedule-s1234-1795345260")
-    result = await desk.call("schedule", place=place, text="and so on", in_minutes=5)
+    context = replace(desk.context, message_id="schedule-s1234-1795345260")
+    result = await desk.call("schedule", context=context, text="and so on", in_minutes=5)
     assert result["error"]["type"] == "permission"
     assert desk.schedules.all == ()
 
@@ -172,29 +167,29 @@ async def test_a_call_that_is_made_again_schedules_nothing_twice(desk):
 
 async def test_another_thread_sees_and_cancels_nothing_of_this_one(desk):
     await desk.call("schedule", text="now", in_minutes=5)
-    there = replace(desk.place, thread=T2)
-    assert (await desk.call("schedules", place=there))["result"] == []
-    assert not (await desk.call("unschedule", place=there, id=desk.schedules.all[0].id))["success"]
+    there = replace(desk.context, thread=T2)
+    assert (await desk.call("schedules", context=there))["result"] == []
+    assert not (await desk.call("unschedule", context=there, id=desk.schedules.all[0].id))["success"]
     assert len(desk.schedules.all) == 1
 
 
 async def test_anybody_in_the_thread_may_cancel(desk):
     await desk.call("schedule", text="now", in_minutes=5)
-    bob = replace(desk.place, asker=Author("U2", "bob"))
-    assert (await desk.call("unschedule", place=bob, id=desk.schedules.all[0].id))["success"]
+    bob = replace(desk.context, asker=Author("U2", "bob"))
+    assert (await desk.call("unschedule", context=bob, id=desk.schedules.all[0].id))["success"]
 
 
 async def test_the_twenty_first_of_a_thread_and_the_eleventh_of_a_person_are_refused(desk):
     for _ in range(10):
         assert (await desk.call("schedule", text="now", in_minutes=5))["success"]
     assert "of this person" in (await desk.call("schedule", text="now", in_minutes=5))["error"]["message"]
-    bob = replace(desk.place, asker=Author("U2", "bob"))
+    bob = replace(desk.context, asker=Author("U2", "bob"))
     for _ in range(10):
-        assert (await desk.call("schedule", place=bob, text="now", in_minutes=5))["success"]
-    eve = replace(desk.place, asker=Author("U3", "eve"))
+        assert (await desk.call("schedule", context=bob, text="now", in_minutes=5))["success"]
+    eve = replace(desk.context, asker=Author("U3", "eve"))
     assert (
         "in this thread"
-        in (await desk.call("schedule", place=eve, text="now", in_minutes=5))["error"]["message"]
+        in (await desk.call("schedule", context=eve, text="now", in_minutes=5))["error"]["message"]
     )
 
 

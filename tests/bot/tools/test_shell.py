@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
-from bot.ports.tool import ToolContext, ToolOutput
-from bot.tools.gate import Toolbox
-from bot.tools.sandbox import Ran, Sandbox
+from bot.ports.tool import ToolOutput
+from bot.tools.sandbox import CommandResult, Sandbox
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.model import ToolCall
 
 from .sandbox.stage import offload, ran, real, sandbox_named
@@ -24,7 +24,7 @@ class Scripted:
 
     layer, why = "bubblewrap", ""
 
-    def __init__(self, ran: Ran):
+    def __init__(self, ran: CommandResult):
         self.ran, self.asked = ran, []
 
     async def run(self, command, workspace, deadline):
@@ -33,18 +33,18 @@ class Scripted:
 
 
 def shell(ended="exited", code=0, stdout="", stderr="", left_out=0):
-    return Shell(Scripted(Ran(ended, code, stdout, stderr, left_out)), offload)
+    return Shell(Scripted(CommandResult(ended, code, stdout, stderr, left_out)), offload)
 
 
 async def test_a_failing_command_is_a_result_too(tmp_path):
     returned = await shell(code=2, stderr="no such file\n")(
-        ShellArguments(command="ls x"), ToolContext(tmp_path / "w")
+        ShellArguments(command="ls x"), tool_context(tmp_path / "w")
     )
     assert returned == ToolOutput({"exit_code": 2, "stdout": "", "stderr": "no such file\n"})
 
 
 async def test_a_death_by_a_signal_and_what_was_left_out_are_told(tmp_path):
-    returned = await shell(code=139, left_out=5)(ShellArguments(command="x"), ToolContext(tmp_path / "w"))
+    returned = await shell(code=139, left_out=5)(ShellArguments(command="x"), tool_context(tmp_path / "w"))
     assert returned.result == {
         "exit_code": 139,
         "stdout": "",
@@ -60,17 +60,17 @@ async def test_a_death_by_a_signal_and_what_was_left_out_are_told(tmp_path):
 )
 async def test_a_command_that_had_to_be_stopped_gives_back_what_there_was(ended, error, tmp_path):
     with pytest.raises(error) as raised:
-        await shell(ended, None, "half")(ShellArguments(command="x"), ToolContext(tmp_path / "w"))
+        await shell(ended, None, "half")(ShellArguments(command="x"), tool_context(tmp_path / "w"))
     assert raised.value.partial == {"stdout": "half", "stderr": ""}
     assert raised.value.suggestion
 
 
 @pytest.mark.parametrize("ended", ["exited", "timeout"])
 async def test_output_counts_as_outside_text_once_something_from_outside_is_in_the_workspace(ended, tmp_path):
-    tool, place = shell(ended), ToolContext(tmp_path / "w")
+    tool, context = shell(ended), tool_context(tmp_path / "w")
     (tmp_path / "w" / "attachments").mkdir(parents=True)
     try:
-        origin = (await tool(ShellArguments(command="x"), place)).origin
+        origin = (await tool(ShellArguments(command="x"), context)).origin
     except ToolTimeout as error:
         origin = error.origin
     assert origin
@@ -78,10 +78,10 @@ async def test_output_counts_as_outside_text_once_something_from_outside_is_in_t
 
 async def test_the_earlier_of_two_deadlines_holds(tmp_path):
     tool, now = shell(), anyio.current_time()
-    await tool(ShellArguments(command="x", timeout_s=5), ToolContext(tmp_path, deadline=now + 100))
-    await tool(ShellArguments(command="x", timeout_s=500), ToolContext(tmp_path, deadline=now + 100))
-    await tool(ShellArguments(command="x"), ToolContext(tmp_path, deadline=now + 100))
-    await tool(ShellArguments(command="x", timeout_s=5), ToolContext(tmp_path))
+    await tool(ShellArguments(command="x", timeout_s=5), tool_context(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x", timeout_s=500), tool_context(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x"), tool_context(tmp_path, deadline=now + 100))
+    await tool(ShellArguments(command="x", timeout_s=5), tool_context(tmp_path))
     given = [deadline - now for _, _, deadline in tool.sandbox.asked]
     assert [round(each) for each in given] == [5, 100, 100, 5]
 
@@ -104,13 +104,10 @@ def test_a_rule_sees_the_command_as_it_is_and_always_allows_only_just_that():
 @real
 async def test_through_the_gate_a_time_out_gives_back_the_output_so_far(tmp_path):
     sandbox = await sandbox_named("landlock", tmp_path)
-    toolbox = Toolbox([Shell(sandbox, offload)], timeout_s={"shell": 0.6}, default_timeout_s=5)
+    toolbox = make_toolbox([Shell(sandbox, offload)], per_tool={"shell": 0.6})
     call = ToolCall("c1", "shell", {"command": "echo begun; sleep 60"})
 
-    async def on_event(_event):
-        return
-
-    (result,) = await toolbox.run([call], ToolContext(tmp_path / "w"), on_event)
+    (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), unheard)
     told = json.loads(result.content)
     assert told["error"]["type"] == "timeout" and told["partial"]["stdout"] == "begun\n"
 
@@ -125,4 +122,4 @@ async def test_a_workspace_is_made_for_its_owner_alone(tmp_path):
 async def test_where_it_is_off_it_says_why(tmp_path):
     tool = Shell(Sandbox(None, "no sandbox works here", offload=offload), offload)
     with pytest.raises(ToolDenied, match="no sandbox works here"):
-        await tool(ShellArguments(command="id"), ToolContext(tmp_path))
+        await tool(ShellArguments(command="id"), tool_context(tmp_path))

@@ -15,8 +15,8 @@ import pytest
 from bot.agent.prompt.skill_files import LARGEST
 from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
 from bot.ports.errors import ToolNotFound
-from bot.ports.tool import ToolContext
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
+from tests.tool_context import tool_context
 from tests.world import inline
 
 pytestmark = pytest.mark.anyio
@@ -42,9 +42,13 @@ def add(folder, name, text=None, **files):
         (folder / name / f"{file}.md").write_text(content)
 
 
-async def load(skills, name, file="", offset=0, **more):
+async def unaudited(_context, _name, _digest):
+    pass
+
+
+async def load(skills, name, file="", offset=0, loaded=unaudited):
     arguments = LoadSkillArguments(name=name, file=file, offset=offset)
-    return await LoadSkill(skills, inline, **more)(arguments, ToolContext("/nowhere"))
+    return await LoadSkill(skills, inline, loaded)(arguments, tool_context())
 
 
 async def test_a_skill_is_listed_in_a_line_and_read_on_demand_with_the_names_of_its_files(folder):
@@ -66,11 +70,11 @@ async def test_without_a_folder_there_are_no_skills_and_no_problem(tmp_path):
         await load(skills, "pdf")
 
 
-async def test_what_is_loaded_is_told_with_its_digest(folder, caplog):
+async def test_what_is_loaded_is_told_with_its_digest(folder):
     add(folder, "pdf", forms="x")
     told = []
 
-    async def loaded(place, what, digest):
+    async def loaded(context, what, digest):
         told.append((what, digest))
 
     skills = Skills(folder)
@@ -78,9 +82,6 @@ async def test_what_is_loaded_is_told_with_its_digest(folder, caplog):
     await load(skills, "pdf", "forms.md", loaded=loaded)
     whole = hashlib.sha256((folder / "pdf" / "SKILL.md").read_bytes()).hexdigest()
     assert told == [("pdf", whole), ("pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
-    caplog.set_level("INFO")
-    await load(skills, "pdf")
-    assert whole in caplog.text
 
 
 async def test_a_file_is_parsed_once_and_again_when_it_changes(folder, monkeypatch):
@@ -145,13 +146,15 @@ BROKEN = {
     "a head without end": f"---\nname: x\ndescription: y\nz: {'z' * 9_000}\n---\ntext",
     "too large": skill_text("x", body="z" * LARGEST),
     "binary": "---\nname: x\ndescription: y\n---\n\0",
+    "not utf-8": skill_text("x", body="caf\xe9"),
     "a control character": "---\nname: x\ndescription: \x01\n---\ntext",
 }
 
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 async def test_a_broken_skill_is_skipped_with_a_reason_and_costs_the_others_nothing(folder, caplog, text):
-    add(folder, "x", text)
+    add(folder, "x", "")
+    (folder / "x" / "SKILL.md").write_bytes(text.encode("latin-1"))
     add(folder, "pdf")
     skills = Skills(folder)
     began = time.process_time()
@@ -178,12 +181,6 @@ def test_a_mark_of_the_byte_order_crlf_and_further_keys_are_taken(folder):
     add(folder, "x", "")
     (folder / "x" / "SKILL.md").write_bytes(text.replace("\n", "\r\n").encode())
     assert [skill.text for skill in Skills(folder).scan()] == ["Do it well."]
-
-
-async def test_a_file_that_is_no_utf_8_is_refused(folder):
-    add(folder, "x")
-    (folder / "x" / "SKILL.md").write_bytes(skill_text("x").encode() + b"\xff")
-    assert Skills(folder).scan() == ()
 
 
 @pytest.mark.parametrize("name", ["Pdf", "p d f", "ä", "x" * 65, "-x", "x\ny", "\x1b[2J", "x.y"])
@@ -217,24 +214,9 @@ async def test_no_name_leads_out_of_the_folder(folder, name):
 
 @pytest.mark.parametrize(
     "file",
-    [
-        "../secret",
-        "../other/SKILL.md",
-        "../../secret",
-        "/etc/passwd",
-        "./SKILL.md",
-        "a//b",
-        "sub/../../../secret",
-        "link",
-        "hop/secret",
-        "pipe",
-        "sub",
-        "sub/",
-        "gone.md",
-        "a\0b",
-        "x" * 400,
-    ],
-)
+    ["../secret", "../other/SKILL.md", "../../secret", "/etc/passwd", "./SKILL.md", "a//b", "sub/../../../secret",
+     "link", "hop/secret", "pipe", "sub", "sub/", "gone.md", "a\0b", "x" * 400],
+)  # fmt: skip
 async def test_no_path_or_link_leads_out_of_a_skills_own_folder(folder, file):
     add(folder, "pdf")
     add(folder, "other")
@@ -302,10 +284,10 @@ async def test_a_long_skill_is_read_in_parts_and_many_files_are_named_in_part(fo
 async def test_many_threads_may_load_at_once(folder):
     for n in range(10):
         add(folder, f"s{n}")
-    tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync)
+    tool = LoadSkill(Skills(folder), anyio.to_thread.run_sync, unaudited)
     async with anyio.create_task_group() as tasks:
         for n in range(40):
-            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), ToolContext("/nowhere"))
+            tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), tool_context())
 
 
 def test_who_has_no_skills_does_not_import_their_libraries():

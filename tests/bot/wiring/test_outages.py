@@ -15,7 +15,7 @@ DOWN = "I have been cut off from Discord"
 BACK = "I am connected to Discord again"
 
 
-class Watched:
+class WatchedTransport:
     """One transport, and what people were told of it while they could be told."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Watched:
 
 
 def test_a_going_is_told_once_and_a_coming_back_once():
-    link = Watched()
+    link = WatchedTransport()
     assert link.pass_("connected", 5) == []
     assert link.pass_("reconnecting", 20) == []
     (gone,) = link.pass_("disconnected", 3000)
@@ -44,7 +44,7 @@ def test_a_going_is_told_once_and_a_coming_back_once():
 
 
 def test_what_could_not_be_told_is_told_in_one_line_when_it_can_be():
-    link = Watched()
+    link = WatchedTransport()
     assert link.pass_("disconnected", 600, tell=False) == []
     assert link.pass_("connected", 60, tell=False) == []
     assert link.pass_("connected", 60) == [
@@ -53,13 +53,13 @@ def test_what_could_not_be_told_is_told_in_one_line_when_it_can_be():
 
 
 def test_a_going_that_could_not_be_told_is_told_while_it_lasts():
-    link = Watched()
+    link = WatchedTransport()
     link.pass_("disconnected", 600, tell=False)
     assert [text[: len(DOWN)] for text in link.pass_("disconnected", 60)] == [DOWN]
 
 
 def test_a_link_that_flaps_is_told_of_as_one_outage():
-    link = Watched()
+    link = WatchedTransport()
     for _ in range(100):
         link.pass_("disconnected", 60)
         link.pass_("connected", int(STEADY_S) - 1)
@@ -68,7 +68,7 @@ def test_a_link_that_flaps_is_told_of_as_one_outage():
 
 
 def test_outages_that_follow_each_other_are_counted_and_told_together():
-    link = Watched()
+    link = WatchedTransport()
     for _ in range(4):
         link.pass_("disconnected", 30)
         link.pass_("connected", 30)
@@ -80,7 +80,7 @@ def test_outages_that_follow_each_other_are_counted_and_told_together():
 
 
 def test_a_transport_that_stopped_for_good_is_told_once_and_why():
-    link = Watched()
+    link = WatchedTransport()
     link.outages.stopped("discord", "Discord does not accept the bot token")
     (text,) = link.pass_("stopped", 100)
     assert text == (
@@ -90,11 +90,11 @@ def test_a_transport_that_stopped_for_good_is_told_once_and_why():
 
 @pytest.mark.parametrize("state", ["starting", "connected", "reconnecting", "stopped"])
 def test_what_passes_by_itself_is_not_told(state):
-    assert Watched().pass_(state, 1000) == []
+    assert WatchedTransport().pass_(state, 1000) == []
 
 
 def test_what_happens_while_the_word_is_on_its_way_is_told_after_it():
-    link = Watched()
+    link = WatchedTransport()
     link.pass_("disconnected", 10, tell=False)
     (going,) = link.outages.news(link.now)
     link.pass_("connected", 20, tell=False)
@@ -115,7 +115,7 @@ PERIODS = st.tuples(
 
 @given(st.lists(PERIODS, max_size=30))
 def test_whatever_a_link_does_people_read_little_and_are_left_with_the_truth(periods):
-    link = Watched()
+    link = WatchedTransport()
     for state, seconds, tell in periods:
         link.pass_(state, seconds, tell=tell)
     assert sum(text.startswith(DOWN) for text in link.told) <= 1 + link.now / AGAIN_AFTER_S

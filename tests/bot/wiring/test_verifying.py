@@ -31,19 +31,20 @@ async def start(caplog, **answers):
     return [record.getMessage().partition(":")[0] for record in caplog.records]
 
 
-async def test_all_that_may_be_asked_are_asked_and_told(caplog):
-    assert await start(caplog, a=GOOD, b=GOOD) == ["model.verified", "model.verified"]
+@pytest.mark.parametrize(
+    ("answers", "events"),
+    [
+        ((GOOD, GOOD), ["model.verified", "model.verified"]),
+        ((BAD_KEY, GOOD), ["model.unverified", "model.verified"]),
+        ((BAD_KEY, DOWN), ["model.unverified", "model.unverified"]),
+    ],
+    ids=["all answer", "one answers", "what is wrong may pass"],
+)
+async def test_it_asks_all_that_may_be_asked_and_serves(caplog, answers, events):
+    assert await start(caplog, **dict(zip("ab", answers, strict=True))) == events
 
 
-async def test_it_serves_with_one_that_answers(caplog):
-    assert await start(caplog, a=BAD_KEY, b=GOOD) == ["model.unverified", "model.verified"]
-
-
-async def test_it_serves_when_what_is_wrong_may_pass(caplog):
-    assert await start(caplog, a=BAD_KEY, b=DOWN) == ["model.unverified", "model.unverified"]
-
-
-async def test_it_refuses_to_start_when_only_a_person_can_mend_all(caplog):
+async def test_it_refuses_to_start_when_only_a_person_can_fix_all(caplog):
     with pytest.raises(
         ConfigInvalid, match=r"a: a does not accept .* auth: no such key\nb: b does not accept .* auth"
     ):

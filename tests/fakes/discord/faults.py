@@ -17,11 +17,12 @@ __all__ = ["Cut", "Fault", "Garbage", "Gate", "RateLimited", "Refused", "Slow", 
 
 @dataclass(frozen=True)
 class Status:
-    """A bare status, with a page or with JSON that says nothing."""
+    """A bare status, with a page or with JSON that says nothing; *location* is where a redirect leads."""
 
     status: int = 503
     applied: bool = False
     html: bool = True
+    location: str = ""
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,10 @@ async def suffer(
     call.refused = "fault"
     discord.changed()
     match fault:
-        case faults.Status(status, _, html):
-            return _status(discord, call, status, html=html)
+        case faults.Status(status, _, html, location):
+            answer = _status(discord, call, status, html=html)
+            answer.headers.update({"Location": location} if location else {})
+            return answer
         case faults.RateLimited(seconds, via, is_global):
             return _too_many(discord, call, seconds, via=via, is_global=is_global)
         case faults.Refused(status, code, message):

@@ -182,22 +182,6 @@ async def test_a_thread_that_was_archived_again_is_read_after_an_hour(world, sec
     assert bot.looks == bool(said)
 
 
-async def test_a_live_message_meanwhile_does_not_move_the_mark(world):
-    await world.down(world.discord.say(U1, CHANNEL, "heard"))
-    missed = world.discord.say(U1, CHANNEL, "missed")
-    gate = world.discord.gate(HISTORY)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(world.up)
-        await gate.reached()
-        live = world.discord.say(U1, CHANNEL, "live")
-        world.bot.marks.move(path(GUILD, CHANNEL), live.id)
-        await world.bot.marks.save()
-        assert int(world.bot.stored()["channels"][path(GUILD, CHANNEL)]) < int(missed.id)
-        gate.open()
-    assert world.bot.said == ["missed", "live"]  # the journal drops the second
-    assert world.bot.marks.mark_of(path(GUILD, CHANNEL)) == live.id
-
-
 async def test_every_new_session_reads_what_was_said_before_it_and_a_resumed_one_need_not(world):
     async with world.session():
         missed = world.discord.say(U1, CHANNEL, "its event got lost", quiet=True)
@@ -389,52 +373,20 @@ async def test_a_kill_in_the_middle_reads_on_from_the_last_page():
     assert len(again.said) <= 106
 
 
-@in_virtual_time
-async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
-    discord = Discord()
-    bot = await after_a_stop(discord)
-    bot.full = True
-    missed = discord.say()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.ready, discord.last())
-        await anyio.sleep(30)
-        await bot.marks.save()
-        assert int(bot.stored()["channels"][KNOWN]) < int(missed)
-        bot.full = False
-    assert bot.said == ["hi"]
-
-
-@in_virtual_time
 @pytest.mark.parametrize(
-    ("refused", "calls"),
+    ("status", "code", "verdict"),
     [
-        (DiscordRefused("history", 403, 50001), 1),
-        (DiscordRefused("history", 404, 10003), 1),
-        (DiscordRefused("history", 400, 50024), 1),
-        (DiscordRefused("history", 400, 50035), 3),
-        (DiscordRefused("history", 418, 0), 3),
-        (ValueError("a bug"), 3),
+        (403, 50001, "unread"),
+        (404, 10003, "gone"),
+        (400, 50024, "unread"),
+        (400, 50035, "moment"),
+        (418, 0, "moment"),
+        (401, 0, "token"),
     ],
 )
-async def test_a_refusal_that_stays_closes_the_gap_and_one_of_the_moment_after_a_few_tries(refused, calls):
-    discord = Discord(refuses={KNOWN: refused})
-    bot = await after_a_stop(discord)
-    discord.say()
-    await bot.ready(discord.last())
-    assert discord.reads.count(KNOWN) == calls
-    assert bot.marks.due() == []
-
-
-@in_virtual_time
-async def test_a_token_that_is_not_good_any_more_loses_nothing():
-    discord = Discord(refuses={KNOWN: DiscordRefused("history", 401)})
-    bot = await after_a_stop(discord)
-    missed = discord.say()
-    with anyio.move_on_after(30):
-        await bot.ready(discord.last())
-    bot.marks.move(KNOWN, discord.say())
-    await bot.marks.save()
-    assert int(bot.stored()["channels"][KNOWN]) < int(missed)
+def test_what_a_refusal_means_for_the_gap(status, code, verdict):
+    history = Bot(Discord(), lambda: EPOCH).history
+    assert history.verdict(DiscordRefused("history", status, code)) == verdict
 
 
 @in_virtual_time

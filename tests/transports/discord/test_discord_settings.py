@@ -12,8 +12,8 @@ from bot.wiring.run import _discord
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.transports.bot import PROXIES, bot_over
 from tests.transports.discord.bot import answers
-from tests.transports.discord.test_discord_trouble import Streams
 from tests.transports.settling import until_settled
+from tests.world import Streams
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from bot.config.settings import Access
-from bot.ports.errors import ModelUnavailable
 from bot.routing.access import allowed
 from tests.fakes.discord import (
     BOT,
@@ -25,7 +24,7 @@ from tests.fakes.discord import (
 )
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_kept, until_settled
-from tests.world import Counting, Gate, Scripted, calls, says
+from tests.world import Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
 from transports.discord import client
 
@@ -48,17 +47,6 @@ async def test_a_mention_in_a_channel_opens_a_thread_and_is_answered_there_once(
         assert thread.name == "what is the plan?"
         await discord.until(lambda: set(discord.message(said.id).reactions) == {"✅"})
         assert discord.pings == []
-
-
-async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(tmp_path):
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, Scripted(says("one"))):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-            await discord.until(lambda: answers(discord, said.id))
-        async with bot_in(discord, tmp_path, Scripted(says("two"))):
-            await discord.say(U2, said.id, "and now?")
-            await discord.until(lambda: len(answers(discord, said.id)) == 2)
-            assert answers(discord, said.id) == ["one", "two"]
 
 
 async def test_a_direct_message_is_answered_in_place(tmp_path):
@@ -86,22 +74,6 @@ async def test_the_name_in_any_form_is_a_mention_and_everyone_is_not(tmp_path):
         assert len(model.requests) == 3
 
 
-async def test_what_is_not_for_the_bot_is_left_alone(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        other = await discord.say(U1, CHANNEL, "just talking")
-        thread = await discord.thread(U1, other, "a talk")
-        await discord.say(U2, thread.id, "an answer to that")
-        joined = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, joined.id))
-        await discord.say(U1, joined.id, f"<@{U2}> what do you think?")
-        await discord.bot_says(joined.id, "beep")
-        await discord.webhook_says(joined.id, "ping")
-        last = await discord.say(U1, discord.dm(U1), "hi")
-        await until_settled(tmp_path, last.id)
-        assert len(model.requests) == 2
-
-
 async def test_a_redelivered_message_is_answered_once_also_by_the_next_process(tmp_path):
     model = Scripted()
     async with FakeDiscord() as discord:
@@ -116,19 +88,6 @@ async def test_a_redelivered_message_is_answered_once_also_by_the_next_process(t
             await until_settled(tmp_path, last.id)
         assert len(answers(discord, said.id)) == 1
         assert len(model.requests) == 2
-
-
-async def test_a_question_asked_into_a_thread_comes_with_what_was_said_there(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        root = await discord.say(U1, CHANNEL, "the deploy is red")
-        thread = await discord.thread(U1, root, "red deploy")
-        await discord.say(U2, thread.id, "since noon")
-        await discord.say(U1, thread.id, f"{NAMED} why?")
-        await discord.until(lambda: answers(discord, thread.id))
-        told = model.requests[0].messages[0].text
-        assert "the deploy is red" in told
-        assert "since noon" in told
 
 
 async def test_a_question_about_somebody_elses_message_comes_with_that(tmp_path):
@@ -181,27 +140,6 @@ async def test_where_no_thread_can_be_opened_replies_are_the_conversation(tmp_pa
         assert len(model.requests[2].messages) == 5
 
 
-async def test_an_edit_of_a_waiting_message_replaces_it_and_a_deletion_withdraws_it(tmp_path):
-    held = Gate(says("first"))
-    model = Scripted(held, says("second"))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        root = await discord.say(U1, CHANNEL, f"{NAMED} one")
-        await held.began.wait()
-        changed = await discord.say(U1, root.id, "old words https://example.com")
-        gone = await discord.say(U1, root.id, "never mind")
-        await discord.unfurl(changed)
-        await discord.edit(changed, "new words")
-        await discord.delete(gone)
-        assert (await until_settled(tmp_path, gone.id))[gone.id] == "withdrawn"
-        held.open.set()
-        found = await until_settled(tmp_path, changed.id)
-        assert found[changed.id] == "answered"
-        told = str(model.requests[-1].messages)
-        assert "new words" in told
-        assert "old words" not in told
-        assert "never mind" not in told
-
-
 async def test_the_stop_button_ends_the_turn_and_goes(tmp_path):
     model = Scripted(calls("list_files", path="."), held := Gate(says("never")))
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
@@ -218,59 +156,8 @@ async def test_the_stop_button_ends_the_turn_and_goes(tmp_path):
         await discord.until(lambda: not any(m.buttons for m in discord.posts(said.id) if not m.deleted))
 
 
-async def test_a_failure_has_a_button_to_try_again_that_works_after_a_restart(tmp_path):
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, Scripted(ModelUnavailable("down"))):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} the question")
-            await discord.until(lambda: set(discord.message(said.id).reactions) == {"❌"})
-            [failed] = discord.posts(said.id)
-            assert "ref" in failed.content
-        model = Scripted(says("now it works"))
-        async with bot_in(discord, tmp_path, model):
-            [(_, custom_id)] = failed.buttons
-            first = discord.press(U1, failed, custom_id)
-            second = discord.press(U1, failed, custom_id)
-            assert (await first).acked
-            assert (await second).acked
-            await discord.until(lambda: "now it works" in answers(discord, said.id))
-            await discord.until(lambda: not discord.message(failed.id).buttons)
-            assert "the question" in model.requests[0].messages[-1].text
-            assert len(model.requests) == 1
-
-
 LONG = "words " * 260
 """About 450 tokens: twice that is more than the model of the next test reads."""
-
-
-async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
-    tmp_path,
-):
-    model = Counting(says("one"), ModelUnavailable("no summary"))
-    model.window = 1_200
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, model):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} {LONG}")
-            await discord.until(lambda: "one" in answers(discord, said.id))
-            second = await discord.say(U1, said.id, LONG)
-            await discord.until(lambda: set(discord.message(second.id).reactions) == {"❌"})
-        [failed] = [post for post in discord.posts(said.id) if post.buttons]
-        assert "longer than the model can read" in failed.content
-        (compact, _), (over, fresh) = failed.buttons
-        assert (compact, over) == ("Compact", "Start over")
-        model = Counting(says("two"))
-        model.window = 1_200
-        async with bot_in(discord, tmp_path, model):
-            stranger = await discord.press(U2, failed, fresh)
-            await discord.until(lambda: stranger.answers)
-            assert "not yours" in stranger.answers[0].content
-            assert discord.message(failed.id).buttons
-            first = discord.press(U1, failed, fresh)
-            second = discord.press(U1, failed, fresh)
-            assert (await first).acked
-            assert (await second).acked
-            await discord.until(lambda: "two" in answers(discord, said.id))
-            await discord.until(lambda: not discord.message(failed.id).buttons)
-        assert [len(request.messages) for request in model.requests] == [1]
 
 
 async def test_a_button_that_nobody_knows_is_answered_to_its_person(tmp_path):
@@ -344,18 +231,6 @@ async def test_slash_commands_are_answered_to_their_person_alone(tmp_path):
         assert discord.posts() == []
 
 
-async def test_a_slash_stop_works_while_the_turn_runs(tmp_path):
-    held = Gate(says("never"))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held)):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} work")
-        await held.began.wait()
-        await discord.until(lambda: said.id in discord.channels)
-        asked = await discord.slash(U1, said.id, "stop", {})
-        await discord.until(lambda: asked.answers and asked.answers[0].content)
-        assert "Stopped" in asked.answers[0].content
-        await discord.until(lambda: set(discord.message(said.id).reactions) == {"🛑"})
-
-
 async def test_models_are_completed_while_somebody_types(tmp_path):
     options = {"models": ("default", "anthropic/big", "openai/small")}
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(), options=options):
@@ -373,49 +248,6 @@ async def test_the_commands_are_told_once_and_not_again_by_the_next_process(tmp_
                 await discord.until(lambda: discord.commands)
                 await until_kept(tmp_path / "discord-commands.json")
         assert len(discord.calls_to("PUT /applications/{}/commands")) == 1
-
-
-async def test_a_file_is_read_and_a_tool_can_give_one_back(tmp_path):
-    model = Scripted(calls("list_files", path="."), calls("attach", path="."), says("done"))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        dm = discord.dm(U1)
-        said = discord.say(U1, dm, "", files=[("notes.txt", b"the secret word is plum", "text/plain")])
-        for step, name in enumerate(("read_file", "attach")):
-            model.script[step] = calls(name, id=f"c{step}", path=f"attachments/{said.id}-notes.txt")
-        await said
-        await discord.until(lambda: "done" in answers(discord, dm))
-        assert "plum" in model.requests[1].messages[-1].results[0].content
-        assert any(message.attachments for message in discord.posts(dm))
-
-
-async def test_model_text_pings_nobody_and_previews_nothing_in_posts_and_in_edits(tmp_path):
-    text = f"@everyone @here <@{U2}> <@&{ROLE}> https://evil.example/?q=secret " + "word " * 30
-    from tests.transports.discord.test_discord_trouble import Streams  # noqa: PLC0415
-
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams(text, text)):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        direct = await discord.say(U1, discord.dm(U1), "hi")
-        await until_settled(tmp_path, said.id, direct.id)
-        assert any(len(message.contents) > 1 for message in discord.posts())
-        assert discord.pings == []
-        assert discord.unfurls == []
-
-
-async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(tmp_path):
-    lines = [f"line {number} of the long answer." for number in range(200)]
-    huge = "\n".join(f"row {number} " + "x" * 60 for number in range(1000))
-    async with (
-        FakeDiscord() as discord,
-        bot_in(discord, tmp_path, Scripted(says("\n".join(lines)), says(huge))),
-    ):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} much")
-        await discord.until(lambda: any("line 199" in text for text in answers(discord, said.id)))
-        shown = "\n".join(answers(discord, said.id))
-        assert [line for line in shown.splitlines() if line] == lines
-        await discord.say(U1, said.id, "more")
-        await discord.until(lambda: any(message.attachments for message in discord.posts(said.id)))
-        [file] = [file for message in discord.posts(said.id) for file in message.attachments]
-        assert b"row 999" in file.content
 
 
 async def test_the_link_to_a_thread_leads_to_it_and_has_no_preview(tmp_path):

@@ -8,25 +8,22 @@ import anyio
 import pytest
 
 from bot.admin.reports.message_story import stories
-from bot.ports.model import Completion, Usage
 from tests.fakes.discord import (
     BOT,
     CHANNEL,
     U1,
     U2,
     U3,
-    Cut,
     FakeDiscord,
     Garbage,
     RateLimited,
     Refused,
     Status,
 )
-from tests.transports.discord.bot import answers, bot_in, transport
+from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, Streams, says
 from threads.errors import TransportFatal
-from threads.model import Limits, Option, Question
 from threads.wording import first_cause, undelivered
 
 pytestmark = pytest.mark.anyio
@@ -41,26 +38,6 @@ async def alive(discord):
     before = len(answers(discord, dm))
     await discord.say(U3, dm, "still there?")
     await discord.until(lambda: len(answers(discord, dm)) > before)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        RateLimited(0.5),
-        Status(503),
-        Status(503, applied=True),
-        Status(500, applied=True),
-        Cut(),
-        Cut(applied=True),
-    ],
-    ids=str,
-)
-async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("the answer"))):
-        discord.fail(SEND, fault)
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
-        assert answers(discord, said.id) == ["the answer"]
 
 
 async def test_a_thread_that_is_there_already_is_used(tmp_path):
@@ -110,31 +87,6 @@ async def test_a_missing_intent_ends_the_transport_and_says_what_to_tick(tmp_pat
         assert isinstance(cause, TransportFatal)
         assert "Message Content Intent" in str(cause)
         assert discord.opened == 1
-
-
-async def test_a_wrong_token_ends_the_start_with_a_clear_word(tmp_path):
-    async with FakeDiscord() as discord:
-        edge = transport(discord, tmp_path, token="a.wrong.token")
-
-        async def sink(_):
-            raise AssertionError
-
-        with anyio.fail_after(10), pytest.raises(BaseException) as raised:
-            await edge.serve(sink)
-        cause = first_cause(raised.value)
-        assert isinstance(cause, TransportFatal)
-        assert "token" in str(cause)
-        assert "a.wrong.token" not in str(cause)
-        assert edge.state == "stopped"
-
-
-async def test_a_token_that_is_revoked_stops_the_transport(tmp_path):
-    async with FakeDiscord() as discord:
-        with anyio.fail_after(15), pytest.raises(BaseException) as raised:
-            async with bot_in(discord, tmp_path, Scripted()):
-                discord.revoke()
-                await anyio.sleep_forever()
-        assert isinstance(first_cause(raised.value), TransportFatal)
 
 
 async def test_a_first_connect_that_fails_is_tried_again(tmp_path):
@@ -196,22 +148,6 @@ async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_ba
         assert ignored.id not in found
 
 
-async def test_the_sign_of_a_killed_process_goes_with_the_answer(tmp_path):
-    gate = anyio.Event()
-
-    async def held():
-        await gate.wait()
-        return says("never")
-
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, Scripted(held)):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-            await discord.until(lambda: "👀" in discord.message(said.id).reactions)
-        async with bot_in(discord, tmp_path, Scripted(says("there"))):
-            await discord.until(lambda: any("there" in text for text in answers(discord, said.id)))
-            await discord.until(lambda: set(discord.message(said.id).reactions) == {"✅"})
-
-
 async def test_the_draft_of_a_killed_process_becomes_the_answer(tmp_path):
     async with FakeDiscord() as discord:
         async with bot_in(discord, tmp_path, Streams("word " * 30, "never")):
@@ -225,26 +161,6 @@ async def test_the_draft_of_a_killed_process_becomes_the_answer(tmp_path):
         assert answer.id == draft.id
         assert "the whole answer" in answer.content
         assert not answer.buttons
-
-
-async def test_an_answer_whose_draft_cannot_be_written_over_is_posted_and_the_draft_goes(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
-        discord.fail("PATCH /channels/{}/messages/{}", Refused(400, 30046, "too old"), forever=True)
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
-        await discord.until(lambda: len(answers(discord, said.id)) == 1)
-        assert "the end" in answers(discord, said.id)[0]
-
-
-async def test_a_live_answer_whose_end_discord_blocks_does_not_stay_as_if_it_went_on(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, said.id))
-        assert discord.posts(said.id)[0].buttons
-        for route in ("PATCH /channels/{}/messages/{}", SEND):
-            discord.fail(route, Refused(400, 200000, "blocked"), forever=True)
-        assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
-        await discord.until(lambda: not discord.posts(said.id))
 
 
 @pytest.mark.parametrize(
@@ -271,16 +187,6 @@ async def test_a_message_of_only_a_file_and_a_name_of_300_characters(tmp_path):
         assert any(".txt" in request.messages[0].text for request in model.requests)
 
 
-async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
-        dm = discord.dm(U1)
-        big = ("big.bin", b"x" * 30_000_000, "application/octet-stream")
-        await discord.say(U1, dm, "look", files=[big])
-        await discord.until(lambda: answers(discord, dm))
-        assert "20 MB" in answers(discord, dm)[-1]
-        assert not discord.downloads
-
-
 async def test_a_link_to_a_file_that_has_expired_is_asked_for_again(tmp_path):
     model = Scripted()
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
@@ -300,53 +206,6 @@ async def test_a_storm_of_5000_messages_is_taken_in_without_loss(tmp_path):
         said = [discord.say(U1, CHANNEL, f"{NAMED} question {number}") for number in range(10)]
         found = await until_settled(tmp_path, *(one.id for one in said))
         assert {found[one.id] for one in said} == {"answered"}
-
-
-async def test_a_person_who_floods_a_thread_is_refused_politely(tmp_path):
-    gate = anyio.Event()
-
-    async def held():
-        await gate.wait()
-        return says("done")
-
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held), limits=Limits(mailbox=2)):
-        first = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        said = (
-            [await discord.say(U1, first.id, f"{n}") for n in range(6)]
-            if first.id in discord.channels
-            else []
-        )
-        if not said:
-            await discord.until(lambda: first.id in discord.channels)
-            said = [await discord.say(U1, first.id, f"{n}") for n in range(6)]
-        gate.set()
-        found = await until_settled(tmp_path, first.id, *(one.id for one in said))
-        assert list(found.values()).count("refused") >= 3
-
-
-async def test_a_question_that_waits_for_a_person_has_buttons_for_that_person_alone(tmp_path):
-    class Asks(Scripted):
-        async def for_turn(self, turn):
-            self.turn = turn
-            return self
-
-        async def complete(self, request, on_event):
-            question = Question("Go on?", (Option("Yes", True), Option("No", False)), lambda who: who == U1)
-            answer = await self.turn.ask(question)
-            return Completion(says(f"so: {answer.approved}"), Usage(1, 1), "end")
-
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Asks()):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: any("Go on?" in text for text in answers(discord, said.id)))
-        asked = next(message for message in discord.posts(said.id) if "Go on?" in message.content)
-        (_, yes), (_, _) = asked.buttons
-        stranger = await discord.press(U2, asked, yes)
-        await discord.until(lambda: stranger.answers)
-        assert "not yours" in stranger.answers[0].content
-        await discord.press(U1, asked, yes)
-        await discord.until(lambda: any("so: True" in text for text in answers(discord, said.id)))
-        await discord.until(lambda: not discord.message(asked.id).buttons)
-        assert "Approved" in discord.message(asked.id).content
 
 
 async def test_an_interaction_that_is_acknowledged_too_late_is_answered_in_the_channel(tmp_path):
@@ -470,12 +329,3 @@ async def test_a_page_of_history_that_is_none_is_asked_for_again(tmp_path, monke
         discord.fail("GET /channels/{}/messages", Garbage())
         async with bot_in(discord, tmp_path, Scripted()):
             assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
-
-
-async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Streams("word " * 30, "the end")):
-        discord.fail(SEND, *[Cut(applied=True)] * 2)
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        assert (await until_settled(tmp_path, said.id))[said.id] == "answered"
-        (answer,) = answers(discord, said.id)
-        assert "the end" in answer

@@ -31,9 +31,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 
 @pytest.fixture
-async def discord(anyio_backend, monkeypatch):
+async def discord(anyio_backend):
     async with FakeDiscord() as discord:
-        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
         yield discord
 
 
@@ -53,7 +52,8 @@ class Bot:
         options = {"look_s": 0.02, "guilds_s": 0.05} | self.options
         token = options.pop("token", self.discord.token)
         invalid_requests = options.pop("invalid_requests", InvalidRequests())
-        self.link = GatewayLink(token, self.discord.gateway_url, lambda: self, invalid_requests, **options)
+        urls = self.discord.api_base_url, self.discord.gateway_url
+        self.link = GatewayLink(token, *urls, lambda: self, invalid_requests, **options)
 
     def note(self, what):
         self.story.append(what)
@@ -148,15 +148,12 @@ async def test_a_session_begins_before_anything_of_it_is_told(discord):
         assert {CHANNEL, FORUM} <= set(bot.places)
 
 
-async def test_two_links_in_one_process_each_speak_to_their_own_gateway(discord):
-    async with FakeDiscord() as other:
-        bots = Bot(discord, {}), Bot(other, {})
-        async with anyio.create_task_group() as tasks:
-            for bot in bots:
-                tasks.start_soon(bot.run)
-            await until(lambda: all(bot.has("ready")() or bot.end for bot in bots))
-            assert [len(fake.links) for fake in (discord, other)] == [1, 1]
-            tasks.cancel_scope.cancel()
+async def test_two_links_in_one_process_each_speak_to_their_own_api_and_gateway(discord):
+    async with FakeDiscord() as other, listening(discord), listening(other):
+        for fake in (discord, other):
+            press = await fake.press(U1, await fake.say(U1, CHANNEL, "x"), "go", stale=True)
+            assert press.acked
+            assert len(fake.links) == len(fake.calls_to("GET /users/@me")) == 1
 
 
 async def test_messages_are_told_at_once_and_in_order(discord):
@@ -286,22 +283,18 @@ async def test_a_link_that_falls_silent_ends_the_run(discord):
         await discord.until(lambda: not discord.links)
 
 
-async def test_heartbeats_keep_a_quiet_link(anyio_backend, monkeypatch):
-    async with FakeDiscord(heartbeat=0.05) as discord:
-        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
-        async with listening(discord, silent_s=0.4) as bot:
-            await anyio.sleep(0.8)
-            assert bot.end is None
+async def test_heartbeats_keep_a_quiet_link():
+    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord, silent_s=0.4) as bot:
+        await anyio.sleep(0.8)
+        assert bot.end is None
 
 
-async def test_a_zombie_is_left_by_the_library_and_resumed(anyio_backend, monkeypatch):
-    async with FakeDiscord(heartbeat=0.05) as discord:
-        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
-        async with listening(discord, heartbeat_s=0.3) as bot:
-            discord.links[0].freeze()
-            await discord.until(bot.has("up", 2))
-            assert bot.end is None
-            assert discord.resumes == 1
+async def test_a_zombie_is_left_by_the_library_and_resumed():
+    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord, heartbeat_s=0.3) as bot:
+        discord.links[0].freeze()
+        await discord.until(bot.has("up", 2))
+        assert bot.end is None
+        assert discord.resumes == 1
 
 
 @pytest.mark.parametrize("fault", ["503", "cut"])
@@ -362,9 +355,8 @@ async def test_a_token_that_is_revoked_is_fatal(discord):
         assert "reset it under Bot" in str(bot.end)
 
 
-async def test_an_intent_that_is_not_ticked_is_fatal(anyio_backend, monkeypatch):
+async def test_an_intent_that_is_not_ticked_is_fatal():
     async with FakeDiscord(message_content=False) as discord:
-        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
         bot = await ended(discord)
         assert isinstance(bot.end, TransportFatal)
         assert 'tick "Message Content Intent" under Bot' in str(bot.end)
@@ -536,9 +528,8 @@ async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, capl
     assert "WSServerHandshakeError" in record.getMessage()
 
 
-async def test_heartbeats_are_signs_of_life_and_a_frozen_link_gives_none(anyio_backend, monkeypatch):
+async def test_heartbeats_are_signs_of_life_and_a_frozen_link_gives_none():
     async with FakeDiscord(heartbeat=0.05) as discord:
-        monkeypatch.setattr("discord.http.Route.BASE", discord.api_base_url)
         signs = []
         async with listening(discord, heard=lambda: signs.append(discord.changed())):
             await discord.until(lambda: len(signs) > 3)

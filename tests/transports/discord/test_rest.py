@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import traceback
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 
 import aiohttp
 import anyio
 import pytest
-from aiohttp import web
 
 from tests.fakes.discord import (
     APP,
@@ -265,9 +264,10 @@ async def test_a_cut_answer_may_have_posted_and_the_same_nonce_posts_once(discor
     assert [message.id for message in discord.posts()] == [str(said.id)]
 
 
-async def test_a_post_that_was_never_sent_is_known_not_to_be_there(rest):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("discord.http.Route.BASE", "http://127.0.0.1:9/api/v10")
+async def test_a_post_that_was_never_sent_is_known_not_to_be_there():
+    async with AsyncExitStack() as stack:
+        async with FakeDiscord() as gone:
+            rest = await stack.enter_async_context(logged_in(gone))
         with pytest.raises(TransportUnavailable) as failed:
             await rest.send(CHANNEL, "hi", nonce="n1")
     assert not failed.value.maybe_posted
@@ -446,20 +446,19 @@ async def test_a_token_that_is_refused_while_working_ends_the_transport(discord,
         await rest.until_refused()
 
 
-async def test_a_redirect_is_not_followed(discord, rest, monkeypatch):
-    async def elsewhere(request):
-        await request.read()
-        there = f"{discord.api_base_url}/channels/{CHANNEL}/messages"
-        return web.Response(status=307, headers={"Location": there, "Connection": "close"})
-
-    server = web.Server(elsewhere)
-    listener = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
-    host, port = listener.sockets[0].getsockname()
-    monkeypatch.setattr("discord.http.Route.BASE", f"http://{host}:{port}/api/v10")
+async def test_a_redirect_is_not_followed(discord, rest):
+    there = f"{discord.api_base_url}/channels/{CHANNEL}/messages"
+    discord.fail(SEND, Status(307, location=there))
     with pytest.raises(TransportUnavailable, match="HTTP 307, and not from Discord"):
         await rest.send(CHANNEL, "hi", nonce="n1")
-    assert not discord.calls
-    listener.close()
+    assert len(discord.calls) == 1
+
+
+async def test_two_bots_in_one_process_each_speak_to_their_own_api(discord, rest):
+    async with FakeDiscord() as other, logged_in(other) as second:
+        await rest.send(CHANNEL, "one", nonce="n1")
+        await second.send(CHANNEL, "two", nonce="n2")
+        assert [post.content for fake in (discord, other) for post in fake.posts()] == ["one", "two"]
 
 
 async def test_no_error_and_no_log_shows_the_token(discord, rest, caplog):

@@ -46,7 +46,7 @@ class VirtualRest(Rest):
     """
 
     def __init__(self, discord, tasks):
-        super().__init__(discord.token, tasks)
+        super().__init__("", discord.token, tasks)
         self.discord = discord
         self.me = Me(BOT, "threadfast", APP)
 

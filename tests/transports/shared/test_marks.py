@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transports.memory import Memory, offload
-from threads.errors import StoreUnavailable
+from threads.errors import NewerSchema, StoreUnavailable
 from transports.discord.events.read_marks import SNOWFLAKES
-from transports.shared.backfill.marks import Marks
+from transports.shared.backfill.marks import UNKNOWN, Marks
 from transports.shared.backfill.message_time import NEVER
 from transports.slack.events.timestamps import STAMPS
 
@@ -148,6 +148,108 @@ async def test_a_gap_since_a_time_that_is_not_yet_is_one_since_now(scale):
     early = Marks(disk, FILE, offload, lambda: moment(1_000), scale)
     early.open()
     assert early.due() == ["one", "two"], "not the last, for being due since later than now"
+
+
+@pytest.mark.anyio
+@scales
+async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed(scale):
+    disk, passed = Memory(), [10]
+    marks = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+    marks.open()
+    marks.alive()
+    for seconds, written in ((1, False), (60, True)):
+        disk.files.clear()
+        passed[0] += seconds
+        marks.alive()
+        await marks.save()
+        assert (FILE in disk.files) is written
+    marks.move("C1", scale.at(moment(5)))
+    await marks.save()
+    again = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+    again.open()
+    assert again.mark_of("C1") == scale.at(moment(5))
+
+
+@pytest.mark.anyio
+async def test_a_write_that_fails_is_logged_and_tried_again(caplog):
+    marks = Marks(disk := Memory(), FILE, offload, lambda: moment(10), STAMPS)
+    marks.open()
+    marks.move("C1", "1000.5")
+    disk.broken = True
+    await marks.save()
+    assert "could not be written" in caplog.text
+    disk.broken = False
+    await marks.save()
+    assert b"1000.5" in disk.files[FILE]
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'])
+def test_a_damaged_file_is_put_aside_and_all_starts_at_now(content, caplog):
+    disk = Memory({FILE: content})
+    marks = Marks(disk, FILE, offload, lambda: moment(10), STAMPS)
+    marks.open()
+    assert marks.due() == []
+    assert float(marks.alive_at) == START + 10
+    assert content in disk.files[FILE.with_name(FILE.name + ".broken")]
+    assert "put aside" in caplog.text
+
+
+def test_a_file_of_a_newer_version_is_left_as_it_is():
+    disk = Memory({FILE: (content := b'{"v":2,"alive_at":"1.0","channels":{}}')})
+    with pytest.raises(NewerSchema, match="newer"):
+        Marks(disk, FILE, offload, lambda: moment(10), STAMPS).open()
+    assert disk.files == {FILE: content}
+
+
+def test_when_there_are_too_many_channels_those_that_spoke_last_are_followed(monkeypatch, caplog):
+    monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
+    marks = Marks(Memory(), FILE, offload, lambda: moment(10), STAMPS)
+    for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
+        marks.move(channel, ts)
+    assert "C1 is not followed" in caplog.text
+    marks.gap()
+    assert marks.due() == ["C2", "C3"]
+
+
+@pytest.fixture
+def followed():
+    """Marks that have closed a gap at 600 s, when the link came up again."""
+    passed = [0]
+    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), STAMPS)
+    passed[0] = 600
+    for _ in ("start", "link up again"):
+        marks.close(UNKNOWN, marks.gap())
+    return marks
+
+
+def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there_on(followed):
+    early, late = (f"{START + seconds:.6f}" for seconds in (605, 500))
+    assert not followed.begins_late("C2", early)
+    assert followed.begins_late("C3", late)
+    assert followed.due() == ["C3"]
+    assert not followed.begins_late("C3", late)
+
+
+def test_a_join_that_is_reported_late_is_read_from_then_on(followed):
+    followed.move("C2", f"{START + 600:.6f}")
+    followed.joined("C2", f"{START + 100:.6f}")
+    assert followed.due() == ["C2"]
+    assert float(followed.mark_of("C2")) == START + 100
+
+
+def test_a_channel_that_was_left_starts_at_now_when_it_is_joined_again(followed):
+    followed.move("C1", f"{START + 100:.6f}")
+    followed.drop("C1")
+    followed.gap()
+    followed.move("C1", f"{START + 599:.6f}")
+    assert float(followed.mark_of("C1")) > START + 598
+
+
+def test_a_time_that_is_not_yet_does_not_end_the_catching_up(followed):
+    followed.move("C2", f"{START:.6f}")
+    for channel in ("C1", "C2"):
+        followed.move(channel, "9999999999.000001")
+        assert float(followed.mark_of(channel)) <= START + 600 + 3600
 
 
 STEPS = st.lists(

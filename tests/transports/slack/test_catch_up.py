@@ -4,7 +4,6 @@ import logging
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
-from tests.transports.memory import Memory
-from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
+from threads.errors import StoreUnavailable, TransportUnavailable
 from transports.shared.backfill import catch_up
 from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
+from transports.slack.events import catch_up as reading
 from transports.slack.events.catch_up import History
 from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
@@ -142,16 +141,6 @@ async def test_what_is_too_old_is_marked_as_stale():
     slack.say(text="<@UBOT> new", at=anyio.current_time() - 500)
     await bot.catch_up.run()
     assert [(i.text, i.stale) for i in bot.taken] == [("old", True), ("new", False)]
-
-
-async def test_what_was_taken_before_is_not_read_again():
-    slack = Slack()
-    bot = await after_a_stop(slack)
-    slack.say()
-    await bot.catch_up.run()
-    await anyio.sleep(3601)  # before that the journal knows it anyway
-    await bot.catch_up.run()
-    assert len(bot.taken) == 1
 
 
 async def test_replies_come_from_new_threads_from_older_ones_that_moved_and_from_those_the_bot_is_in():
@@ -293,10 +282,11 @@ async def test_a_live_message_in_a_new_direct_conversation_does_not_hide_what_wa
     assert caplog.text.count("missing_scope") == 1
 
 
-async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(caplog):
+async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(monkeypatch, caplog):
+    monkeypatch.setattr(reading, "MOST_AT_ONCE", 4)
     caplog.set_level(logging.INFO)
     slack = Slack(limit=3)
-    bot = await after_a_stop(slack, most_at_once=4)
+    bot = await after_a_stop(slack)
     root = slack.say(text="<@UBOT> 0")
     for number in range(1, 12):
         slack.say(text=f"<@UBOT> {number}", root=root if number % 2 else None)
@@ -306,7 +296,7 @@ async def test_more_than_is_held_at_once_comes_in_rounds_and_none_is_left_out(ca
 
 
 async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, caplog):
-    monkeypatch.setattr("transports.slack.events.catch_up.MOST_PAGES", 3)
+    monkeypatch.setattr(reading, "MOST_PAGES", 3)
     slack = Slack(limit=1)
     bot = await after_a_stop(slack)
     for _ in range(9):
@@ -319,72 +309,20 @@ async def test_a_listing_that_never_ends_is_given_up_with_a_word(monkeypatch, ca
 # -- trouble ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "missing_scope", "method_deprecated"])
-async def test_a_channel_that_cannot_be_read_does_not_stop_the_others_and_is_told_once(code, caplog):
-    slack = Slack(refuses={"C1": SlackRefused("conversations.history", code)})
-    bot = await after_a_stop(slack)
-    bot.marks.move("C2", slack.say("C2"))
-    await bot.catch_up.run()
-    await bot.catch_up.run()
-    assert bot.said
-    assert caplog.text.count(code) == 1
-    await bot.marks.save()
-    assert ("C1" in bot.stored()["channels"]) == (code in {"missing_scope", "method_deprecated"})
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        *((code, "gone") for code in ("is_archived", "not_in_channel", "channel_not_found")),
+        *((code, "unread") for code in ("missing_scope", "method_deprecated")),
+        *((code, "moment") for code in ("invalid_cursor", "brand_new_code", "invalid_arguments")),
+        ("token_revoked", "token"),
+    ],
+)
+async def test_what_a_refusal_means_for_the_gap(code, verdict):
+    assert Bot(Slack()).history.verdict(SlackRefused("conversations.history", code)) == verdict
 
 
-async def test_a_channel_that_cannot_be_read_now_is_tried_again_and_then_read_from_the_old_mark():
-    slack = Slack(refuses={"C1": TransportUnavailable("500")})
-    bot = await after_a_stop(slack)
-    slack.say()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(30)
-        assert bot.taken == []
-        del slack.refuses["C1"]
-    assert bot.said == ["hi"]
-
-
-async def test_a_full_disk_keeps_the_mark_until_it_takes_the_messages():
-    slack = Slack()
-    bot = await after_a_stop(slack)
-    bot.full = True
-    first = slack.say()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(30)
-        await bot.marks.save()
-        assert float(bot.stored()["channels"]["C1"]) < float(first)
-        bot.full = False
-    assert bot.said == ["hi"]
-
-
-async def test_a_token_that_is_not_good_any_more_loses_nothing():
-    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "token_revoked")})
-    bot = await after_a_stop(slack)
-    missed = slack.say()
-    with anyio.move_on_after(30):
-        await bot.catch_up.run()
-    bot.marks.move("C1", slack.say())
-    await bot.marks.save()
-    assert float(bot.stored()["channels"]["C1"]) < float(missed)
-
-
-async def test_a_link_that_comes_back_again_meanwhile_makes_it_read_once_more_and_never_twice_at_once():
-    slack = Slack(pause=1.0)
-    bot = await after_a_stop(slack)
-    slack.say(text="<@UBOT> first gap")
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(1.5)  # C1's history is being read
-        slack.say(text="<@UBOT> second gap")
-        await bot.catch_up.run()
-        assert bot.taken == []
-    assert set(bot.said) == {"first gap", "second gap"}
-    assert slack.calls.count(("conversations.history", "C1")) == 2
-
-
-@pytest.mark.parametrize("code", ["invalid_cursor", "brand_new_code", "invalid_arguments"])
-async def test_a_refusal_that_may_be_of_the_moment_is_tried_again_from_the_mark(code):
+async def test_a_cursor_that_has_expired_makes_it_begin_again_at_the_mark():
     slack = Slack(limit=1)
     bot = await after_a_stop(slack)
     slack.say(text="<@UBOT> one")
@@ -394,51 +332,12 @@ async def test_a_refusal_that_may_be_of_the_moment_is_tried_again_from_the_mark(
     async def refusing(method, **arguments):
         if "cursor" in arguments:
             slack.call = call
-            raise SlackRefused(method, code)
+            raise SlackRefused(method, "invalid_cursor")
         return await call(method, **arguments)
 
     slack.call = refusing
     await bot.catch_up.run()
     assert bot.said == ["one", "two"]
-
-
-async def test_a_refusal_that_stays_closes_the_gap_after_a_few_tries_and_each_gap_has_its_own(caplog):
-    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "brand_new_code")})
-    bot = await after_a_stop(slack)
-    for tries in (3, 6):
-        began = anyio.current_time()
-        await bot.catch_up.run()
-        assert 0 < anyio.current_time() - began < 60
-        assert slack.calls.count(("conversations.history", "C1")) == tries
-    assert caplog.text.count("stays unread") == 1
-    del slack.refuses["C1"]
-    slack.say()
-    await bot.catch_up.run()
-    assert bot.said == ["hi"]
-
-
-async def test_a_missing_right_closes_the_gap_at_once():
-    slack = Slack(refuses={"C1": SlackRefused("conversations.history", "missing_scope")})
-    bot = await after_a_stop(slack)
-    await bot.catch_up.run()
-    assert slack.calls.count(("conversations.history", "C1")) == 1
-
-
-async def test_events_that_a_full_disk_refuses_do_not_hurry_the_catch_up():
-    slack = Slack()
-    bot = await after_a_stop(slack)
-    bot.full = True
-    async with anyio.create_task_group() as tasks:
-        for _ in range(200):
-            ts = slack.say()
-            with pytest.raises(StoreUnavailable), bot.marks.taking("C1", ts):
-                raise StoreUnavailable
-            tasks.start_soon(partial(bot.catch_up.run, gap=False))
-            await anyio.sleep(0.5)
-        assert slack.calls.count(("conversations.history", "C1")) <= 4  # at 0, 5, 20 and 80 s
-        assert bot.looks <= 4
-        bot.full = False
-    assert len(bot.said) == 200
 
 
 async def test_the_threads_the_bot_takes_part_in_are_asked_for_again_after_each_gap_and_not_for_each_channel():
@@ -457,33 +356,6 @@ async def test_the_threads_the_bot_takes_part_in_are_asked_for_again_after_each_
     await bot.catch_up.run()
     assert bot.said[-1] == "only there"
     assert bot.looks == 2
-
-
-async def test_a_new_gap_does_not_wait_for_the_pause_of_an_old_failure():
-    slack = Slack(refuses={"C1": TransportUnavailable("500")})
-    bot = await after_a_stop(slack)
-    slack.say()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(80)  # in the long pauses by now
-        del slack.refuses["C1"]
-        await bot.catch_up.run()
-        await anyio.sleep(0.1)
-        assert bot.said == ["hi"]
-
-
-async def test_a_channel_that_cannot_be_read_now_waits_for_its_own_pause_and_not_for_all_the_others():
-    slack = Slack(pause=1.0, refuses={"C1": TransportUnavailable("500")})
-    bot = await after_a_stop(slack)
-    for number in range(2, 100):
-        bot.marks.start(f"C{number}", "1.0", missed=True)
-    slack.say()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bot.catch_up.run)
-        await anyio.sleep(4)
-        slack.refuses.clear()
-        await anyio.sleep(6)  # the first pause, and a call
-        assert bot.said == ["hi"]
 
 
 async def test_a_channel_with_many_threads_does_not_keep_the_others_waiting():
@@ -530,112 +402,6 @@ async def test_no_more_is_read_for_old_threads_than_there_are_threads():
 # -- marks -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_live_message_does_not_move_the_mark_past_what_is_still_to_be_read():
-    slack = Slack()
-    bot = await after_a_stop(slack)
-    missed = slack.say(text="<@UBOT> missed")
-    bot.marks.move("C1", slack.say(text="<@UBOT> live"))
-    await bot.marks.save()
-    assert float(bot.stored()["channels"]["C1"]) < float(missed)
-    again = Bot(slack, bot.disk)  # killed in between
-    await again.catch_up.run()
-    assert again.said == ["missed", "live"]
-    await again.marks.save()
-    assert float(again.stored()["channels"]["C1"]) > float(missed)
-
-
-async def test_a_message_in_hand_holds_the_mark_and_one_that_was_refused_is_read_again():
-    slack = Slack()
-    bot = Bot(slack)
-    bot.marks.move("C1", slack.say())
-    held, later = slack.say(text="<@UBOT> held"), slack.say(text="<@UBOT> later")
-    with pytest.raises(StoreUnavailable), bot.marks.taking("C1", held):
-        bot.marks.move("C1", later)
-        await bot.marks.save()
-        assert float(bot.stored()["channels"]["C1"]) < float(held)
-        raise StoreUnavailable
-    await bot.marks.save()
-    assert float(bot.stored()["channels"]["C1"]) < float(held)
-    await bot.catch_up.run(gap=False)
-    assert "held" in bot.said
-    await bot.marks.save()
-    assert bot.stored()["channels"]["C1"] == later
-
-
-async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed():
-    bot = Bot(Slack())
-    await bot.catch_up.run()
-    await bot.marks.save()
-    bot.disk.files.clear()
-    bot.marks.alive()
-    await bot.marks.save()
-    assert FILE not in bot.disk.files
-    await anyio.sleep(61)
-    bot.marks.alive()
-    await bot.marks.save()
-    assert float(bot.stored()["alive_at"]) == START + 61
-    bot.disk.files.clear()
-    bot.marks.move("C1", "1000.5")
-    await bot.marks.save()
-    assert bot.stored()["channels"] == {"C1": "1000.5"}
-
-
-async def test_a_write_that_fails_is_told_and_tried_again(caplog):
-    bot = Bot(Slack())
-    bot.marks.move("C1", "1000.5")
-    bot.disk.broken = True
-    await bot.marks.save()
-    assert "could not be written" in caplog.text
-    bot.disk.broken = False
-    await bot.marks.save()
-    assert bot.stored()["channels"] == {"C1": "1000.5"}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'],
-)
-async def test_a_file_that_cannot_be_understood_is_put_aside_and_all_starts_at_now(content, caplog):
-    disk, slack = Memory(), Slack()
-    disk.files[FILE] = content
-    slack.say(at=START - 100)
-    bot = Bot(slack, disk)
-    await bot.catch_up.run()
-    assert bot.taken == []
-    assert content in disk.files[FILE.with_name(FILE.name + ".broken")]
-    assert "put aside" in caplog.text
-
-
-async def test_a_file_of_a_newer_version_is_left_as_it_is():
-    disk = Memory()
-    disk.files[FILE] = content = b'{"v":2,"alive_at":"1.0","channels":{}}'
-    with pytest.raises(NewerSchema, match="newer"):
-        Bot(Slack(), disk)
-    assert disk.files == {FILE: content}
-
-
-async def test_a_channel_that_was_left_is_forgotten_and_starts_at_now_when_it_is_joined_again():
-    slack = Slack()
-    bot = await after_a_stop(slack)
-    slack.say(text="<@UBOT> while away")
-    bot.marks.drop("C1")
-    await anyio.sleep(60)
-    bot.marks.move("C1", slack.say(text="<@UBOT> back"))
-    await bot.catch_up.run()
-    assert bot.said == ["back"]
-
-
-async def test_the_channels_that_spoke_last_are_read_first(monkeypatch, caplog):
-    monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
-    slack, bot = Slack(), Bot(Slack())
-    for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
-        bot.marks.move(channel, ts)
-    assert "C1 is not followed" in caplog.text
-    bot.marks.gap()
-    assert bot.marks.due() == ["C2", "C3"]
-    assert slack.calls == []
-
-
 # -- any story -------------------------------------------------------------------------------------------------
 
 STEPS = steps(st.tuples(st.just("say"), st.sampled_from(["C1", "D1", "D2"]), st.booleans()))
@@ -655,16 +421,16 @@ class StoryBot(Bot):
 class SlackStory(Story):
     outage = dict.fromkeys(("C1", "D1", "users.conversations"), TransportUnavailable("500"))
 
-    def __init__(self, seed, limit, most):
+    def __init__(self, seed, limit):
         super().__init__(seed, Slack(limit, pause=0.2))
-        self.most, self.knows_c1 = most, False
+        self.knows_c1 = False
 
     def missing(self):
         taken = {incoming.key for incoming in self.taken}
         return {key: ts for key, ts in self.owed.items() if key not in taken}
 
     def new_bot(self):
-        return StoryBot(self.platform, self.disk, taken=self.taken, most_at_once=self.most)
+        return StoryBot(self.platform, self.disk, taken=self.taken)
 
     def begin_session(self):
         self.start(self.bot.catch_up.run)
@@ -735,36 +501,6 @@ A_REPLY_IN_A_THREAD_FROM_BEFORE_THE_CHANNEL_WAS_KNOWN = [
 @settings(max_examples=400, deadline=None)
 @given(STEPS, st.integers(0, 1000), st.sampled_from([1, 2, 200]), st.sampled_from([2, 5, 10_000]))
 def test_whatever_happens_every_message_is_handed_over_and_no_mark_passes_one(steps, seed, limit, most):
-    play(SlackStory(seed, limit, most), seed, steps)
-
-
-async def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there_on():
-    bot = Bot(Slack())
-    await bot.catch_up.run()
-    await anyio.sleep(600)
-    bot.marks.gap()
-    await bot.catch_up.run(gap=False)
-    assert not bot.marks.begins_late("C2", f"{START + 605:.6f}")
-    assert bot.marks.begins_late("C3", f"{START + 500:.6f}")
-    assert bot.marks.due() == ["C3"]
-    assert not bot.marks.begins_late("C3", f"{START + 500:.6f}")
-
-
-async def test_a_join_that_is_told_late_is_read_from_then_on():
-    bot = Bot(Slack())
-    await bot.catch_up.run()
-    await anyio.sleep(600)
-    bot.marks.move("C2", f"{START + 600:.6f}")
-    bot.marks.joined("C2", f"{START + 100:.6f}")
-    assert bot.marks.due() == ["C2"]
-    assert float(bot.marks.mark_of("C2")) == START + 100
-
-
-async def test_a_time_that_is_not_yet_does_not_end_the_catching_up():
-    bot = Bot(Slack())
-    await bot.catch_up.run()
-    bot.marks.move("C1", "9999999999.000001")
-    bot.marks.move("C2", f"{START:.6f}")
-    bot.marks.move("C2", "9999999999.000001")
-    assert float(bot.marks.mark_of("C1")) <= START + 3600
-    assert float(bot.marks.mark_of("C2")) <= START + 3600
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "MOST_AT_ONCE", most)
+        play(SlackStory(seed, limit), seed, steps)

@@ -152,10 +152,11 @@ async def test_a_file_shorter_than_slack_said_is_never_whole(session, slack):
 
 
 @pytest.mark.parametrize("steps", [(Stall(),), (b"some", Stall())])
-async def test_a_download_that_falls_silent_is_given_up(session, steps):
+async def test_a_download_that_falls_silent_is_given_up(session, steps, monkeypatch):
+    monkeypatch.setattr(files, "IDLE_S", 0.1)
     async with FileServer([Reply(steps)] * 2) as server:
         with pytest.raises(FileUnavailable):
-            await read(session, f"{server.base_url}/f", server.base_url, idle_s=0.1)
+            await read(session, f"{server.base_url}/f", server.base_url)
 
 
 async def test_redirects_are_followed_on_the_same_host(session):

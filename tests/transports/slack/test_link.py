@@ -39,6 +39,12 @@ def impatient(slack):
     return slack
 
 
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """A link is established as soon as it is up."""
+    monkeypatch.setattr(link_module, "SETTLED_S", 0.0)
+
+
 @dataclass
 class Bot:
     """A running link, what it was given, and how it ended."""
@@ -56,7 +62,7 @@ class Bot:
         self.story.append("taken")
 
     def make(self):
-        options = {"ping_interval": PING_S, "settled_s": 0.0, "take": self.take} | self.options
+        options = {"ping_interval": PING_S, "take": self.take} | self.options
         client = AsyncWebClient(self.slack.bot_token, base_url=self.slack.api_base_url, retry_handlers=[])
         return SocketModeLink(app_token=self.slack.app_token, client=client, **options)
 
@@ -353,8 +359,9 @@ async def test_what_was_being_taken_is_acknowledged_on_the_link_it_came_from(sla
     assert len(begun) == 1
 
 
-async def test_links_that_ask_for_a_refresh_at_once_are_failed_ones(slack):
-    async with serving(slack, settled_s=10.0) as bot:
+async def test_links_that_ask_for_a_refresh_at_once_are_failed_ones(slack, monkeypatch):
+    monkeypatch.setattr(link_module, "SETTLED_S", 10.0)
+    async with serving(slack) as bot:
         bot.link.disconnect("refresh_requested")
         assert "asks for a new link" in str(await bot.ended())
     assert slack.sockets.opened == 1
@@ -582,9 +589,10 @@ async def test_a_rate_limit_on_connecting_is_kept(slack):
     assert end.retry_after == 30
 
 
-async def test_connecting_does_not_take_for_ever(slack):
+async def test_connecting_does_not_take_for_ever(slack, monkeypatch):
+    monkeypatch.setattr(link_module, "OPEN_WITHIN_S", 0.1)
     slack.fail("apps.connections.open", Stall())
-    async with serving(slack, open_within_s=0.1) as bot:
+    async with serving(slack) as bot:
         assert "no connection within" in str(await bot.ended())
 
 

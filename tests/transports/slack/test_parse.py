@@ -342,8 +342,8 @@ def test_what_cannot_be_read_is_odd_and_nothing_else(body):
 
 def test_earlier_lines_have_names_words_and_files_and_know_our_own():
     names = {"U1": "Ann", "U2": "Ben"}
-    assert spoken(said("<@U2> see", files=[FILE]), ME, names) == Spoken(
-        Author("U1", "Ann"), "@Ben see\n[file: notes.txt]"
+    assert spoken(said("<@U2> &lt;sigh&gt;", files=[FILE]), ME, names) == Spoken(
+        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]"
     )
     assert spoken(said("done", user="UBOT", bot_id="BBOT"), ME, names) == Spoken(
         Author("UBOT"), "done", ours=True

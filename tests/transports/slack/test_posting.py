@@ -788,12 +788,13 @@ async def test_a_large_file_is_never_in_memory_as_a_whole(desk, slack, tmp_path,
     "content,most,said", [(b"", 10, "empty"), (b"x" * 11, 10, "at most"), (None, 10, "read")]
 )
 async def test_a_file_that_cannot_be_sent_is_refused_with_the_reason(
-    desk, slack, tmp_path, content, most, said
+    desk, slack, tmp_path, content, most, said, monkeypatch
 ):
+    monkeypatch.setattr(uploads, "MAX_BYTES", most)
     if content is not None:
         (tmp_path / "f").write_bytes(content)
     with pytest.raises(TransportRejected) as refused:
-        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f", max_bytes=most)
+        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
     assert said in refused.value.friendly
     assert slack.calls_to("files.getUploadURLExternal") == []
 

@@ -9,12 +9,11 @@ import pytest
 
 from bot.admin.reports.thread_folders import linked
 from bot.config.settings import Access
-from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.routing.access import allowed
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in, transport
-from tests.world import Counting, Gate, Scripted, calls, says
+from tests.world import Gate, Scripted, says
 from threads.model import Outgoing, ThreadId
 
 pytestmark = pytest.mark.anyio
@@ -69,62 +68,6 @@ async def test_a_direct_message_is_answered_in_a_session_with_a_title(tmp_path):
         assert slack.status("D1", said.ts) == ""
 
 
-async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(tmp_path):
-    async with FakeSlack() as slack:
-        async with bot_in(slack, tmp_path, Scripted(says("one"))):
-            said = await slack.say("U1", "C1", "<@UBOT> hi")
-            await slack.until(lambda: answers(slack, "C1", said.ts))
-        async with bot_in(slack, tmp_path, Scripted(says("two"))):
-            await slack.say("U2", "C1", "and now?", thread_ts=said.ts)
-            await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
-            assert "two" in answers(slack, "C1", said.ts)[-1]
-
-
-async def test_what_is_not_for_the_bot_is_left_alone(tmp_path):
-    model = Scripted()
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        root = await slack.say("U1", "C1", "just talking")
-        await slack.say("U2", "C1", "an answer to that", thread_ts=root.ts)
-        joined = await slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: answers(slack, "C1", joined.ts))
-        await slack.say("U1", "C1", "<@U2> what do you think?", thread_ts=joined.ts)
-        await slack.bot_says("C1", "beep", thread_ts=joined.ts)
-        last = await slack.say("U1", "D1", "hi")
-        await slack.until(lambda: answers(slack, "D1", last.ts))
-        assert len(model.requests) == 2
-        assert len(slack.posts()) == 2
-
-
-async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_there(tmp_path):
-    model = Scripted()
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        root = await slack.say("U1", "C1", "the deploy is red")
-        await slack.say("U2", "C1", "since noon &lt;sigh&gt;", thread_ts=root.ts)
-        await slack.say("U1", "C1", "<@UBOT> why?", thread_ts=root.ts)
-        await slack.until(lambda: answers(slack, "C1", root.ts))
-        told = model.requests[0].messages[0].text
-        assert "the deploy is red" in told
-        assert "since noon <sigh>" in told
-
-
-async def test_an_edit_before_the_turn_counts_and_a_deleted_message_is_withdrawn(tmp_path):
-    held = Gate(says("first"))
-    model = Scripted(held, says("second"))
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        said = await slack.say("U1", "C1", "<@UBOT> one")
-        await held.began.wait()
-        changed = await slack.say("U1", "C1", "<@UBOT> two", thread_ts=said.ts)
-        gone = await slack.say("U1", "C1", "<@UBOT> three", thread_ts=said.ts)
-        await slack.until(lambda: "eyes" in slack.message(gone.ts).reactions)
-        await slack.edit(changed.ts, "<@UBOT> twelve")
-        await slack.delete(gone.ts)
-        held.open.set()
-        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
-        assert "twelve" in model.requests[1].messages[-1].text
-        await slack.until(lambda: slack.session("C1", said.ts).status == "active")
-        assert len(model.requests) == 2
-
-
 async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
     typed, native = Gate(says("never")), Gate(says("never"))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(typed, native)):
@@ -139,52 +82,8 @@ async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
         await slack.until(lambda: slack.session("D1", direct.ts).status == "active")
 
 
-async def test_a_failure_has_a_button_that_tries_again_and_goes_when_it_is_pressed(tmp_path):
-    model = Scripted(ModelUnavailable("down"), says("now it works"))
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        said = await slack.say("U1", "C1", "<@UBOT> the question")
-        await slack.until(lambda: answers(slack, "C1", said.ts))
-        failed = slack.thread("C1", said.ts)[-1]
-        assert wording.UNREACHABLE.split(".")[0].replace("'", "’") in failed.text.replace("'", "’")
-        button = next(b for b in failed.blocks if b["type"] == "actions")["elements"][0]
-        await slack.press("U2", failed.ts, button["action_id"])
-        await slack.press("U2", failed.ts, button["action_id"], stale=True)
-        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
-        await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(failed.ts).blocks))
-        assert "the question" in model.requests[1].messages[-1].text
-        assert len(model.requests) == 2
-
-
 LONG = "words " * 1_200
 """About 2,100 tokens: twice that is more than the model of the next test reads."""
-
-
-async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
-    tmp_path,
-):
-    model = Counting(says("one"), ModelUnavailable("no summary"))
-    async with FakeSlack() as slack:
-        async with bot_in(slack, tmp_path, model):
-            said = await slack.say("U1", "C1", f"<@UBOT> {LONG}")
-            await slack.until(lambda: answers(slack, "C1", said.ts))
-            await slack.say("U1", "C1", LONG, thread_ts=said.ts)
-            await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 2)
-        failed = slack.thread("C1", said.ts)[-1]
-        assert "longer than the model can read" in failed.text
-        buttons = next(block for block in failed.blocks if block["type"] == "actions")["elements"]
-        assert [button["text"]["text"] for button in buttons] == ["Compact", "Start over"]
-        model = Counting(says("two"))
-        async with bot_in(slack, tmp_path, model):
-            await slack.press("U2", failed.ts, "choice:1")
-            await slack.until(lambda: slack.ephemerals)
-            assert "not yours" in slack.ephemerals[0].text
-            assert any(block["type"] == "actions" for block in slack.message(failed.ts).blocks)
-            await slack.press("U1", failed.ts, "choice:1")
-            await slack.press("U1", failed.ts, "choice:0", stale=True)
-            await slack.until(lambda: "two" in answers(slack, "C1", said.ts))
-            await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(failed.ts).blocks))
-            await slack.until(lambda: wording.ALREADY_RETRIED in {shown.text for shown in slack.ephemerals})
-        assert [len(request.messages) for request in model.requests] == [1]
 
 
 async def test_a_stranger_who_mentions_the_bot_is_refused_alone_and_one_who_talks_is_ignored(tmp_path):
@@ -273,46 +172,6 @@ async def test_other_ways_of_saying_something_are_said_all_the_same(tmp_path, su
         await slack.until(lambda: len(answers(slack, "C1", root.ts)) == 2)
 
 
-async def test_a_preview_that_slack_adds_to_a_question_is_no_edit(tmp_path):
-    held = Gate(says("first"))
-    model = Scripted(held, says("second"))
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        root = await slack.say("U1", "C1", "<@UBOT> one")
-        await held.began.wait()
-        said = await slack.say("U1", "C1", "see https://example.com", thread_ts=root.ts)
-        await slack.unfurl(said.ts)
-        held.open.set()
-        await slack.until(lambda: len(answers(slack, "C1", root.ts)) == 2)
-        assert model.requests[1].messages[-1].text.count("https://example.com") == 1
-
-
-async def test_a_slash_stop_ends_what_runs_in_the_channel(tmp_path):
-    held = Gate(says("never"))
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held)):
-        said = await slack.say("U1", "C1", "<@UBOT> work")
-        await held.began.wait()
-        await slack.command("U1", "C1", "/threadfast", "stop")
-        await slack.until(lambda: slack.ephemerals)
-        assert "Stopped" in slack.ephemerals[0].text
-        await slack.until(lambda: "octagonal_sign" in slack.message(said.ts).reactions)
-
-
-async def test_a_file_is_read_and_a_tool_can_give_one_back(tmp_path):
-    model = Scripted(
-        calls("read_file", path="attachments/PLACE"), calls("attach", path="attachments/PLACE"), says("done")
-    )
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        file = slack.file("notes.txt", b"the secret word is plum")
-        said = slack.say("U1", "D1", "what does it say?", files=[file])
-        for step, name in zip((0, 1), ("read_file", "attach"), strict=True):
-            place = f"attachments/{said.ts}-notes.txt"
-            model.script[step] = calls(name, id=f"c{step}", path=place)
-        await said
-        await slack.until(lambda: any("done" in text for text in answers(slack, "D1", said.ts)))
-        assert "plum" in model.requests[1].messages[-1].results[0].content
-        assert any(message.files for message in slack.thread("D1", said.ts)[1:])
-
-
 async def test_the_bot_works_with_just_the_scopes_of_its_manifest(tmp_path):
     from transports.slack.manifest import Features, scopes  # noqa: PLC0415
 
@@ -329,22 +188,6 @@ async def test_prompts_are_suggested_when_the_messages_tab_is_opened(tmp_path):
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(), options=options):
         await slack.open_home("U1")
         await slack.until(lambda: slack.prompts)
-
-
-async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(tmp_path):
-    lines = [f"line {number} of the long answer." for number in range(1200)]
-    huge = "\n".join(f"row {number} " + "x" * 60 for number in range(3000))
-    model = Scripted(says("\n".join(lines)), says(huge))
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        said = await slack.say("U1", "C1", "<@UBOT> much")
-        await slack.until(lambda: any("line 1199" in str(m.blocks) for m in slack.thread("C1", said.ts)))
-        shown = "\n".join(m.blocks[0]["text"] for m in slack.thread("C1", said.ts)[1:])
-        assert [line for line in shown.splitlines() if line] == lines
-        more = await slack.say("U1", "C1", "<@UBOT> more", thread_ts=said.ts)
-        await slack.until(lambda: any(m.files for m in slack.thread("C1", said.ts)))
-        [file] = [file for m in slack.thread("C1", said.ts) for file in m.files]
-        assert "row 2999" in file.content.decode()
-        assert len(slack.thread("C1", more.ts)) == 1
 
 
 async def test_what_a_person_forwards_does_not_make_its_links_trusted(tmp_path):

@@ -5,27 +5,20 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 
-import anyio
 import pytest
 
-from bot.ports.model import Completion, Usage
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message, RateLimited
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message
 from tests.transports.settling import until_settled
-from tests.transports.slack.bot import bot_in, transport
+from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, Streams, says
-from threads.errors import TransportFatal
 from threads.model import (
     Choice,
-    Limits,
-    Option,
     Outgoing,
-    Question,
     ThreadId,
     TurnSettled,
     message_key,
 )
-from threads.wording import first_cause
 from transports.shared.live import background_calls
 from transports.slack import client
 
@@ -36,27 +29,6 @@ async def alive(slack):
     """Prove that the bot still answers."""
     said = await slack.say("U3", "D3", "still there?")
     await slack.until(lambda: answers(slack, "D3", said.ts))
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        RateLimited(1),
-        Html(503),
-        Html(502, applied=True),
-        Cut(),
-        Cut(applied=True),
-        ApiError("internal_error"),
-    ],
-    ids=str,
-)
-async def test_a_post_that_fails_once_is_seen_exactly_once(tmp_path, fault):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("the answer"))):
-        slack.fail("chat.postMessage", fault)
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        await until_settled(tmp_path, said.ts)
-        assert sum("the answer" in text for text in answers(slack, "C1", said.ts)) == 1
-        assert not slack.impatient
 
 
 @pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found", "restricted_action"])
@@ -78,36 +50,6 @@ async def test_blocks_that_are_refused_become_plain_text(tmp_path, code):
         said = await slack.say("U1", "C1", "<@UBOT> hi")
         await slack.until(lambda: answers(slack, "C1", said.ts))
         assert "bold words" in slack.thread("C1", said.ts)[-1].text
-
-
-async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(tmp_path):
-    async with FakeSlack() as slack:
-        with pytest.raises(BaseException) as raised:
-            async with bot_in(slack, tmp_path, Scripted()):
-                slack.revoke()
-                await slack.say("U1", "C1", "<@UBOT> hi")
-                await anyio.sleep(10)
-        cause = first_cause(raised.value)
-        assert isinstance(cause, TransportFatal)
-        assert "bot token" in str(cause)
-        assert slack.bot_token not in str(cause)
-
-
-@pytest.mark.parametrize(("token", "word"), [("app_token", "app token"), ("bot_token", "bot token")])
-async def test_a_bad_token_ends_the_start_with_a_clear_word(tmp_path, token, word):
-    async with FakeSlack() as slack:
-        edge = transport(slack, tmp_path, **{token: f"xox-bad-{token}"})
-
-        async def sink(_):
-            raise AssertionError
-
-        with anyio.fail_after(10), pytest.raises(BaseException) as raised:
-            await edge.serve(sink)
-        cause = first_cause(raised.value)
-        assert isinstance(cause, TransportFatal)
-        assert word in str(cause)
-        assert "xox-bad" not in str(cause)
-        assert edge.state == "stopped"
 
 
 async def test_odd_events_are_acknowledged_and_nothing_breaks(tmp_path):
@@ -141,16 +83,6 @@ async def test_a_file_that_cannot_be_read_is_told_to_the_person_and_the_model(tm
         assert "notes.txt" in model.requests[0].messages[0].text
         assert "plum" not in str(model.requests[0])
         assert all(token in {"", None, slack.bot_token} for _, token in slack.downloads)
-
-
-async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(tmp_path):
-    model = Scripted()
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        big = slack.file("big.bin", b"x" * 30_000_000, "application/octet-stream")
-        said = await slack.say("U1", "D1", "look", files=[big])
-        await slack.until(lambda: answers(slack, "D1", said.ts))
-        assert "20 MB" in answers(slack, "D1", said.ts)[-1]
-        assert slack.downloads == []
 
 
 async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_back(tmp_path):
@@ -207,30 +139,6 @@ async def test_what_is_said_during_a_lost_link_is_found_after_the_reconnect(tmp_
         assert edge.state == "connected"
 
 
-async def test_a_question_that_waits_for_a_person_is_a_suspended_session_and_ends_with_the_decision(tmp_path):
-    class Asks(Scripted):
-        async def for_turn(self, turn):
-            self.turn = turn
-            return self
-
-        async def complete(self, request, on_event):
-            question = Question("Go on?", (Option("Yes", True), Option("No", False)), lambda who: who == "U1")
-            answer = await self.turn.ask(question)
-            return Completion(says(f"so: {answer.approved}"), Usage(1, 1), "end")
-
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Asks()):
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: (s := slack.session("C1", said.ts)) and s.status == "suspended")
-        asked = slack.thread("C1", said.ts)[-1]
-        await slack.press("U2", asked.ts, "choice:0")
-        await slack.until(lambda: slack.ephemerals)
-        assert "not yours" in slack.ephemerals[0].text
-        await slack.press("U1", asked.ts, "choice:0")
-        await slack.until(lambda: any("so: True" in text for text in answers(slack, "C1", said.ts)))
-        await slack.until(lambda: all(b["type"] != "actions" for b in slack.message(asked.ts).blocks))
-        assert "Approved" in str(slack.message(asked.ts).blocks)
-
-
 async def test_a_missing_scope_is_said_at_the_start(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     async with FakeSlack() as slack:
@@ -238,31 +146,6 @@ async def test_a_missing_scope_is_said_at_the_start(tmp_path, caplog):
         async with bot_in(slack, tmp_path, Scripted()):
             await alive(slack)
     assert "reactions:write" in caplog.text
-
-
-async def test_a_person_who_floods_a_thread_is_refused_politely(tmp_path):
-    gate = anyio.Event()
-
-    async def held():
-        await gate.wait()
-        return says("done")
-
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(held), limits=Limits(mailbox=2)):
-        first = await slack.say("U1", "C1", "<@UBOT> hi")
-        said = [await slack.say("U1", "C1", f"{n}", thread_ts=first.ts) for n in range(6)]
-        gate.set()
-        found = await until_settled(tmp_path, first.ts, *(one.ts for one in said))
-        assert list(found.values()).count("refused") >= 3
-
-
-async def test_model_text_pings_nobody_and_previews_nothing(tmp_path):
-    text = "<!channel> <@U2> @here [docs](https://evil.example/?q=secret) https://evil.example/x <!here>"
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says(text), says(text))):
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        direct = await slack.say("U1", "D1", "hi")
-        await until_settled(tmp_path, said.ts, direct.ts)
-        assert slack.pings == []
-        assert slack.unfurls == []
 
 
 async def test_a_slash_command_where_the_bot_is_no_member_is_answered_to_its_person_alone(tmp_path):
@@ -273,31 +156,6 @@ async def test_a_slash_command_where_the_bot_is_no_member_is_answered_to_its_per
         assert "/usage" in slack.responses[0]["text"]
         assert slack.responses[0]["response_type"] == "ephemeral"
         assert slack.posts() == []
-
-
-async def test_an_answer_that_cannot_be_written_over_its_draft_is_posted_and_the_draft_goes(tmp_path):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
-        slack.fail("chat.update", Html(500), forever=True)
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        assert (await until_settled(tmp_path, said.ts))[said.ts] == "answered"
-        await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
-        assert "the end" in answers(slack, "C1", said.ts)[0]
-
-
-async def test_the_sign_of_a_killed_process_goes_with_the_answer(tmp_path):
-    gate = anyio.Event()
-
-    async def held():
-        await gate.wait()
-        return says("never")
-
-    async with FakeSlack() as slack:
-        async with bot_in(slack, tmp_path, Scripted(held)):
-            said = await slack.say("U1", "C1", "<@UBOT> hi")
-            await slack.until(lambda: "eyes" in slack.message(said.ts).reactions)
-        async with bot_in(slack, tmp_path, Scripted(says("there"))):
-            await slack.until(lambda: answers(slack, "C1", said.ts))
-            await slack.until(lambda: not slack.message(said.ts).reactions)
 
 
 async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_path):
@@ -313,16 +171,6 @@ async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_pat
         await slack.until(lambda: answers(slack, "D1", said.ts) and not slack.message(said.ts).reactions)
 
 
-async def test_a_live_answer_whose_end_slack_refuses_does_not_stay_as_if_it_went_on(tmp_path):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: answers(slack, "C1", said.ts))
-        for method in ("chat.update", "chat.postMessage"):
-            slack.fail(method, ApiError("restricted_action"), forever=True)
-        assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
-        await slack.until(lambda: not answers(slack, "C1", said.ts))
-
-
 async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at_first(tmp_path, monkeypatch):
     monkeypatch.setattr(background_calls, "AGAIN_S", (0.1, 0.1))
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
@@ -332,15 +180,6 @@ async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at
         await until_settled(tmp_path, said.ts)
         await slack.until(lambda: len(answers(slack, "C1", said.ts)) == 1)
         assert "the end" in answers(slack, "C1", said.ts)[0]
-
-
-async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(tmp_path):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Streams("word " * 30, "the end")):
-        slack.fail("chat.postMessage", Cut(applied=True), Cut(applied=True))
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        assert (await until_settled(tmp_path, said.ts))[said.ts] == "answered"
-        (answer,) = answers(slack, "C1", said.ts)
-        assert "the end" in answer
 
 
 async def test_a_question_that_is_found_again_does_not_keep_what_a_killed_process_left(tmp_path, monkeypatch):

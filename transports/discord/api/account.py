@@ -15,7 +15,6 @@ from typing import NoReturn, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from discord.http import Route
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
@@ -40,8 +39,8 @@ class Account:
 
     me: Me
 
-    def __init__(self, token: str, tasks: TaskGroup) -> None:
-        self._token = token
+    def __init__(self, api_url: str, token: str, tasks: TaskGroup) -> None:
+        self._api_url, self._token = api_url, token
         self.invalid_requests = InvalidRequests()
         self._calls = UncancelledCalls(tasks, self._explained)
         self._client: Client | None = None
@@ -55,7 +54,7 @@ class Account:
     async def login(self) -> Me:
         """Ask who the token belongs to, before any call. Raises `TransportFatal` for a bad token, else as a call."""
         self._admit("login", urgent=True)
-        client = Client(Route.BASE, self.invalid_requests)
+        client = Client(self._api_url, self._api_url, self.invalid_requests)
         work = partial(client.login, self._token)
         try:
             await self._calls.make("login", work, within=LOGIN_WITHIN_S)

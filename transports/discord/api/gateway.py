@@ -74,6 +74,7 @@ class Gateway(Client):
 
     def __init__(
         self,
+        api_url: str,
         url: URL,
         invalid_requests: InvalidRequests,
         hooks: Hooks,
@@ -82,7 +83,7 @@ class Gateway(Client):
         tasks: TaskGroup,
         **options: float,
     ) -> None:
-        super().__init__(str(url), invalid_requests, enable_debug_events=True, **options)
+        super().__init__(api_url, str(url), invalid_requests, enable_debug_events=True, **options)
         self._gateway, self._session_hooks = url, hooks
         self._connected, self._begin, self._tasks = connected, begin, tasks
         self._answers: set[anyio.CancelScope] = set()

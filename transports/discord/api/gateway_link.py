@@ -32,6 +32,7 @@ from threads.errors import TransportFatal
 from transports.discord.api.api_errors import Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.gateway import Gateway, Hooks
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.sdk import DISCORD, InteractionCalls, interactions_through
 from transports.shared.link.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class GatewayLink:
     def __init__(
         self,
         token: str,
+        api_base_url: str | None,
         gateway_url: str | None,
         make_hooks: Callable[[], Hooks],
         invalid_requests: InvalidRequests,
@@ -76,6 +78,7 @@ class GatewayLink:
         heartbeat_s: float = 60.0,
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
+        self._api_url = api_base_url or DISCORD
         self._make_hooks, self._standing = make_hooks, invalid_requests
         self._heard = heard
         self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
@@ -88,8 +91,13 @@ class GatewayLink:
         *connected* is called before anything of the session is taken, and each time that it was resumed.
         """
         self._admit()
+        with interactions_through(InteractionCalls(self._api_url)):
+            await self._run(connected)
+
+    async def _run(self, connected: Callable[[], None]) -> None:
         async with anyio.create_task_group() as tasks:
             client = Gateway(
+                self._api_url,
                 self._url,
                 self._standing,
                 self._make_hooks(),

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import anyio
 import discord
-from discord.http import Route
 
 from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.api.account import Account
@@ -215,11 +214,10 @@ class Rest(Account):
 
 @asynccontextmanager
 async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
-    """Open the API at *base_url* (ends in /api/v10; Discord's own if None), for all clients of the process."""
-    Route.BASE = base_url or DISCORD
+    """Open the API at *base_url* (ends in /api/v10; Discord's own if None)."""
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
-        rest = Rest(token, tasks)
+        rest = Rest(base_url or DISCORD, token, tasks)
         try:
             yield rest
         except Exception as error:  # noqa: BLE001  raised again below: no call fails in a group of exceptions

@@ -8,9 +8,11 @@ These undocumented parts of the library (2.7.1) are used; check them when it is 
 
 | part                                                   | where        | why                                       |
 |--------------------------------------------------------|--------------|-------------------------------------------|
-| `Route.BASE`                                           | rest         | there is no other way to another address  |
-| `DiscordWebSocket.DEFAULT_GATEWAY`, read only          | gateway      | the same, for each client alone           |
-| `HTTPClient.request`, replaced                         | sdk          | time limits, no redirects, no quotes      |
+| `HTTPClient.request`, replaced                         | sdk          | time limits, no redirects, no quotes, and |
+|                                                        |              | another address, for each client alone    |
+| `Route.url`; `Route.BASE`, read only                   | sdk          | another address                           |
+| `AsyncWebhookAdapter.request`, `async_context`         | sdk          | the same for answers to interactions      |
+| `DiscordWebSocket.DEFAULT_GATEWAY`, read only          | gateway      | the same for the gateway                  |
 | `HTTPClient.ws_connect`, replaced; `HTTPClient.close`  | gateway      | what `Client.close` leaves open           |
 | `KeepAliveHandler.ws._connection`, `_ready_task`       | gateway      | the same                                  |
 | `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
@@ -23,7 +25,8 @@ These undocumented parts of the library (2.7.1) are used; check them when it is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -32,6 +35,7 @@ import aiohttp
 import anyio
 import discord
 from discord.http import HTTPClient, Route
+from discord.webhook.async_ import AsyncWebhookAdapter, async_context
 
 from transports.discord.api.invalid_requests import InvalidRequests
 from transports.shared.link.proxy import proxy_for
@@ -50,9 +54,11 @@ on_sent: ContextVar[Callable[[], None] | None] = ContextVar("on_sent", default=N
 
 
 class Client(discord.Client):
-    """A client of the library; *url* chooses its proxy."""
+    """A client of the library for the API at *api_url*; *proxied_url* chooses its proxy."""
 
-    def __init__(self, url: str, invalid_requests: InvalidRequests, **options: Any) -> None:
+    def __init__(
+        self, api_url: str, proxied_url: str, invalid_requests: InvalidRequests, **options: Any
+    ) -> None:
         be_quiet()
         intents = discord.Intents.default()
         intents.message_content = True
@@ -62,11 +68,11 @@ class Client(discord.Client):
             chunk_guilds_at_startup=False,
             member_cache_flags=discord.MemberCacheFlags.none(),
             allowed_mentions=discord.AllowedMentions.none(),
-            proxy=proxy_for(url),
+            proxy=proxy_for(proxied_url),
             http_trace=_trace(invalid_requests),
             **options,
         )
-        _bound(self.http)
+        _bound(self.http, api_url)
 
 
 def be_quiet() -> None:
@@ -88,11 +94,12 @@ def _demote_reconnect(record: logging.LogRecord) -> bool:
     return True
 
 
-def _bound(http: HTTPClient) -> None:
-    """Give every request of *http* a time limit, and follow no redirect."""
+def _bound(http: HTTPClient, api_url: str) -> None:
+    """Send every request of *http* to *api_url*, give it a time limit, and follow no redirect."""
     request = http.request
 
     async def bounded(route: Route, **arguments: Any) -> Any:
+        _readdress(route, api_url)
         timeout = UPLOAD if arguments.get("files") else REQUEST
         answer = await request(route, timeout=timeout, allow_redirects=False, **arguments)
         if route.method in ("POST", "PATCH") and isinstance(answer, dict):
@@ -101,6 +108,32 @@ def _bound(http: HTTPClient) -> None:
         return answer
 
     http.request = bounded  # type: ignore[method-assign]  # its session cannot be reached from outside
+
+
+def _readdress(route: Route, api_url: str) -> None:
+    route.url = api_url + route.url.removeprefix(Route.BASE)
+
+
+class InteractionCalls(AsyncWebhookAdapter):
+    """The library's calls that answer interactions, which do not go through its client, at *api_url*."""
+
+    def __init__(self, api_url: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._api_url = api_url
+
+    async def request(self, route: Route, session: aiohttp.ClientSession, **arguments: Any) -> Any:
+        _readdress(route, self._api_url)
+        return await super().request(route, session, **arguments)
+
+
+@contextmanager
+def interactions_through(calls: AsyncWebhookAdapter) -> Iterator[None]:
+    """Answer interactions through *calls*, in the block and in tasks that begin there."""
+    before = async_context.set(calls)
+    try:
+        yield
+    finally:
+        async_context.reset(before)
 
 
 def _trace(invalid_requests: InvalidRequests) -> aiohttp.TraceConfig:

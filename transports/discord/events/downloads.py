@@ -18,7 +18,8 @@ from threads.model import Attachment
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import is_snowflake
-from transports.shared.downloads import GONE, IDLE_S, FileHost, FileRefused, opened, read, unavailable
+from transports.shared.downloads import GONE, FileHost, FileRefused, opened, read, unavailable
+from transports.shared.link.proxy import is_trusted
 
 HOSTS = ("cdn.discordapp.com", "media.discordapp.net")
 
@@ -41,15 +42,13 @@ async def open_download(
     rest: Rest,
     attachment: Attachment,
     own: URL | None = None,
-    *,
-    idle_s: float = IDLE_S,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
 
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
     host = FileHost("Discord", partial(trusted, own=own), NO_ACCESS)
-    at = partial(opened, session, host=host, idle_s=idle_s)
+    at = partial(opened, session, host=host)
     async with AsyncExitStack() as stack:
         try:
             response = await stack.enter_async_context(at(attachment.url))
@@ -61,10 +60,8 @@ async def open_download(
 
 
 def trusted(url: URL, own: URL | None) -> bool:
-    """Tell whether *url* is one of Discord's file hosts."""
-    if own is not None and url.scheme and url.host and url.origin() == own:
-        return True
-    return url.host in HOSTS and url.scheme == "https" and url.port == 443 and url.user is None
+    """Return whether *url* is one of Discord's file hosts."""
+    return is_trusted(url, own, known_host=url.host in HOSTS)
 
 
 async def _address(rest: Rest, attachment: Attachment, host: FileHost) -> str:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
+from cachetools import LRUCache
 
 CHANNEL_S = 1.3
 """Between an answer and the next call: four calls in any 5 s."""
@@ -22,8 +23,8 @@ EVERY_S = 0.05
 REST = 4.0
 """The pause after a sign, in times of what making it took: signs take a fifth of the time at most."""
 
-SWEEP_AT = 256
-"""Channels that are kept before the idle ones are dropped."""
+MOST_CHANNELS = 4_096
+"""Channels whose lane is kept. So many others take minutes, and a lane is idle again after `CHANNEL_S`."""
 
 
 class Lane:
@@ -54,18 +55,13 @@ class Lane:
     def waiting(self) -> int:
         return self._lock.statistics().tasks_waiting
 
-    @property
-    def idle(self) -> bool:
-        return not self._lock.locked() and self._next_at <= anyio.current_time()
-
 
 class Pace:
     """The pace of all signs of a bot."""
 
     def __init__(self) -> None:
         self._all = Lane()
-        self._channels: dict[str, Lane] = {}
-        self._sweep_at = SWEEP_AT
+        self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
     @property
     def spare(self) -> bool:
@@ -93,11 +89,5 @@ class Pace:
 
     def _lane(self, channel: str) -> Lane:
         if (lane := self._channels.get(channel)) is None:
-            self._sweep()
             lane = self._channels[channel] = Lane()
         return lane
-
-    def _sweep(self) -> None:
-        if len(self._channels) >= self._sweep_at:
-            self._channels = {channel: lane for channel, lane in self._channels.items() if not lane.idle}
-            self._sweep_at = max(SWEEP_AT, 2 * len(self._channels))

@@ -15,10 +15,12 @@ from typing import TypeVar
 import anyio
 import discord
 from cachetools import TTLCache
+from discord.webhook.async_ import AsyncWebhookAdapter, async_context
 
 from threads.errors import PostFailed
 from transports.discord.api.api_errors import FROM_OUTSIDE, DiscordRefused, explain
 from transports.discord.api.rest import view_of
+from transports.discord.api.sdk import interactions_through
 from transports.discord.api.values import Button
 
 T = TypeVar("T")
@@ -42,6 +44,8 @@ class _Interaction:
     interaction: discord.Interaction
     acknowledged: anyio.Event
     thinking: bool
+    calls: AsyncWebhookAdapter
+    """How its client answers: whoever answers later runs in another context."""
 
 
 class EphemeralAnswers:
@@ -56,7 +60,9 @@ class EphemeralAnswers:
     def remember(self, message_id: str, interaction: discord.Interaction, acknowledged: anyio.Event) -> None:
         """Remember an interaction, which can be answered once it is *acknowledged*."""
         thinking = interaction.type is discord.InteractionType.application_command
-        self._interactions[message_id] = _Interaction(interaction, acknowledged, thinking)
+        self._interactions[message_id] = _Interaction(
+            interaction, acknowledged, thinking, async_context.get()
+        )
 
     async def whisper(self, message_id: str, content: str, buttons: Sequence[Button] = ()) -> str:
         """Answer that person alone and return the message's id.
@@ -75,7 +81,7 @@ class EphemeralAnswers:
             answer = known.interaction.followup.send(
                 content, view=view, ephemeral=True, suppress_embeds=True, wait=True
             )
-        sent = await _done(answer)
+        sent = await _done(known, answer)
         known.thinking = False
         return str(sent.id)
 
@@ -85,18 +91,18 @@ class EphemeralAnswers:
         if known and known.thinking:
             await known.acknowledged.wait()
             try:
-                await _done(known.interaction.delete_original_response())
+                await _done(known, known.interaction.delete_original_response())
             except PostFailed as error:
                 log.info("slash.left: a command shows that it is thinking, though it is over: %s", error)
 
 
-async def _done(call: Awaitable[T]) -> T:
+async def _done(known: _Interaction, call: Awaitable[T]) -> T:
     """Wait for a call of the library, which may be cancelled here: it holds nothing but its own line.
 
     Raises `PostFailed`, a refusal when the client that heard the question is closed.
     """
     try:
-        with anyio.fail_after(CALL_WITHIN_S):
+        with interactions_through(known.calls), anyio.fail_after(CALL_WITHIN_S):
             return await call
     except RuntimeError as error:  # aiohttp: Session is closed
         raise DiscordRefused("whisper", 404, UNKNOWN, f"{error}") from None

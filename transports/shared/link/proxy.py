@@ -34,3 +34,10 @@ def own_origin(api_base_url: str | None) -> URL | None:
     if api_base_url is None or URL(api_base_url).host not in LOOPBACK:
         return None
     return URL(api_base_url).origin()
+
+
+def is_trusted(url: URL, own: URL | None, *, known_host: bool) -> bool:
+    """Return whether *url* is at the origin *own*, or at a host of the platform over plain https."""
+    if own is not None and url.scheme and url.host and url.origin() == own:
+        return True
+    return known_host and url.scheme == "https" and url.port == 443 and url.user is None

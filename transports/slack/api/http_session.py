@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
+from transports.shared.link.proxy import is_trusted
+
 TOTAL_S, CONNECT_S = 30.0, 5.0
 
 HOSTS = ("slack.com", "slack-files.com", "slack-edge.com", "slack-gov.com")
@@ -63,8 +65,6 @@ async def open_session(base_url: str) -> AsyncIterator[aiohttp.ClientSession]:
 
 def trusted(url: URL, own: URL | None) -> bool:
     """Return whether *url* is Slack's, so that the token may be shown there."""
-    if own is not None and url.scheme and url.host and url.origin() == own:
-        return True
     host = url.host or ""
-    slacks = any(host == name or host.endswith(f".{name}") for name in HOSTS)
-    return slacks and url.scheme == "https" and url.port == 443 and url.user is None
+    known = any(host == name or host.endswith(f".{name}") for name in HOSTS)
+    return is_trusted(url, own, known_host=known)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
+from cachetools import LRUCache
 
 NEARLY = 1e-6
 """Tolerance for inexact clocks and sums; it is owed, so it never adds up."""
 
-SWEEP_AT = 64
-"""Channels that are stored before the idle ones are dropped."""
+MOST_CHANNELS = 4_096
+"""Channels whose bucket is kept. Posts to so many others take a quarter of an hour, and no pause is that long."""
 
 LONGEST_PAUSE_S = 120.0
 """The cap of a Retry-After; then one call goes out to ask again."""
@@ -113,9 +114,6 @@ class Bucket:
         self._refill(now)
         self._level = min(self._level, 1 - seconds * self.rate.per_second)
 
-    def full(self, now: float) -> bool:
-        return self.wait(now, beyond=self.rate.burst - 1) == 0.0
-
     def _refill(self, now: float) -> None:
         filled = self._level + (now - self._at) * self.rate.per_second
         self._level = max(self._level, min(self.rate.burst, filled))
@@ -147,9 +145,6 @@ class Lane:
         """Tell whether a token beyond the reserve is left and nobody waits."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
-    def idle(self, now: float) -> bool:
-        return not self._line.locked() and not self._patient.locked() and self.bucket.full(now)
-
 
 class Limits:
     """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by."""
@@ -157,8 +152,7 @@ class Limits:
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock
         self._methods: dict[str, Lane] = {}
-        self._channels: dict[str, Lane] = {}
-        self._sweep_at = SWEEP_AT
+        self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
         """Wait for a call of *method*, in order; urgent calls go first."""
@@ -193,13 +187,5 @@ class Limits:
 
     def _channel(self, channel: str) -> Lane:
         if (lane := self._channels.get(channel)) is None:
-            self._sweep()
             lane = self._channels[channel] = Lane(Bucket(CHANNEL, self._clock()))
         return lane
-
-    def _sweep(self) -> None:
-        """Drop the idle channels, once there are many."""
-        if len(self._channels) >= self._sweep_at:
-            now = self._clock()
-            self._channels = {name: lane for name, lane in self._channels.items() if not lane.idle(now)}
-            self._sweep_at = max(SWEEP_AT, 2 * len(self._channels))

@@ -39,13 +39,15 @@ AT_ONCE = 256
 DRAIN_S = 3.0
 """How long a released socket waits for open envelopes: Slack's deadline for an acknowledgement."""
 HELLO_WITHIN_S = 5.0
+OPEN_WITHIN_S = 30.0
+SETTLED_S = 10.0
+"""A socket that asks to be replaced sooner has failed, or two would replace each other all day."""
 
 
 class SocketModeLink:
     """The events of one app. A socket is replaced after ``silent_s`` without an event.
 
-    ``heard`` is called by each look that finds a new frame. A socket that asks to be replaced within ``settled_s``
-    has failed, or two would replace each other all day.
+    ``heard`` is called by each look that finds a new frame.
     """
 
     def __init__(
@@ -57,12 +59,9 @@ class SocketModeLink:
         heard: Callable[[], None] = lambda: None,
         ping_interval: float = 5.0,
         silent_s: float = 600.0,
-        open_within_s: float = 30.0,
-        settled_s: float = 10.0,
     ) -> None:
         self._app_token, self._client, self._heard = app_token.strip(), client, heard
         self._ping_interval, self._silent_s = ping_interval, silent_s
-        self._open_within_s, self._settled_s = open_within_s, settled_s
         self._app = AsyncApp(
             name="threadfast",
             token=client.token or "unused",  # or Bolt reads it from the environment; nothing is sent with it
@@ -94,7 +93,7 @@ class SocketModeLink:
                     current.released.set()
             current = fresh
             end = await current.over()
-            if not isinstance(end, Renew) or anyio.current_time() - current.opened_at < self._settled_s:
+            if not isinstance(end, Renew) or anyio.current_time() - current.opened_at < SETTLED_S:
                 current.released.set()
                 return end
             log.info("link.renewed: %s", end)
@@ -139,10 +138,10 @@ class SocketModeLink:
 
     async def _connect(self, socket: Socket) -> None:
         try:
-            with anyio.fail_after(self._open_within_s):
+            with anyio.fail_after(OPEN_WITHIN_S):
                 await socket.connect()
         except TimeoutError as error:
-            raise LinkDown(f"no connection within {self._open_within_s:.0f} s") from error
+            raise LinkDown(f"no connection within {OPEN_WITHIN_S:.0f} s") from error
 
     async def _answer(self, socket: Socket, frame: Frame, room: anyio.Semaphore) -> None:
         """Handle one envelope, and acknowledge it if that worked."""

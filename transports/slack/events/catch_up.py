@@ -91,12 +91,11 @@ class History:
         now: Callable[[], datetime],
         max_age_s: float = 600,
         bots: frozenset[str] = frozenset(),
-        most_at_once: int = MOST_AT_ONCE,
         not_before: float = 0.0,
     ) -> None:
         self._web, self._marks, self._me, self._sink = web, marks, me, sink
         self._active_threads, self._now, self._max_age_s = active_threads, now, max_age_s
-        self._bots, self._most, self._not_before = bots, most_at_once, not_before
+        self._bots, self._not_before = bots, not_before
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
         """The gap for which ``_active`` was read."""
@@ -135,8 +134,10 @@ class History:
                 upto = incoming.id
             if not found.cut:
                 return min(upto, began, key=instant)
-            log.info("catch_up.long: more than %d messages were missed in %s: going on", self._most, channel)
-            found = CatchUpRound(instant(upto), self._most, threads=found.threads)
+            log.info(
+                "catch_up.long: more than %d messages were missed in %s: going on", MOST_AT_ONCE, channel
+            )
+            found = CatchUpRound(instant(upto), MOST_AT_ONCE, threads=found.threads)
 
     def _is_stale(self, incoming: Incoming) -> bool:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
@@ -146,7 +147,7 @@ class History:
             if self._active_of < gap:
                 self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
-        return CatchUpRound(instant(begin_of(self._marks, channel)), self._most, threads=threads)
+        return CatchUpRound(instant(begin_of(self._marks, channel)), MOST_AT_ONCE, threads=threads)
 
     async def _fill(self, channel: str, found: CatchUpRound) -> None:
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.

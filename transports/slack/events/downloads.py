@@ -13,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from threads.model import Attachment
-from transports.shared.downloads import IDLE_S, FileHost, opened, read, unavailable
+from transports.shared.downloads import FileHost, opened, read, unavailable
 from transports.slack.api.http_session import trusted
 
 NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
@@ -26,14 +26,13 @@ async def open_download(
     *,
     token: str,
     own: URL | None = None,
-    idle_s: float = IDLE_S,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
 
     *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
     """
     slack = FileHost("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
-    async with opened(session, attachment.url, slack, idle_s=idle_s) as response:
+    async with opened(session, attachment.url, slack) as response:
         _check(response, attachment)
         yield read(response, attachment.size)
 

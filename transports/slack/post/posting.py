@@ -149,15 +149,13 @@ class Posting:
                 await remove(self._web, thread.channel, ts)
         return True
 
-    async def attach(
-        self, thread: ThreadId, key: str, file: Path, name: str, *, max_bytes: int = uploads.MAX_BYTES
-    ) -> None:
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected.
 
         When an answer is lost, the file is looked up by its id, so that it is not shown twice.
         """
         name = PurePath(name).name or "file"
-        file_id = await uploads.upload(self._web, *await uploads.of_file(file, max_bytes), name)
+        file_id = await uploads.upload(self._web, *await uploads.of_file(file, uploads.MAX_BYTES), name)
         try:
             await uploads.share(self._web, file_id, name, thread.channel, thread.root)
         except PostFailed as error:

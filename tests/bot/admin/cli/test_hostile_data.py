@@ -18,6 +18,7 @@ from bot.admin.doctor.fixes import LEFT_S, _delete_temporary
 from bot.admin.reports.workspace_files import files_of
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START
+from tests.bot.store.archives import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
 
@@ -132,16 +133,5 @@ def test_only_what_we_began_to_write_is_swept_and_never_through_a_link(data, tmp
 
 def test_folders_without_end_do_not_keep_the_other_files_from_being_exported(data):
     thread = next(data.glob("threads/*/*1.0"))
-    here, made = os.open(thread / "workspace", os.O_RDONLY), 1200
-    for _ in range(made):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    assert [file.name for file in files_of(thread)] == ["notes.txt"]
-    for _ in range(made):  # from within: nothing removes such a folder by its path
-        above = os.open("..", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = above
-        os.rmdir("d", dir_fd=here)
-    os.close(here)
+    with nested_folders(thread / "workspace"):
+        assert [file.name for file in files_of(thread)] == ["notes.txt"]

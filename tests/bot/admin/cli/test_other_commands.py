@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
@@ -114,18 +115,9 @@ def test_limits_are_told_beside_what_is_spent(tmp_path):
 
 
 def test_dead_letters_tell_what_became_of_them(tmp_path):
-    again = {"m1~1": told(9)}
-    lines = [
-        *told(1, "one", outcome="dead_letter"),
-        *told(2, "two", outcome="dead_letter"),
-        *told(3, "three", outcome="dead_letter"),
-        *told(4),
-    ]
-    lines += [
-        type(entry)(**{**{name: getattr(entry, name) for name in entry.__slots__}, "message_id": "m1~1"})
-        for entry in again["m1~1"]
-    ]
-    thread(tmp_path, "1.1", *lines)
+    dead = [entry for n in (1, 2, 3) for entry in told(n, outcome="dead_letter")]
+    again = [replace(entry, message_id="m1~1") for entry in told(9)]
+    thread(tmp_path, "1.1", *dead, *told(4), *again)
     waits = Received(thread_id="slack:T1:C1:1.1", message_id="m2~1", author=Author("U1"), text="two")
     (tmp_path / "journal.jsonl").write_bytes(encode(record_adapter(), waits))
     found = document(tmp_path, "dead-letters", "list")["dead_letters"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 
-import anyio
 import pytest
 from click.testing import CliRunner
 
@@ -79,27 +78,6 @@ async def test_why_still_knows_when_the_journal_has_forgotten(tmp_path):
     assert told.count("Message m1") == 1
     assert 'posted    reply as p1: "hi ann"' in told
     assert "settled   answered (ref 6d65978b)" in told
-
-
-async def test_a_dead_letter_is_listed_and_served_again_when_it_is_resubmitted(tmp_path):
-    platform = Platform()
-    for attempt in range(3):
-        began = anyio.Event()
-
-        async def hang(began=began):
-            began.set()
-            await anyio.sleep_forever()
-
-        async with running(tmp_path, platform, Scripted(hang)) as bot:
-            if not attempt:
-                await bot.orchestrator.receive(message(1, "poison"))
-            await began.wait()
-    async with running(tmp_path, platform, Scripted()):
-        await platform.settled("m1")
-    code, told = threadfast(tmp_path, "dead-letters", "list")
-    assert code == 0
-    assert "m1" in told
-    assert "poison" in told
 
 
 def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):

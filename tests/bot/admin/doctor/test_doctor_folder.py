@@ -1,4 +1,4 @@
-"""What the doctor finds in and about a data folder, and what it mends there."""
+"""What the doctor finds in and about a data folder, and what it fixes there."""
 
 import os
 import time

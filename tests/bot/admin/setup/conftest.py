@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 import click
@@ -29,8 +31,10 @@ class Setup:
     def settings(self) -> Path:
         return self.folder / "settings.json"
 
-    async def run(self, *arguments: str, answers: list[str] | None = None, piped: str = "") -> Result:
-        """Answer each question with the next of *answers*; one too many asked is Ctrl-C."""
+    async def run(
+        self, *arguments: str, answers: list[str] | None = None, piped: str = "", code: int = 0
+    ) -> Result:
+        """Answer each question with the next of *answers*; one too many asked is Ctrl-C. It ends with *code*."""
         self.asked: list[str] = []
 
         def answer(question: str, *_: object, **__: object) -> str:
@@ -44,9 +48,14 @@ class Setup:
             self.patch.setattr("bot.admin.cli.setup.on_terminal", lambda: True)
         command = ["init", *arguments, "--settings", str(self.settings)]
         environ = dict.fromkeys(KEYS) | self.env
-        return await anyio.to_thread.run_sync(
+        done = await anyio.to_thread.run_sync(
             lambda: CliRunner().invoke(main, command, input=piped, env=environ)
         )
+        assert done.exit_code == code, done.output
+        return done
+
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.settings.read_text())
 
     def secrets(self) -> dict[str, str]:
         folder = self.folder / "credentials"

@@ -52,7 +52,7 @@ def test_secrets_are_for_their_owner_alone_whatever_the_umask_says(path):
     assert mode(path) == 0o666
 
 
-def test_loose_modes_are_mended(path):
+def test_loose_modes_are_fixed(path):
     folder = path.parent / "credentials"
     folder.mkdir(mode=0o755)
     (folder / "anthropic_api_key").write_text("sk-canary\n")

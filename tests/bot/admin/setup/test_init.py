@@ -16,6 +16,12 @@ pytestmark = pytest.mark.anyio
 GOOD, BAD = "sk-good-0123456789", "sk-bad-0123456789"
 
 
+def init_mine(setup, fake, *arguments, key="", **options):
+    """Set up a model of a server of the person's own, with its key in the environment."""
+    setup.env = {"MINE_API_KEY": key} if key else {}
+    return setup.run("--model", "mine/llama", "--base-url", fake.base_url, *arguments, **options)
+
+
 def picky(seen):
     if seen.headers.get("authorization") == f"Bearer {GOOD}":
         return openai.chat_answer(openai.Text("OK"))
@@ -24,13 +30,8 @@ def picky(seen):
     )
 
 
-def written(setup):
-    return json.loads(setup.settings.read_text())
-
-
 async def test_with_nothing_there_and_nobody_to_ask_it_says_what_it_would_take(setup):
-    done = await setup.run()
-    assert done.exit_code == 78
+    done = await setup.run(code=78)
     assert "--yes" in done.stderr
     assert "--model" in done.stderr
     assert setup.tree() == {}
@@ -38,25 +39,24 @@ async def test_with_nothing_there_and_nobody_to_ask_it_says_what_it_would_take(s
 
 async def test_with_nothing_there_yes_takes_the_demo_says_so_and_pins_nothing(setup):
     done = await setup.run("--yes")
-    assert done.exit_code == 0, done.output
     assert "no language model" in done.stdout
-    assert written(setup) == {"$schema": "./settings.schema.json"}
+    assert setup.document() == {"$schema": "./settings.schema.json"}
     assert f"threadfast chat --settings {setup.settings}" in done.stdout
 
 
 async def test_the_demo_is_pinned_only_by_who_chooses_it(setup):
-    assert (await setup.run(answers=[""])).exit_code == 0
-    assert "model" not in written(setup)
+    await setup.run(answers=[""])
+    assert "model" not in setup.document()
     setup.env = {"ANTHROPIC_API_KEY": GOOD}
-    assert (await setup.run(answers=["3"])).exit_code == 0
-    assert written(setup)["model"] == "offline/demo"
+    await setup.run(answers=["3"])
+    assert setup.document()["model"] == "offline/demo"
 
 
 async def test_a_second_run_changes_nothing(setup):
     await setup.run("--yes")
     before = setup.tree()
     done = await setup.run("--yes")
-    assert (done.exit_code, setup.tree()) == (0, before)
+    assert setup.tree() == before
     assert "nothing was changed" in done.stdout
 
 
@@ -65,10 +65,9 @@ async def test_a_key_in_the_environment_is_proposed_and_one_enter_takes_it(setup
     async with FakeOpenAI([openai.response_answer(openai.Text("OK"))]) as fake:
         setup.settings.write_text(json.dumps({"providers": {"openai": {"base_url": fake.base_url}}}))
         done = await setup.run(answers=[""])
-    assert done.exit_code == 0, done.output
     assert len(setup.asked) == 1
     assert "OPENAI_API_KEY is set" in done.stdout
-    assert written(setup)["model"] == "openai/gpt-6.1-terra"
+    assert setup.document()["model"] == "openai/gpt-6.1-terra"
     assert setup.secrets() == {}
     assert GOOD not in setup.settings.read_text()
 
@@ -91,16 +90,14 @@ async def test_a_local_server_is_found_and_named(setup, monkeypatch):
         vllm = next(server for server in LOCAL_SERVERS if server.name == "vllm")
         monkeypatch.setattr(models, "LOCAL_SERVERS", (replace(vllm, port=port),))
         done = await setup.run("--yes")
-    assert done.exit_code == 0, done.output
-    assert written(setup)["model"] == "vllm/llama"
-    assert written(setup)["providers"] == {"vllm": {"base_url": fake.base_url, "free": True}}
+    assert setup.document()["model"] == "vllm/llama"
+    assert setup.document()["providers"] == {"vllm": {"base_url": fake.base_url, "free": True}}
     assert "price" not in done.stdout
 
 
 async def test_a_model_whose_price_nobody_knows_is_told_with_what_to_write(setup):
     async with FakeOpenAI([openai.chat_answer(openai.Text("OK"))]) as fake:
-        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
-    assert done.exit_code == 0, done.output
+        done = await init_mine(setup, fake, "--yes")
     told = " ".join(done.stdout.split())
     assert "the price of mine/llama is not known: a hard budget refuses it." in told
     assert '"free": true under providers.mine' in told
@@ -108,20 +105,16 @@ async def test_a_model_whose_price_nobody_knows_is_told_with_what_to_write(setup
 
 
 async def test_an_address_without_a_model_is_not_left_out_silently(setup):
-    done = await setup.run("--yes", "--base-url", "http://127.0.0.1:1/v1")
-    assert done.exit_code == 2
+    done = await setup.run("--yes", "--base-url", "http://127.0.0.1:1/v1", code=2)
     assert "goes with --model" in done.stderr
 
 
 async def test_a_wrong_key_is_told_in_words_and_given_again(setup):
     async with FakeOpenAI(picky) as fake:
-        arguments = ("--model", "mine/llama", "--base-url", fake.base_url)
-        setup.env = {"MINE_API_KEY": BAD}
-        done = await setup.run(*arguments, answers=["n", f" '{GOOD}' "])
-    assert done.exit_code == 0, done.output
+        done = await init_mine(setup, fake, key=BAD, answers=["n", f" '{GOOD}' "])
     assert "does not accept this key" in done.stdout
     assert setup.secrets() == {"mine_api_key": GOOD}
-    assert written(setup)["providers"]["mine"]["api_key"] == "file:mine_api_key"
+    assert setup.document()["providers"]["mine"]["api_key"] == "file:mine_api_key"
     for secret in (GOOD, BAD):
         assert secret not in done.output
         assert secret not in setup.settings.read_text()
@@ -132,7 +125,6 @@ async def test_a_key_of_another_kind_is_known_before_it_is_sent(setup):
         "--model", "anthropic/claude-x", "--no-verify",
         answers=["xoxb-1-2-3", "sk-proj-abcdef", "two words", "", "sk-ant-api03-good"],
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     assert "a Slack bot token" in done.stdout
     assert "an OpenAI key" in done.stdout
     assert setup.secrets() == {"anthropic_api_key": "sk-ant-api03-good"}
@@ -141,17 +133,13 @@ async def test_a_key_of_another_kind_is_known_before_it_is_sent(setup):
 
 async def test_a_key_that_fails_may_be_kept_all_the_same(setup):
     async with FakeOpenAI(picky) as fake:
-        setup.env = {"MINE_API_KEY": BAD}
-        done = await setup.run("--model", "mine/llama", "--base-url", fake.base_url, answers=["k"])
-    assert done.exit_code == 0, done.output
-    assert written(setup)["model"] == "mine/llama"
+        await init_mine(setup, fake, answers=["k"], key=BAD)
+    assert setup.document()["model"] == "mine/llama"
 
 
 async def test_where_nobody_can_be_asked_a_key_that_fails_ends_it_with_nothing_written(setup):
     async with FakeOpenAI(picky) as fake:
-        setup.env = {"MINE_API_KEY": BAD}
-        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
-    assert done.exit_code == 78
+        done = await init_mine(setup, fake, "--yes", code=78, key=BAD)
     assert "does not accept this key" in done.stderr
     assert BAD not in done.output
     assert setup.tree() == {}
@@ -160,17 +148,14 @@ async def test_where_nobody_can_be_asked_a_key_that_fails_ends_it_with_nothing_w
 async def test_a_key_that_a_server_repeats_in_its_refusal_is_masked(setup):
     key = "zebra-crossing-4711"
     async with FakeOpenAI([openai.fault(400, None, f"do not like {key}")]) as fake:
-        setup.env = {"MINE_API_KEY": key}
-        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
+        done = await init_mine(setup, fake, "--yes", key=key, code=78)
     assert "do not like [masked]" in done.stderr
     assert key not in done.output
 
 
 async def test_tries_are_bounded(setup):
     async with FakeOpenAI(picky) as fake:
-        setup.env = {"MINE_API_KEY": BAD}
-        done = await setup.run("--model", "mine/llama", "--base-url", fake.base_url, answers=["r"] * 50)
-    assert done.exit_code == 78
+        await init_mine(setup, fake, key=BAD, answers=["r"] * 50, code=78)
     assert setup.tree() == {}
 
 
@@ -178,13 +163,12 @@ async def test_tries_are_bounded(setup):
 async def test_ctrl_c_leaves_everything_as_it_was(setup, answers):
     setup.settings.write_text('{"name": "Ada"}')
     before = setup.tree()
-    done = await setup.run(answers=answers)
-    assert (done.exit_code, setup.tree()) == (130, before)
+    await setup.run(answers=answers, code=130)
+    assert setup.tree() == before
 
 
 async def test_a_missing_key_is_named_with_the_flag_that_gives_it(setup):
-    done = await setup.run("--yes", "--model", "anthropic/claude-x")
-    assert done.exit_code == 78
+    done = await setup.run("--yes", "--model", "anthropic/claude-x", code=78)
     assert "ANTHROPIC_API_KEY" in done.stderr
     assert "--key-file" in done.stderr
 
@@ -192,32 +176,31 @@ async def test_a_missing_key_is_named_with_the_flag_that_gives_it(setup):
 async def test_a_key_can_come_from_a_file(setup, tmp_path):
     (tmp_path / "key").write_text(f"ANTHROPIC_API_KEY='{GOOD}'\n")
     arguments = ("--yes", "--no-verify", "--model", "anthropic/claude-x", "--key-file", str(tmp_path / "key"))
-    assert (await setup.run(*arguments)).exit_code == 0
+    await setup.run(*arguments)
     assert setup.secrets() == {"anthropic_api_key": GOOD}
 
 
 @pytest.mark.parametrize("model", ["gpt", "nobody/knows", "offline/other", "../../etc/x"])
 async def test_a_model_that_is_none_is_refused(setup, model):
-    done = await setup.run("--yes", "--model", model)
-    assert (done.exit_code, setup.tree()) == (78, {})
+    done = await setup.run("--yes", "--model", model, code=78)
+    assert setup.tree() == {}
     assert done.stderr.startswith("--model: ")
     assert "settings.json" not in done.stderr
 
 
 async def test_a_model_that_its_provider_does_not_know_is_told_with_the_option(setup):
     async with FakeOpenAI([openai.fault(404, "model_not_found", "no such model")]) as fake:
-        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
-    assert done.exit_code == 78
+        done = await init_mine(setup, fake, "--yes", code=78)
     assert done.stderr.startswith("--model mine/llama: mine does not have llama")
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--base-url", "nonsense"), ("--name", "x" * 300), ("--model", "")]
+    ("option", "value", "code"),
+    [("--base-url", "nonsense", 78), ("--name", "x" * 300, 78), ("--model", "", 2)],
 )
-async def test_a_faulty_option_is_named(setup, option, value):
+async def test_a_faulty_option_is_named(setup, option, value, code):
     more = ("--model", "mine/llama") if option == "--base-url" else ()
-    done = await setup.run("--yes", *more, option, value)
-    assert done.exit_code in {2, 78}
+    done = await setup.run("--yes", *more, option, value, code=code)
     assert f"{option}: " in done.stderr or f"{option} is empty" in done.stderr
     assert "Correct this in" not in done.stderr
     assert setup.tree() == {}
@@ -225,8 +208,7 @@ async def test_a_faulty_option_is_named(setup, option, value):
 
 async def test_a_key_pasted_at_the_question_for_a_model_chooses_its_model(setup):
     done = await setup.run("--no-verify", answers=["sk-ant-api03-good-0123456789"])
-    assert done.exit_code == 0, done.output
-    assert written(setup)["model"] == "anthropic/claude-sonnet-5-5"
+    assert setup.document()["model"] == "anthropic/claude-sonnet-5-5"
     assert setup.secrets() == {"anthropic_api_key": "sk-ant-api03-good-0123456789"}
     assert "sk-ant-api03" not in done.output
 
@@ -234,7 +216,6 @@ async def test_a_key_pasted_at_the_question_for_a_model_chooses_its_model(setup)
 @pytest.mark.parametrize("secret", ["xoxb-1-2-abcdef", "ghp_0123456789abcdefghijABCDEFGHIJ"])
 async def test_a_secret_that_has_no_use_here_is_said_not_to_be_kept(setup, secret):
     done = await setup.run(answers=[secret, "offline/demo"])
-    assert done.exit_code == 0, done.output
     assert "It was not shown or stored." in done.stdout
     assert setup.secrets() == {}
     assert secret not in done.output
@@ -242,8 +223,7 @@ async def test_a_secret_that_has_no_use_here_is_said_not_to_be_kept(setup, secre
 
 async def test_broken_settings_are_refused_with_the_fault(setup):
     setup.settings.write_text('{"budget": {"mode": "lax"}}')
-    done = await setup.run("--yes")
-    assert done.exit_code == 78
+    done = await setup.run("--yes", code=78)
     assert "budget.mode" in done.stderr
 
 
@@ -251,22 +231,20 @@ async def test_json_is_one_document_and_nothing_else(setup):
     done = await setup.run("--json", "--model", "offline/demo")
     document = json.loads(done.stdout)
     assert (document["model"], document["model_answers"]) == ("offline/demo", None)
-    assert written(setup)["model"] == "offline/demo"
+    assert setup.document()["model"] == "offline/demo"
     assert str(setup.settings) in document["written"]
 
 
 async def test_name_and_data_are_written_only_where_they_differ(setup, tmp_path):
     await setup.run("--yes", "--name", "threadfast", "--data", str(setup.folder / "data"))
-    assert set(written(setup)) == {"$schema"}
+    assert set(setup.document()) == {"$schema"}
     await setup.run("--yes", "--name", "Ada", "--data", str(tmp_path / "big"))
-    assert (written(setup)["name"], written(setup)["data"]) == ("Ada", str(tmp_path / "big"))
+    assert (setup.document()["name"], setup.document()["data"]) == ("Ada", str(tmp_path / "big"))
 
 
 async def test_a_slow_model_does_not_hold_it_up_for_ever(setup, monkeypatch):
     real = models.verify
     monkeypatch.setattr(models, "verify", lambda *given: real(*given, within_s=0.2))
     async with FakeOpenAI([Reply(silent=(Stall(),))]) as fake:
-        setup.env = {"MINE_API_KEY": GOOD}
-        done = await setup.run("--yes", "--model", "mine/llama", "--base-url", fake.base_url)
-    assert done.exit_code == 78
+        done = await init_mine(setup, fake, "--yes", code=78, key=GOOD)
     assert "did not answer in time" in done.stderr

@@ -5,77 +5,50 @@ The commands are the installation (done here already) and `threadfast init slack
 
 from __future__ import annotations
 
-import os
-import pty
 import signal
-import subprocess
-import sys
+from contextlib import ExitStack
 
-import anyio
 import anyio.to_thread
 import pytest
 
+from tests.bot.admin.window import BOT, Window
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 
 pytestmark = pytest.mark.anyio
 
-CODE = "from bot.admin.cli import main; main()"
 WITHIN_S = 30
 
 
 class Terminal:
-    """A command in a terminal of its own: what it shows, and what a person types."""
+    """A command in a window of its own: a test waits for what it shows, and types."""
 
     def __init__(self, folder, *arguments):
-        self._ours, theirs = pty.openpty()
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", CODE, *arguments],
-            cwd=folder,
-            env={**kept, "TERM": "xterm", "LANG": "C.UTF-8"},
-            preexec_fn=lambda: os.login_tty(theirs),
-        )
-        os.close(theirs)
-        self.shown = ""
+        self._window = Window(folder)
+        self._process = self._window.start(*BOT, *arguments)
+        self.type, self.close = self._window.type, self._window.close
+
+    @property
+    def shown(self):
+        return self._window.shown
 
     async def until(self, text):
-        """Wait until *text* is shown."""
-        seen = len(self.shown)
-        with anyio.fail_after(WITHIN_S):
-            while text not in self.shown[seen:]:
-                more = await anyio.to_thread.run_sync(os.read, self._ours, 65536, abandon_on_cancel=True)
-                self.shown += more.decode("utf-8", "replace")
+        await anyio.to_thread.run_sync(self._window.until, text)
 
-    def type(self, text):
-        os.write(self._ours, text.encode())
-
-    async def end(self, number=signal.SIGINT):
-        self._process.send_signal(number)
-        try:
-            with anyio.move_on_after(WITHIN_S):
-                while True:
-                    await anyio.to_thread.run_sync(os.read, self._ours, 65536)
-        except OSError:
-            pass  # the terminal is gone with its last process
-        return await anyio.to_thread.run_sync(self._process.wait, WITHIN_S)
-
-    def close(self):
-        self._process.kill()
-        self._process.wait()
-        os.close(self._ours)
+    async def end(self):
+        self._process.send_signal(signal.SIGINT)
+        return await anyio.to_thread.run_sync(self._window.ends, self._process)
 
 
 @pytest.fixture
 def terminal(tmp_path):
-    opened = []
+    with ExitStack() as opened:
 
-    def opening(*arguments):
-        opened.append(Terminal(tmp_path, *arguments))
-        return opened[-1]
+        def start(*arguments):
+            made = Terminal(tmp_path, *arguments)
+            opened.callback(made.close)
+            return made
 
-    yield opening
-    for one in opened:
-        one.close()
+        yield start
 
 
 async def test_one_command_and_two_pastes_later_a_mention_is_answered(terminal, tmp_path):

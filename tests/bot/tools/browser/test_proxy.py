@@ -154,27 +154,11 @@ async def test_a_tunnel_moves_nothing_after_its_visit(site, out):
 
 # The guard refuses many more, see `tests.bot.guards.test_egress`: these show that nothing goes around it.
 HOSTILE = [
-    "127.0.0.1:80",
-    "localhost:80",
-    "[::1]:443",
-    "169.254.169.254:80",
-    "metadata.google.internal:80",
-    "2130706433:80",
-    "inside.test:443",
-    "looped.test:443",
-    "halved.test:443",
-    "site.test:22",
-    "site.test:0",
-    "site.test:65536",
-    "site.test:99999999999",
-    "site.test:",
-    "site.test",
-    ":443",
-    "site.test:4x",
-    "site.test:-1",
-    "user@site.test:443",
+    "127.0.0.1:80", "localhost:80", "[::1]:443", "169.254.169.254:80", "metadata.google.internal:80", "2130706433:80",
+    "inside.test:443", "looped.test:443", "halved.test:443", "site.test:22", "site.test:0", "site.test:65536",
+    "site.test:99999999999", "site.test:", "site.test", ":443", "site.test:4x", "site.test:-1", "user@site.test:443",
     "site.test%00.evil:443",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", HOSTILE)

@@ -14,13 +14,14 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ToolContext, ToolOutput
+from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.browser import tool as tools
 from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
 from bot.tools.browser.tool import Browser, BrowserArguments
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
+from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
 from threads.store.disk import PosixDisk
@@ -55,10 +56,10 @@ class Fetch:
 
     def __init__(self, answer=None) -> None:
         self.answer = answer or ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
-        self.places = []
+        self.contexts = []
 
-    async def __call__(self, arguments, place):
-        self.places.append(place)
+    async def __call__(self, arguments, context):
+        self.contexts.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -67,10 +68,10 @@ class Fetch:
 class World:
     def __init__(self, tmp_path) -> None:
         self.told: list[str] = []
-        self.place = ToolContext(
+        self.context = tool_context(
             tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x"
         )
-        self.place.workspace.parent.mkdir()
+        self.context.workspace.parent.mkdir()
         self.fetch = Fetch()
         self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))
 
@@ -81,7 +82,7 @@ class World:
 
     async def call(self, browser, **arguments):
         arguments = {"url": "https://site.test/", **arguments}
-        return await browser(BrowserArguments(**arguments), self.place)
+        return await browser(BrowserArguments(**arguments), self.context)
 
 
 @pytest.fixture
@@ -97,19 +98,10 @@ async def test_a_page_is_read_and_marked_as_from_outside(world):
 
 
 async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
-    seen = PageView(
-        "u",
-        "t",
-        "x",
-        status=404,
-        cut=True,
-        unready="It did not load completely.",
-        refused=(("h", "why"),) * 9,
-    )
-    returned = await world.call(world.browser(seen))
-    assert returned.result["status"] == 404
+    page = PageView("u", "t", "x", status=404, cut=True, unready="Not complete.", refused=(("h", "why"),) * 9)
+    returned = await world.call(world.browser(page))
+    assert (returned.result["status"], returned.result["unready"]) == (404, "Not complete.")
     assert returned.result["cut"]
-    assert returned.result["unready"] == "It did not load completely."
     assert [error.type for error in returned.errors] == ["permission"] * tools.MAX_REFUSED
 
 
@@ -123,7 +115,7 @@ async def test_an_address_that_is_no_public_page_reaches_no_browser_and_no_fetch
     browser = world.browser()
     with pytest.raises(ToolDenied):
         await world.call(browser, url=url)
-    assert world.pages.wishes == world.fetch.places == []
+    assert world.pages.wishes == world.fetch.contexts == []
 
 
 async def test_what_rules_are_matched_with_is_the_address_and_always_means_its_site():
@@ -139,7 +131,7 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
     returned = await world.call(browser, action="screenshot", full_page=True)
     (image,) = returned.images
     assert image == Image(returned.result["picture"], "image/jpeg")
-    assert (world.place.workspace / image.file).read_bytes() == JPEG
+    assert (world.context.workspace / image.file).read_bytes() == JPEG
     assert image.file.count("/") == 1
     assert "text" not in returned.result
     assert returned.origin == "web page"
@@ -149,8 +141,8 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
 
 async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_path):
     (tmp_path / "elsewhere").mkdir()
-    world.place.workspace.mkdir()
-    (world.place.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
+    world.context.workspace.mkdir()
+    (world.context.workspace / "tool-output").symlink_to(tmp_path / "elsewhere")
     returned = await world.call(world.browser(PageView("u", "t", "text", picture=JPEG)), action="screenshot")
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert returned.images == ()
@@ -160,19 +152,30 @@ async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_pa
 
 async def test_a_model_that_sees_no_pictures_gets_the_text_and_the_file(world):
     browser = world.browser(PageView("u", "t", "text", picture=JPEG))
-    world.place = replace(world.place, sees=False)
+    world.context = replace(world.context, sees=False)
     returned = await world.call(browser, action="screenshot")
     assert returned.images == ()
     assert returned.result["text"] == "text"
-    assert (world.place.workspace / returned.result["picture"]).is_file()
+    assert (world.context.workspace / returned.result["picture"]).is_file()
     assert returned.result["degraded"] == tools.UNSEEN
 
 
-async def test_a_broken_browser_is_replaced_by_web_fetch_and_both_are_told(world):
-    returned = await world.call(world.browser(BrowserFailed("boom")))
-    assert returned.result == {"url": "u", "text": "fetched", "degraded": tools.OFF}
+@pytest.mark.parametrize(
+    ("error", "degraded", "note", "then"),
+    [
+        (BrowserFailed("boom"), tools.OFF, tools.TELL_OFF, tools.OFF),
+        (PageFailed("hung"), tools.STUCK, tools.TELL_STUCK, None),
+    ],
+)
+async def test_web_fetch_replaces_a_browser_or_one_page_that_does_not_work(
+    world, error, degraded, note, then
+):
+    browser = world.browser(error, VIEW)
+    returned = await world.call(browser)
+    assert returned.result == {"url": "u", "text": "fetched", "degraded": degraded}
     assert returned.origin == "web page"
-    assert world.told == [tools.TELL_OFF]
+    assert world.told == [note]
+    assert (await world.call(browser)).result.get("degraded") == then
 
 
 async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, monkeypatch):
@@ -213,31 +216,22 @@ async def test_a_try_that_is_stopped_leaves_the_try_to_the_next_call(world):
     assert browser.browser_cooldown.allows(anyio.current_time())
 
 
-async def test_a_page_that_does_not_work_takes_the_browser_from_no_other(world):
-    browser = world.browser(PageFailed("hung"), VIEW)
-    returned = await world.call(browser)
-    assert returned.result["degraded"] == tools.STUCK
-    assert world.told == [tools.TELL_STUCK]
-    assert "degraded" not in (await world.call(browser)).result
+ADDRESS_ERRORS = [ToolDenied, ToolNotFound, ToolInvalidInput]
 
 
-@pytest.mark.parametrize(
-    "error", [ToolDenied("no"), ToolNotFound("no"), ToolInvalidInput("no"), ToolError("no")]
-)
-async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, error):
-    browser = world.browser(error)
-    with pytest.raises(type(error), match="no"):
+@pytest.mark.parametrize("kind", [*ADDRESS_ERRORS, ToolError])
+async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, kind):
+    browser = world.browser(kind("no"))
+    with pytest.raises(kind, match="no"):
         await world.call(browser)
-    assert world.fetch.places == []
+    assert world.fetch.contexts == []
     assert browser.browser_cooldown.state == "on"
 
 
-@pytest.mark.parametrize(
-    "error", [ToolDenied("no"), ToolNotFound("no"), ToolInvalidInput("no"), ToolRateLimited("no")]
-)
-async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, error):
-    world.fetch.answer = error
-    with pytest.raises(type(error), match="no"):
+@pytest.mark.parametrize("kind", [*ADDRESS_ERRORS, ToolRateLimited])
+async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, kind):
+    world.fetch.answer = kind("no")
+    with pytest.raises(kind, match="no"):
         await world.call(world.browser(BrowserFailed("boom")))
 
 
@@ -269,7 +263,7 @@ async def test_where_the_settings_say_so_an_error_goes_to_the_model_instead(worl
     browser = world.browser(error, VIEW, disable_browser=False)
     with pytest.raises(kind):
         await world.call(browser)
-    assert world.fetch.places == []
+    assert world.fetch.contexts == []
     assert world.told == []
     assert "degraded" not in (await world.call(browser)).result
 
@@ -305,5 +299,5 @@ async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world)
 async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):
     await world.call(world.browser(PageFailed("hung")))
     assert world.pages.left[0] == pytest.approx(tools.LONGEST_S * tools.BROWSER_SHARE, abs=1)
-    (place,) = world.fetch.places
-    assert place.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)
+    (context,) = world.fetch.contexts
+    assert context.deadline - anyio.current_time() == pytest.approx(tools.LONGEST_S, abs=1)

@@ -14,9 +14,11 @@ import anyio
 import anyio.to_thread
 
 from bot.config.settings import McpServer
-from bot.ports.tool import ToolContext, ToolOutput
+from bot.ports.errors import ToolError
+from bot.ports.tool import ToolOutput
 from bot.tools.mcp.server import Timeouts
 from bot.tools.mcp.servers import Servers, open_servers
+from tests.tool_context import tool_context
 from threads.store.disk import PosixDisk
 
 HERE = Path(__file__).parent
@@ -57,12 +59,15 @@ def opened(
     learn_s: float = 20,
 ) -> AbstractAsyncContextManager[Servers]:
     run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
-    return open_servers(
-        configured, environ, folder / "data", disk=PosixDisk(), offload=run, times=times, learn_s=learn_s
-    )
+    options = {"mask": str, "save": no_room, "times": times, "learn_s": learn_s}
+    return open_servers(configured, environ, folder / "data", disk=PosixDisk(), offload=run, **options)
+
+
+async def no_room(_workspace: Path, _name: str, _data: bytes) -> str:
+    raise ToolError("There is no room for a picture.")
 
 
 async def call(servers: Servers, name: str, within_s: float = 20, **arguments: object) -> ToolOutput:
     tool = next(tool for tool in servers.tools if tool.name == name)
-    place = ToolContext(Path("/nowhere"), deadline=anyio.current_time() + within_s)
-    return await tool(tool.arguments.model_validate(arguments), place)
+    context = tool_context(deadline=anyio.current_time() + within_s)
+    return await tool(tool.arguments.model_validate(arguments), context)

@@ -1,5 +1,4 @@
 import base64
-from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
@@ -14,10 +13,10 @@ from mcp_types import (
 )
 
 from bot.ports.errors import ToolError, ToolInvalidInput
-from bot.ports.tool import ToolContext
 from bot.tools.mcp.result import MAX_TEXT, convert_result
 from bot.tools.mcp.tool import make_tool
 from bot.tools.mcp.tool_list import ListedTool
+from tests.tool_context import tool_context
 from threads.model import Image
 
 PNG = base64.b64decode(
@@ -113,8 +112,8 @@ def called(given, save):
     tool = make_tool(
         server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save
     )
-    place = ToolContext(Path("/nowhere"), call_id="call/1")
-    return anyio.run(tool, tool.arguments.model_validate({}), place)
+    context = tool_context(call_id="call/1")
+    return anyio.run(tool, tool.arguments.model_validate({}), context)
 
 
 def test_a_picture_is_kept_in_the_workspace_and_shown():

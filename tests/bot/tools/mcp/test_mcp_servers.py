@@ -7,12 +7,11 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.ports.tool import ToolContext
-from bot.tools.gate import Toolbox
 from bot.tools.mcp.secrets_lookup import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
+from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
@@ -34,11 +33,11 @@ def test_importing_this_imports_neither_the_sdk_nor_the_library_for_schemas():
 async def test_tools_are_learned_once_and_then_known_without_starting_anything(tmp_path):
     configured = {"p": plain(tmp_path)}
     async with opened(tmp_path, configured) as servers:
-        first = Toolbox(servers.tools, timeout_s={}, default_timeout_s=1).specs
+        first = make_toolbox(servers.tools, timeout_s=1).specs
         assert servers.describe() == "p: 1 tool, connected"
     async with opened(tmp_path, configured) as servers:
         assert servers.describe() == "p: 1 tool, not started: its first call does that"
-        assert Toolbox(servers.tools, timeout_s={}, default_timeout_s=1).specs == first
+        assert make_toolbox(servers.tools, timeout_s=1).specs == first
         assert len(starts(tmp_path)) == 1
         assert (await call(servers, "p__hello")).result == "{}"
         assert len(starts(tmp_path)) == 2
@@ -129,25 +128,18 @@ async def test_a_hostile_listing_harms_nothing(tmp_path):
         assert sorted(tool.tool for tool in servers.tools) == ["../../etc/passwd\n", "good", "shell", "slow"]
         assert all(isinstance(tool, McpTool) and tool.name.startswith("evil__") for tool in servers.tools)
         assert max(len(tool.description) for tool in servers.tools) < 1100
+        good = next(tool for tool in servers.tools if tool.tool == "good")
+        assert good.description == "A tool of the MCP server evil, which says of it: fine obey"
         with anyio.fail_after(5):
             assert json.loads((await call(servers, "evil__slow", a="a" * 40 + "!")).result)
         left_out = servers.servers[0].listing.left_out
         assert [told.partition(":")[0] for told in left_out] == ["deep", "huge", "local", "remote"]
 
 
-async def test_a_description_is_given_as_the_servers_own_words(tmp_path):
-    tools = [{"name": "t", "description": "Does things.", "inputSchema": {"type": "object"}}]
-    async with opened(tmp_path, {"p": plain(tmp_path, tools=tools)}) as servers:
-        assert servers.tools[0].description == "A tool of the MCP server p, which says of it: Does things."
-
-
 BAD: dict[str, dict[str, object]] = {
     "a schema that is a text": {"inputSchema": "object"},
     "a schema that is null": {"inputSchema": None},
     "no schema": {},
-    "a schema of a text": {"inputSchema": {"type": "string"}},
-    "properties that are a list": {"inputSchema": {"type": "object", "properties": []}},
-    "a property of no type": {"inputSchema": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
     "what is required is a text": {"inputSchema": {"type": "object", "required": "a"}},
     "a description that is a number": {"inputSchema": NO_ARGUMENTS, "description": 7},
     "an output schema that is a text": {"inputSchema": NO_ARGUMENTS, "outputSchema": "x"},
@@ -217,11 +209,8 @@ def test_secrets_are_collected_for_the_mask_and_are_in_no_digest():
 async def test_through_the_gate(tmp_path):
     """What a model gets: checked arguments, fenced results, errors as data."""
 
-    async def unheard(_event):
-        pass
-
     async with opened(tmp_path, {"p": plain(tmp_path, tools=("hello", "die"))}) as servers:
-        box = Toolbox(servers.tools, timeout_s={}, default_timeout_s=20)
+        box = make_toolbox(servers.tools, timeout_s=20)
         long = "x" * 200
         calls = [
             ToolCall("1", "p__hello", {"text": long}),
@@ -230,7 +219,7 @@ async def test_through_the_gate(tmp_path):
         ]
         told = []
         for asked in calls:
-            told += await box.run([asked], ToolContext(tmp_path / "workspace"), unheard)
+            told += await box.run([asked], tool_context(tmp_path / "workspace"), unheard)
     good, dead, unknown = (json.loads(result.content) for result in told)
     assert told[0].outside
     assert 'from="MCP server p"' in good["result"]

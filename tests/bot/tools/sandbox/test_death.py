@@ -33,14 +33,23 @@ ESCAPEES = {
 
 
 @pytest.fixture
+async def sandbox(request, tmp_path):
+    return await sandbox_named(request.param, tmp_path)
+
+
+@pytest.fixture
+def everyone(marker):
+    return "\n".join(escapee.format(n=marker) for escapee in ESCAPEES.values())
+
+
+@pytest.fixture
 def marker():
     """A number of seconds that nobody else sleeps for."""
     return f"98{uuid4().int % 10**12}"
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_what_is_left_running_dies_with_the_command(name, marker, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
+@pytest.mark.parametrize("sandbox", NAMES, indirect=True)
+async def test_what_is_left_running_dies_with_the_command(sandbox, marker, tmp_path):
     for escapee in ESCAPEES.values():
         start = anyio.current_time()
         result = await ran(
@@ -51,10 +60,8 @@ async def test_what_is_left_running_dies_with_the_command(name, marker, tmp_path
         await gone(marker)
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_the_tree_dies_at_the_time_out_and_what_it_wrote_is_kept(name, marker, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
-    everyone = "\n".join(escapee.format(n=marker) for escapee in ESCAPEES.values())
+@pytest.mark.parametrize("sandbox", NAMES, indirect=True)
+async def test_the_tree_dies_at_the_time_out_and_what_it_wrote_is_kept(sandbox, marker, everyone, tmp_path):
     start = anyio.current_time()
     result = await ran(sandbox, f"echo begun; {everyone}\nsleep {marker}", tmp_path / "w", 1)
     assert (result.ended, result.exit_code, result.stdout) == ("timeout", None, "begun\n")
@@ -62,10 +69,8 @@ async def test_the_tree_dies_at_the_time_out_and_what_it_wrote_is_kept(name, mar
     await gone(marker)
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_the_tree_dies_when_the_caller_is_stopped(name, marker, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
-    everyone = "\n".join(escapee.format(n=marker) for escapee in ESCAPEES.values())
+@pytest.mark.parametrize("sandbox", NAMES, indirect=True)
+async def test_the_tree_dies_when_the_caller_is_stopped(sandbox, marker, everyone, tmp_path):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ran, sandbox, f"{everyone}\nsleep {marker}", tmp_path / "w")
         await seen(f"sleep\0{marker}", 4)
@@ -76,9 +81,8 @@ async def test_the_tree_dies_when_the_caller_is_stopped(name, marker, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_tree_dies_when_the_bot_is_killed(name, marker, tmp_path):
+async def test_the_tree_dies_when_the_bot_is_killed(name, marker, everyone, tmp_path):
     await sandbox_named(name, tmp_path)
-    everyone = "\n".join(escapee.format(n=marker) for escapee in ESCAPEES.values())
     bot = subprocess.Popen(
         [sys.executable, "-m", __name__, name, str(tmp_path), f"{everyone}\nsleep {marker}"]
     )
@@ -119,20 +123,18 @@ async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monk
     assert result.ended == "exited"
 
 
-@pytest.mark.parametrize("name", SOME)
-async def test_a_command_that_fills_the_disk_is_stopped(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("sandbox", SOME, indirect=True)
+async def test_a_command_that_fills_the_disk_is_stopped(sandbox, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
-    sandbox = await sandbox_named(name, tmp_path)
     filled = tmp_path / "w" / "filled"
     monkeypatch.setattr("bot.tools.sandbox.run.room", lambda _: 0.02 if filled.exists() else 0.06)
     assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).ended == "exited"
     assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).ended == "disk"
 
 
-@pytest.mark.parametrize("name", SOME)
-async def test_a_command_has_no_input_and_none_of_our_environment(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("sandbox", SOME, indirect=True)
+async def test_a_command_has_no_input_and_none_of_our_environment(sandbox, tmp_path, monkeypatch):
     monkeypatch.setenv("CANARY", "of the bot")
-    sandbox = await sandbox_named(name, tmp_path)
     result = await ran(
         sandbox, "read line || echo no input; env | cut -d= -f1 | sort | tr '\\n' ' '", tmp_path / "w"
     )
@@ -143,9 +145,8 @@ async def test_a_command_has_no_input_and_none_of_our_environment(name, tmp_path
     assert result.exit_code == 1, "no descriptor of ours is open in it"
 
 
-@pytest.mark.parametrize("name", SOME)
-async def test_a_command_is_never_part_of_a_text_that_a_shell_reads(name, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
+@pytest.mark.parametrize("sandbox", SOME, indirect=True)
+async def test_a_command_is_never_part_of_a_text_that_a_shell_reads(sandbox, tmp_path):
     for command in ("echo '$0' \"$#\" --", "'", "--version", "$(", "-c"):
         result = await ran(sandbox, command, tmp_path / "w")
         assert result.ended == "exited"
@@ -153,9 +154,8 @@ async def test_a_command_is_never_part_of_a_text_that_a_shell_reads(name, tmp_pa
     assert (await ran(sandbox, 'echo "$#"', tmp_path / "w")).stdout == "0\n"
 
 
-@pytest.mark.parametrize("name", SOME)
-async def test_exit_codes_and_signals_are_told(name, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
+@pytest.mark.parametrize("sandbox", SOME, indirect=True)
+async def test_exit_codes_and_signals_are_told(sandbox, tmp_path):
     for command, code, sign in (
         ("true", 0, ""),
         ("exit 42", 42, ""),
@@ -204,9 +204,8 @@ async def test_who_gets_no_turn_in_time_is_told_so(name, tmp_path, monkeypatch):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.parametrize("name", SOME)
-async def test_nothing_of_ours_stays_open_after_many_runs(name, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path)
+@pytest.mark.parametrize("sandbox", SOME, indirect=True)
+async def test_nothing_of_ours_stays_open_after_many_runs(sandbox, tmp_path):
     await ran(sandbox, "true", tmp_path / "w")
     before = len([*Path("/proc/self/fd").iterdir()])
     for command in ("true", "sleep 9 &", "yes | head -c 100000"):

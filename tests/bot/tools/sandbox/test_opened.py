@@ -11,10 +11,11 @@ import pytest
 
 from bot.ports.errors import SandboxFailed, ToolDenied
 from bot.tools.sandbox import bubblewrap, layers, open_sandbox, selection
-from bot.tools.sandbox.probe import Canaries, Seen, judged
+from bot.tools.sandbox.probe import Canaries, Observation, find_leaks
 from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.run import Ran
+from bot.tools.sandbox.run import CommandResult
 
+from . import container
 from .stage import offload as threaded
 from .stage import ran, real, sandbox_named
 
@@ -59,7 +60,7 @@ async def test_landlock_is_taken_where_bubblewrap_fails_and_the_reason_is_told(t
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2; exit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: (str(broken),))
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: (str(broken),))
     sandbox = await chosen("auto", tmp_path / "data")
     assert sandbox.layer == "landlock" and "AppArmor" in sandbox.why
     only = await chosen("bubblewrap", tmp_path / "data")
@@ -68,7 +69,7 @@ async def test_landlock_is_taken_where_bubblewrap_fails_and_the_reason_is_told(t
 
 @real
 async def test_where_nothing_works_it_is_off_and_never_on_the_host(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: ())
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
     monkeypatch.setattr(selection, "landlock_abi", lambda: 0)
     sandbox = await chosen("auto", tmp_path)
     assert sandbox.layer == "off"
@@ -80,7 +81,7 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
     """The walls are left out, and the layer still calls itself Landlock."""
     if not layers.landlock_abi():
         pytest.skip("no Landlock here")
-    monkeypatch.setattr(bubblewrap, "binaries", lambda: ())
+    monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
     plan = layers.landlock.plan
     monkeypatch.setattr(layers.landlock, "plan", lambda **given: plan(**given | {"walls": False}))
     sandbox = await chosen("auto", tmp_path)
@@ -99,9 +100,9 @@ async def test_a_bubblewrap_that_shares_what_it_claims_to_separate_is_not_used(t
 
     for wall in ("--unshare-net", "--unshare-ipc", "--unshare-uts"):
         monkeypatch.setattr(bubblewrap, "arguments", without(wall))
-        assert await selection._failure(layer, tmp_path, Limits(), threaded), wall
+        assert await selection.find_fault(layer, tmp_path, Limits(), threaded), wall
     monkeypatch.setattr(bubblewrap, "arguments", told)
-    assert not await selection._failure(layer, tmp_path, Limits(), threaded)
+    assert not await selection.find_fault(layer, tmp_path, Limits(), threaded)
 
 
 @real
@@ -111,41 +112,13 @@ async def test_data_in_a_folder_that_commands_can_read_is_noticed(tmp_path, monk
     assert sandbox.layer == "off" and "files outside can be read" in sandbox.why
 
 
-CONTAINER = """
-import ctypes, os, struct, sys
-from bot.tools.sandbox import layers, seccomp
-program = seccomp.namespaces_refused(layers.machine())
-code = ctypes.create_string_buffer(program, len(program))
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-about = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-assert libc.prctl(22, 2, ctypes.create_string_buffer(about, len(about)), 0, 0) == 0
-os.execv(sys.executable, [sys.executable, "-m", "pytest", *sys.argv[1:]])
-"""
-
-
 @real
 def test_in_a_container_that_allows_no_namespaces_landlock_is_chosen_and_holds(tmp_path):
     here = Path(__file__)
-    tests = [
-        f"{here}::test_inside_a_container",
-        str(here.with_name("test_walls.py")),
-        "-k",
-        "landlock or container",
-    ]
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(tmp_path / "in")]
+    tests = [f"{here}::test_inside_a_container", str(here.with_name("test_walls.py"))]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            CONTAINER,
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "--basetemp",
-            str(tmp_path / "in"),
-            *tests,
-        ],
+        [sys.executable, "-m", container.__name__, *options, *tests, "-k", "landlock or container"],
         env={**os.environ, "THREADFAST_IN_A_CONTAINER": "1"},
         capture_output=True,
         text=True,
@@ -163,7 +136,7 @@ async def test_inside_a_container(tmp_path):
 
 
 LIMITED = "limits 0 1 1 1 1 1\n"
-FINE = Seen(Ran("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
+FINE = Observation(CommandResult("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
 CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
 
 
@@ -174,29 +147,42 @@ CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
         (replace(FINE, secret_changed=True), "written"),
         (replace(FINE, made_outside=True), "written"),
         (replace(FINE, connected=True), "services"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")), "environment"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")), "environment"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
-        (replace(FINE, ran=Ran("exited", 0, LIMITED + "works\nreached the bot\n", "")), "signals"),
-        (replace(FINE, ran=Ran("exited", 0, "works\n", "")), "no limits"),
-        (replace(FINE, ran=Ran("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")), "no limits"),
+        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
+        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
+        (
+            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")),
+            "environment",
+        ),
+        (
+            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")),
+            "environment",
+        ),
+        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
+        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
+        (
+            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nreached the bot\n", "")),
+            "signals",
+        ),
+        (replace(FINE, result=CommandResult("exited", 0, "works\n", "")), "no limits"),
+        (
+            replace(FINE, result=CommandResult("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")),
+            "no limits",
+        ),
     ],
 )
 def test_what_the_probe_saw_is_judged(seen, words):
-    leaks = judged(("net",), CANARIES, seen)
+    leaks = find_leaks(("net",), CANARIES, seen)
     assert bool(leaks) == bool(words)
     assert not words or words in leaks[0]
 
 
 @pytest.mark.parametrize(
-    "seen", [replace(FINE, made_inside=False), replace(FINE, ran=Ran("timeout", None, "works", ""))]
+    "seen",
+    [replace(FINE, made_inside=False), replace(FINE, result=CommandResult("timeout", None, "works", ""))],
 )
 def test_a_layer_in_which_nothing_works_is_not_used(seen):
     with pytest.raises(SandboxFailed):
-        judged((), CANARIES, seen)
+        find_leaks((), CANARIES, seen)
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])

@@ -12,13 +12,13 @@ import pytest
 from bot.config.settings import Settings
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
-from bot.ports.tool import ToolContext
-from bot.tools.files.quota import Quota, counted
+from bot.tools.files.quota import Quota, measure_usage
 from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
 from bot.wiring.tool_set import Resources, open_tool_set
+from tests.tool_context import tool_context
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
 
@@ -44,7 +44,7 @@ async def sandbox(request, folder):
 
 
 def held(folder):
-    return counted(folder / "w", 10**6)
+    return measure_usage(folder / "w", 10**6, 0)
 
 
 @real
@@ -149,7 +149,7 @@ async def test_a_folder_that_nobody_can_look_into_hides_nothing(name, folder):
             sandbox, "mkdir d; head -c 9000000 /dev/zero > d/f; chmod 0 d; sleep 20", folder / "w"
         )
         assert done.ended == "full"
-        assert "nobody can look into" in done.full
+        assert "cannot be opened" in done.full
         assert (await ran(sandbox, "echo x > more", folder / "w")).exit_code != 0
         assert (await ran(sandbox, "chmod 700 d && rm -r d", folder / "w")).full == ""
     finally:
@@ -178,13 +178,13 @@ print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).
 @pytest.mark.parametrize("name", LAYERS)
 async def test_the_model_reads_which_limit_was_met_and_what_to_do(name, folder):
     tool = Shell(await sandbox_named(name, folder, quota=Quota(MB, 200)), offload)
-    place = ToolContext(folder / "w")
-    told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), place)
+    context = tool_context(folder / "w")
+    told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), context)
     assert "its limit is 1 MB (limits.workspace_mb)" in told.result["workspace"]
     assert "reading and deleting still work" in told.result["workspace"]
     (folder / "w/f").unlink()
     with pytest.raises(ToolError) as raised:
-        await tool(ShellArguments(command="while :; do i=$((i+1)); echo x > f$i; done"), place)
+        await tool(ShellArguments(command="while :; do i=$((i+1)); echo x > f$i; done"), context)
     assert "limits.workspace_files" in json.dumps(raised.value.partial)
     assert "still there" in raised.value.suggestion
 
@@ -196,10 +196,10 @@ def test_a_count_is_not_repeated_all_the_time_in_a_large_workspace(tmp_path):
     class Slow(Quota):
         counts = 0
 
-        def count(self, workspace, most):
+        def measure(self, workspace, most):
             self.counts += 1
             now[0] += 1.0  # it takes a second
-            return super().count(workspace, most)
+            return super().measure(workspace, most)
 
     quota = Slow(100 * MB, 10)
     meter = Meter(quota, tmp_path, clock=lambda: now[0])
@@ -214,11 +214,11 @@ def test_a_count_is_not_repeated_all_the_time_in_a_large_workspace(tmp_path):
 
 def test_what_a_meter_counts_is_not_what_file_tools_remember(tmp_path):
     quota = Quota(100, 10)
-    quota.take(tmp_path, 1, 1)
+    quota.reserve(tmp_path, 1, 1)
     (tmp_path / "a").write_bytes(b"x" * 90)
     Meter(quota, tmp_path)
     with pytest.raises(ToolError):
-        quota.take(tmp_path, 20, 1)
+        quota.reserve(tmp_path, 20, 1)
 
 
 def test_files_without_a_name_are_found_where_they_are_open(tmp_path):

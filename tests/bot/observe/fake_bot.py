@@ -28,7 +28,7 @@ class Registry:
 
 
 @dataclass
-class Body:
+class FakeBot:
     """What a test turns; ``told`` is what went to systemd."""
 
     edges: list = field(default_factory=lambda: [TransportLink()])

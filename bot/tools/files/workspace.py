@@ -1,0 +1,157 @@
+"""Paths in the workspace of a thread, files opened there, and whether text from outside came in."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
+from bot.ports.tool import Arguments
+from threads.store.attachments import FOLDER as ATTACHMENTS
+from threads.store.open_beneath import FOLDER, NO_LINK, closing, open_at
+
+INSIDE = "/workspace"
+"""The workspace's path in the shell; a path may begin with it."""
+
+TOOL_OUTPUT = "tool-output"
+"""The folder for output of tools: texts that are too long for a result, and pictures."""
+
+MARK = "outside"
+"""A file beside the workspace that says that something from outside came in. Commands cannot remove it."""
+
+MADE_HERE = "made-here"
+"""A file beside the workspace that says that `TOOL_OUTPUT` began with output made here.
+
+Without it, as in the data of older versions, the folder itself says that something from outside came in.
+"""
+
+_LINK = (ToolDenied, "{} is a link, or lies behind one: links are not followed.")
+_NO_FILE = (ToolDenied, "{} is not a regular file.")
+_NO_FOLDER = (ToolInvalidInput, "{} is a file, or leads through one, where a folder is needed.")
+_NO_PERMISSION = (ToolError, "The permissions of {} do not allow it.")
+_FULL = (ToolError, "The disk is full, so nothing was changed. Tell the person.")
+_REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
+    errno.ELOOP: _LINK,
+    errno.EXDEV: _LINK,
+    errno.ENXIO: _NO_FILE,
+    errno.ENODEV: _NO_FILE,
+    errno.ENOTDIR: _NO_FOLDER,
+    errno.EEXIST: _NO_FOLDER,
+    errno.EINVAL: (ToolInvalidInput, "{} is not a valid file name."),
+    errno.EISDIR: (ToolInvalidInput, "{} is a folder."),
+    errno.ENAMETOOLONG: (ToolInvalidInput, "The path is too long: use a shorter name."),
+    errno.EACCES: _NO_PERMISSION,
+    errno.EPERM: _NO_PERMISSION,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: (ToolError, "The disk cannot be written to, so nothing was changed."),
+    errno.EFBIG: (ToolError, "The file would be larger than this system allows; nothing was changed."),
+}
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """Return the names on the way to *path*, none for the workspace itself.
+
+    Raises `ToolDenied` for a path that leads out. ".." removes the name before it: links are never followed.
+    """
+    if path == INSIDE or path.startswith(f"{INSIDE}/"):
+        path = path.removeprefix(INSIDE).lstrip("/")
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts:
+            parts.pop()
+        elif part == ".." or path.startswith("/") or "\0" in part:
+            raise ToolDenied("The path leads out of the workspace.", suggestion="Use a path relative to it.")
+        elif part not in ("", "."):
+            parts.append(part)
+    return tuple(parts)
+
+
+def normalized(path: str) -> str:
+    """Return *path* in the one form that rules match. Raises `ToolDenied` as `parts_of` does."""
+    return "/".join(parts_of(path)) or "."
+
+
+class PathArguments(Arguments):
+    path: str
+
+    def subject(self) -> str:
+        """Return the normalized path; raises `ToolDenied` for one that leads out."""
+        return normalized(self.path)
+
+
+class AnyPathArguments(PathArguments):
+    def always(self) -> str:
+        """Allow every file: a thread's own workspace is all there is."""
+        return "*"
+
+
+@contextmanager
+def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
+    """Open *path* in *workspace*; raises `ToolError`s that name only what the model named."""
+    parts = parts_of(path)
+    with ExitStack() as stack:
+        with tool_errors(path):
+            root = stack.enter_context(open_workspace(workspace))
+            fd = stack.enter_context(closing(open_at(root, parts, flags)))
+        yield fd
+
+
+def open_workspace(workspace: Path) -> AbstractContextManager[int]:
+    return closing(os.open(workspace, FOLDER | NO_LINK))
+
+
+@contextmanager
+def tool_errors(path: str) -> Iterator[None]:
+    """Raise errors of the system about *path* as `ToolError`s, which name nothing of this machine."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ToolNotFound(f"There is no {path[:200]!r} here.", suggestion="List the folder first.") from None
+    except (OSError, ValueError) as error:
+        code = error.errno if isinstance(error, OSError) else errno.EINVAL
+        kind, text = _REFUSALS.get(code or 0, (ToolError, "The disk reported an error with {}."))
+        raise kind(text.format(repr(path[:200]))) from error
+
+
+def require_regular(fd: int, action: str) -> os.stat_result:
+    """Return the state of an open file. Raises `ToolDenied` unless it is a regular file with one name.
+
+    Another name could be anywhere.
+    """
+    return check_regular(os.fstat(fd), action)
+
+
+def check_regular(state: os.stat_result, action: str) -> os.stat_result:
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
+        raise ToolDenied(f"Only regular files of this workspace can be {action}.")
+    return state
+
+
+def holds_outside_text(workspace: Path) -> bool:
+    """Return whether text from outside was ever put into the workspace. Blocking."""
+    mark = workspace.with_name(MARK)
+    if os.path.lexists(mark):
+        return True
+    made_here = os.path.lexists(workspace.with_name(MADE_HERE))
+    folders = (ATTACHMENTS,) if made_here else (ATTACHMENTS, TOOL_OUTPUT)
+    if not any(os.path.lexists(workspace / folder) for folder in folders):
+        return False
+    with suppress(OSError):  # without the mark, the folders still say it
+        mark.touch(mode=0o600)
+    return True
+
+
+def mark_output(workspace: Path, *, outside: bool) -> None:
+    """Record where a text comes from, before it is written to `TOOL_OUTPUT`. Blocking; raises OSError."""
+    if outside or not holds_outside_text(workspace):
+        workspace.with_name(MARK if outside else MADE_HERE).touch(mode=0o600)
+
+
+def origin(workspace: Path) -> str:
+    """Return the `bot.ports.tool.ToolOutput` origin of a text from this workspace. Blocking."""
+    return "file" if holds_outside_text(workspace) else ""

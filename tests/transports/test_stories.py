@@ -1,0 +1,322 @@
+"""What is the same in Slack and in Discord: somebody says something, and this is what everybody sees."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.ports import wording
+from bot.ports.errors import ModelUnavailable
+from tests.fakes import discord, slack
+from tests.fakes.discord import ROLE
+from tests.transports.chats import chat_of, told
+from tests.transports.settling import until_settled
+from tests.world import Counting, Gate, Scripted, Streams, calls, says
+from threads.errors import TransportFatal
+from threads.model import Limits
+from threads.wording import first_cause
+
+pytestmark = pytest.mark.anyio
+
+GROWING = Streams("word " * 30, "the end")
+
+
+@pytest.fixture(params=["slack", "discord"])
+async def chat(request):
+    async with chat_of(request.param) as chat:
+        yield chat
+
+
+@pytest.fixture
+def bot(chat, tmp_path):
+    return partial(chat.running, tmp_path)
+
+
+@pytest.fixture
+def outcome(tmp_path):
+    """Return how a message ended, once it did."""
+
+    async def of(message):
+        return (await until_settled(tmp_path, message))[message]
+
+    return of
+
+
+def reactions(chat, message):
+    return set(chat.fake.message(message).reactions)
+
+
+async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(chat, bot):
+    async with bot(Scripted(says("one"))):
+        thread = await chat.ask("hi")
+        await told(chat, thread, "one")
+    async with bot(Scripted(says("two"))):
+        await chat.say(thread, "and now?", chat.bob)
+        await told(chat, thread, "two")
+    assert len(chat.texts(thread)) == 2
+
+
+async def test_what_is_not_for_the_bot_is_left_alone(chat, bot):
+    async with bot(model := Scripted()):
+        talk = await chat.chat("just talking")
+        await chat.say(talk, "an answer to that", chat.bob)
+        joined = await chat.ask("hi")
+        await told(chat, joined, "ok")
+        await chat.say(joined, f"<@{chat.bob}> what do you think?")
+        await chat.bots_say(joined)
+        await told(chat, await chat.ask_alone("hi"), "ok")
+    assert len(model.requests) == 2
+    assert chat.texts(talk) == []
+
+
+async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_there(chat, bot):
+    async with bot(model := Scripted()):
+        thread = await chat.chat("the deploy is red")
+        await chat.say(thread, "since noon", chat.bob)
+        await chat.say(thread, f"{chat.mention} why?")
+        await told(chat, thread, "ok")
+    [line] = model.requests[0].messages
+    assert "the deploy is red" in line.text
+    assert "since noon" in line.text
+
+
+async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_does_not_and_a_deletion_withdraws_it(
+    chat, bot, outcome
+):
+    held = Gate(says("first"))
+    async with bot(model := Scripted(held, says("second"))):
+        thread = await chat.ask("one")
+        await held.began.wait()
+        changed = await chat.say(thread, "old words")
+        linked = await chat.say(thread, "see https://example.com")
+        gone = await chat.say(thread, "never mind")
+        await chat.fake.unfurl(linked)
+        await chat.edit(changed, "new words")
+        await chat.delete(gone)
+        assert await outcome(gone) == "withdrawn"
+        held.open.set()
+        await outcome(changed)
+        await outcome(linked)
+    read = str(model.requests[-1].messages)
+    assert "new words" in read
+    assert read.count("https://example.com") == 1
+    assert not any(words in read for words in ("old words", "never mind"))
+
+
+async def test_a_failure_has_a_button_to_try_again_that_works_once_and_after_a_restart(chat, bot, outcome):
+    async with bot(Scripted(ModelUnavailable("down"))):
+        thread = await chat.ask("the question")
+        assert await outcome(thread) == "failed"
+        await chat.fake.until(lambda: chat.with_buttons(thread))
+    [failed] = chat.with_buttons(thread)
+    assert wording.UNREACHABLE.split(".")[0].replace("'", "’") in failed.text.replace("'", "’")
+    [again] = failed.buttons.values()
+    async with bot(model := Scripted(says("now it works"))):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(partial(chat.press, failed, again, chat.bob, stale=True))
+        await told(chat, thread, "now it works")
+        await chat.fake.until(lambda: not chat.with_buttons(thread))
+    [request] = model.requests
+    assert "the question" in request.messages[-1].text
+
+
+async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
+    chat, bot, outcome
+):
+    long, window = "words " * 260, 1_200  # about 450 tokens: twice that is more than the model reads
+    model = Counting(says("one"), ModelUnavailable("no summary"))
+    model.window = window
+    async with bot(model):
+        thread = await chat.ask(long)
+        await told(chat, thread, "one")
+        assert await outcome(await chat.say(thread, long)) == "failed"
+        await chat.fake.until(lambda: chat.with_buttons(thread))
+    [failed] = chat.with_buttons(thread)
+    assert "longer than the model can read" in failed.text
+    assert [*failed.buttons] == ["Compact", "Start over"]
+    model = Counting(says("two"))
+    model.window = window
+    async with bot(model):
+        await chat.press(failed, failed.buttons["Start over"], chat.bob)
+        await chat.fake.until(lambda: any("not yours" in text for text in chat.alone(chat.bob)))
+        assert chat.with_buttons(thread) == [failed]
+        await chat.press(failed, failed.buttons["Start over"])
+        await chat.press(failed, failed.buttons["Compact"], stale=True)
+        await told(chat, thread, "two")
+        await chat.fake.until(lambda: not chat.with_buttons(thread))
+        await chat.fake.until(lambda: wording.ALREADY_RETRIED in chat.alone(chat.ann))
+    assert [len(request.messages) for request in model.requests] == [1]
+
+
+async def test_a_slash_stop_ends_the_turn(chat, bot):
+    held = Gate(says("never"))
+    async with bot(Scripted(held)):
+        thread = await chat.ask("work")
+        await held.began.wait()
+        await chat.slash(thread, "stop")
+        await chat.fake.until(lambda: any("Stopped" in text for text in chat.alone(chat.ann)))
+        await chat.fake.until(lambda: chat.stopped in reactions(chat, thread))
+
+
+async def test_a_file_is_read_and_a_tool_can_give_one_back(chat, bot, tmp_path):
+    def step(name):
+        async def call():
+            [attachment] = tmp_path.rglob("*-notes.txt")
+            return calls(name, id=name, path=f"attachments/{attachment.name}")
+
+        return call
+
+    async with bot(model := Scripted(step("read_file"), step("attach"), says("done"))):
+        notes = ("notes.txt", b"the secret word is plum", "text/plain")
+        thread = await chat.ask_alone("what does it say?", files=[notes])
+        await told(chat, thread, "done")
+        assert [*chat.files(thread).values()] == [notes[1]]
+    assert "plum" in model.requests[1].messages[-1].results[0].content
+
+
+async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(chat, bot):
+    async with bot(Scripted()):
+        big = ("big.bin", b"x" * 30_000_000, "application/octet-stream")
+        await told(chat, await chat.ask_alone("look", files=[big]), "20 MB")
+    assert chat.fake.downloads == []
+
+
+async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(chat, bot):
+    lines = [f"line {number} of the long answer." for number in range(chat.lines)]
+    huge = "\n".join(f"row {number} " + "x" * 60 for number in range(3_000))
+    async with bot(Scripted(says("\n".join(lines)), says(huge))):
+        thread = await chat.ask("much")
+        await chat.fake.until(lambda: lines[-1] in chat.markdown(thread))
+        assert [line for line in chat.markdown(thread).splitlines() if line] == lines
+        await chat.say(thread, "more")
+        await chat.fake.until(lambda: chat.files(thread))
+    [content] = chat.files(thread).values()
+    assert b"row 2999" in content
+
+
+async def test_model_text_pings_nobody_and_previews_nothing_in_posts_and_in_edits(chat, bot, outcome):
+    text = (
+        f"@everyone <!channel> <@{chat.bob}> @here <!here> <@&{ROLE}> https://evil.example/x "
+        "[docs](https://evil.example/?q=secret) "
+    )
+    async with bot(Streams(text + "word " * 30, text)):
+        assert await outcome(await chat.ask("hi")) == "answered"
+        assert await outcome(await chat.ask_alone("hi")) == "answered"
+    assert chat.fake.calls_to(chat.edit_call)
+    assert chat.fake.pings == []
+    assert chat.fake.unfurls == []
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("chat", "fault"),
+    [
+        *(
+            ("slack", fault)
+            for fault in (
+                *(slack.RateLimited(1), slack.Html(503), slack.Html(502, applied=True), slack.Cut()),
+                *(slack.Cut(applied=True), slack.ApiError("internal_error")),
+            )
+        ),
+        *(
+            ("discord", fault)
+            for fault in (
+                *(discord.RateLimited(0.5), discord.Status(503), discord.Status(503, applied=True)),
+                *(discord.Status(500, applied=True), discord.Cut(), discord.Cut(applied=True)),
+            )
+        ),
+    ],
+    ids=str,
+    indirect=["chat"],
+)
+async def test_a_post_that_fails_once_is_seen_exactly_once(chat, bot, outcome, fault):
+    async with bot(Scripted(says("the answer"))):
+        chat.fake.fail(chat.send, fault)
+        thread = await chat.ask("hi")
+        assert await outcome(thread) == "answered"
+        assert sum("the answer" in text for text in chat.texts(thread)) == 1
+        assert chat.name == "discord" or not chat.fake.impatient
+
+
+async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(chat, bot, outcome):
+    async with bot(GROWING):
+        chat.fake.fail(chat.send, chat.lost, chat.lost)
+        thread = await chat.ask("hi")
+        assert await outcome(thread) == "answered"
+        [answer] = chat.texts(thread)
+    assert "the end" in answer
+
+
+async def test_an_answer_whose_draft_cannot_be_written_over_is_posted_and_the_draft_goes(chat, bot, outcome):
+    async with bot(GROWING):
+        chat.fake.fail(chat.edit_call, chat.not_editable, forever=True)
+        thread = await chat.ask("hi")
+        assert await outcome(thread) == "answered"
+        await chat.fake.until(lambda: len(chat.texts(thread)) == 1)
+    assert "the end" in chat.texts(thread)[0]
+
+
+async def test_a_live_answer_whose_end_is_refused_does_not_stay_as_if_it_went_on(chat, bot, outcome):
+    async with bot(GROWING):
+        thread = await chat.ask("hi")
+        await chat.fake.until(lambda: chat.texts(thread))
+        for call in (chat.edit_call, chat.send):
+            chat.fake.fail(call, chat.blocked, forever=True)
+        assert await outcome(thread) == "undelivered"
+        await chat.fake.until(lambda: not chat.texts(thread))
+
+
+async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
+    async with bot(Scripted(Gate(says("never")))):
+        thread = await chat.ask("hi")
+        await chat.fake.until(lambda: chat.eyes in reactions(chat, thread))
+    async with bot(Scripted(says("there"))):
+        await told(chat, thread, "there")
+        await chat.fake.until(lambda: reactions(chat, thread) == chat.done)
+
+
+async def test_a_person_who_floods_a_thread_is_refused_politely(chat, bot, tmp_path):
+    held = Gate(says("done"))
+    async with bot(Scripted(held), limits=Limits(mailbox=2)):
+        thread = await chat.ask("hi")
+        said = [await chat.say(thread, f"{number}") for number in range(6)]
+        held.open.set()
+        found = await until_settled(tmp_path, thread, *said)
+    assert [*found.values()].count("refused") >= 3
+
+
+@pytest.mark.parametrize(
+    ("chat", "option", "words"),
+    [
+        ("slack", "app_token", "app token"),
+        ("slack", "bot_token", "bot token"),
+        ("discord", "token", "token"),
+    ],
+    indirect=["chat"],
+)
+async def test_a_bad_token_ends_the_start_with_a_clear_word(chat, tmp_path, option, words):
+    edge = chat.edge(tmp_path, **{option: "a.wrong.token"})
+    with anyio.fail_after(10), pytest.raises(BaseException) as raised:
+        await edge.serve(None)
+    cause = first_cause(raised.value)
+    assert isinstance(cause, TransportFatal)
+    assert words in str(cause)
+    assert "a.wrong.token" not in str(cause)
+    assert edge.state == "stopped"
+
+
+async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(chat, bot):
+    with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+        async with bot(Scripted()):
+            chat.fake.revoke()
+            await chat.ask("hi")
+            await anyio.sleep_forever()
+    cause = first_cause(raised.value)
+    assert isinstance(cause, TransportFatal)
+    assert "token" in str(cause)
+    assert chat.token not in str(cause)
