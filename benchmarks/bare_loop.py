@@ -1,10 +1,11 @@
 """The bare loop: conversations that do to the disk what ours do, in as little Python as that takes.
 
-For each message of a thread, one after the other: an append to one shared file and its fsync, shared with whoever
-waits at that moment, four times (received, started, intent, posted and settled); between the second and the third a
-file replaced whole (write, fsync, rename, fsync of the folder); at the end an append to a log, not synced. A new
-thread's folder is synced into its parent. No actors, no checks, no JSON: asyncio, a pool of as many threads as ours
-has, and system calls.
+It has the same freedoms. For each message of a thread, one after the other: a line of one shared file is awaited
+(received), the next one is not (started); a line (intent) and the file that is replaced whole (write, fsync, rename,
+fsync of the folder) are awaited side by side; two more lines (posted and settled) are not awaited, and an append to a
+log follows, not synced. The folders of new threads are synced into their parent together. Three threads write: one
+the shared file, one the files that are replaced, one the logs. Each takes all that waits and wakes the loop once for
+it. No actors, no checks, no JSON: asyncio and system calls.
 """
 
 # ruff: noqa: PTH102, PTH104 - plain calls on strings: the bare loop must not pay for pathlib
@@ -14,77 +15,94 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from benchmarks.bare import Cost, Stopwatch
-
-THREADS = 40
-"""What `anyio.to_thread` allows at once, and so what ours uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of one message: each of its four journal appends, its log lines, and what its context grows by."""
+    """Bytes of one message: each of its five journal lines, its log lines, and what its context grows by."""
 
-    journal: int = 240
+    journal: int = 200
     log: int = 620
     context: int = 330
 
 
-class _Shared:
-    """An append-only file with one writer: bytes that come while a batch is synced share the next one."""
+Item = tuple[str, bytes]
+"""A folder and what is to be written there."""
 
-    def __init__(self, path: str, pool: ThreadPoolExecutor) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._pool = pool
-        self._held: list[bytes] = []
-        self._done = asyncio.Event()
-        self._wake = asyncio.Event()
-
-    async def append(self, data: bytes) -> None:
-        self._held.append(data)
-        done = self._done
-        self._wake.set()
-        await done.wait()
-
-    async def run(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            held, done = self._held, self._done
-            self._held, self._done = [], asyncio.Event()
-            await asyncio.get_running_loop().run_in_executor(self._pool, self._write, b"".join(held))
-            done.set()
-
-    def _write(self, data: bytes) -> None:
-        os.write(self._fd, data)
-        os.fsync(self._fd)
+Job = tuple[Item, asyncio.Future[None]]
 
 
-def _replace(folder: str, data: bytes) -> None:
-    path = f"{folder}/context.jsonl"
-    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    os.write(fd, data)
+class _Writer:
+    """A thread that takes all that waits."""
+
+    def __init__(self, write: Callable[[list[Item]], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._write = write
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread = Thread(target=self._run)
+        self._thread.start()
+
+    def put(self, folder: str, data: bytes) -> asyncio.Future[None]:
+        done = self._loop.create_future()
+        self._queue.put(((folder, data), done))
+        return done
+
+    def end(self) -> None:
+        """Return when all is written."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        job = self._queue.get()
+        while job is not None:
+            jobs = [job]
+            with suppress(Empty):
+                while (job := self._queue.get_nowait()) is not None:
+                    jobs.append(job)
+            self._write([item for item, _ in jobs])
+            self._loop.call_soon_threadsafe(self._done, [done for _, done in jobs])
+            if job is not None:
+                job = self._queue.get()
+
+    def _done(self, futures: list[asyncio.Future[None]]) -> None:
+        for future in futures:
+            future.set_result(None)
+
+
+def _fsync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.close(fd)
-    os.rename(path + ".tmp", path)
-    fd = os.open(folder, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
 
 
-def _make(folder: str, data: bytes) -> None:  # noqa: ARG001 - the same shape as the others
-    os.mkdir(folder)
-    fd = os.open(f"{folder}/..", os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
+def _replace(items: list[Item]) -> None:
+    new = [folder for folder, _ in items if not os.path.isdir(folder)]  # noqa: PTH112
+    for folder in new:
+        os.mkdir(folder)
+    if new:
+        _fsync_folder(f"{new[0]}/..")
+    for folder, data in items:
+        fd = os.open(f"{folder}/context.jsonl.tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, data)
+        os.fsync(fd)
+        os.close(fd)
+    for folder, _ in items:
+        os.rename(f"{folder}/context.jsonl.tmp", f"{folder}/context.jsonl")
+    for folder, _ in items:
+        _fsync_folder(folder)
 
 
-def _log(folder: str, data: bytes) -> None:
-    fd = os.open(f"{folder}/log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, data)
-    os.close(fd)
+def _log(items: list[Item]) -> None:
+    for folder, data in items:
+        fd = os.open(f"{folder}/log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(fd, data)
+        os.close(fd)
 
 
 def run_bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
@@ -93,31 +111,32 @@ def run_bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
 
 
 async def _bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
-    loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(THREADS) as pool:
-        os.mkdir(folder)
-        journal = _Shared(f"{folder}/journal.jsonl", pool)
+    os.mkdir(folder)
+    fd = os.open(f"{folder}/journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-        async def work(function: Callable[[str, bytes], None], place: str, data: bytes) -> None:
-            await loop.run_in_executor(pool, function, place, data)
+    def append(items: list[Item]) -> None:
+        os.write(fd, b"".join(data for _, data in items))
+        os.fsync(fd)
 
-        async def one(thread: int) -> None:
-            place = f"{folder}/{thread}"
-            line, lines, context = bytes(sizes.journal), bytes(sizes.log), b""
-            for number in range(messages):
-                await journal.append(line)
-                await journal.append(line)
-                if not number:
-                    await work(_make, place, b"")
-                context += bytes(sizes.context)
-                await work(_replace, place, context)
-                await journal.append(line)
-                await journal.append(line)
-                await work(_log, place, lines)
+    journal, checkpoints, logs = _Writer(append), _Writer(_replace), _Writer(_log)
 
-        writer = asyncio.ensure_future(journal.run())
-        watch = Stopwatch()
-        await asyncio.gather(*map(one, range(threads)))
-        cost = watch.read()
-        writer.cancel()
+    async def one(thread: int) -> None:
+        place = f"{folder}/{thread}"
+        line, lines, context = bytes(sizes.journal), bytes(sizes.log), b""
+        for _ in range(messages):
+            await journal.put("", line)
+            journal.put("", line)
+            context += bytes(sizes.context)
+            intent = journal.put("", line)
+            await checkpoints.put(place, context)
+            await intent
+            journal.put("", line + line)
+            logs.put(place, lines)
+
+    watch = Stopwatch()
+    await asyncio.gather(*map(one, range(threads)))
+    cost = watch.read()
+    for writer in (journal, checkpoints, logs):
+        writer.end()
+    os.close(fd)
     return cost
