@@ -5,6 +5,7 @@ What is measured is the core and nothing else: `open_core`, `PosixDisk`, every d
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from benchmarks.bare import Recorder
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.wiring.app import DISK_THREADS, utc_now
+from bot.wiring.app import COLLECT_AFTER, DISK_THREADS, utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
@@ -126,7 +127,8 @@ async def running(
     limits: Limits = LIMITS,
     recorder: Recorder | None = None,
 ) -> AsyncIterator[Core]:
-    """Run a bot over *data* until the block ends, with the threads of the product."""
+    """Run a bot over *data* until the block ends, with the threads and the garbage collector of the product."""
+    gc.set_threshold(*COLLECT_AFTER)
     threads, journal_thread = DiskThreads(DISK_THREADS), DiskThreads(1)
     offload = recorder.recording(threads) if recorder else threads
     toolbox = make_toolbox([ReadFile(offload), ListFiles(offload)])
