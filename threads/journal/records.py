@@ -93,7 +93,10 @@ class Received(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Started(_Record):
-    """A turn began; ``attempt`` counts from 1 and is durable before the turn, or poison would loop for ever."""
+    """A turn began; ``attempt`` counts from 1. It is durable before anything of the turn is seen.
+
+    After a crash it is durable before the turn itself, or poison would loop for ever.
+    """
 
     attempt: int
     correlation_id: str
