@@ -84,10 +84,8 @@ class Toolbox:
     ) -> list[ToolResult]:
         """Run the calls of one step, and return their results in the order of the calls."""
         results: dict[int, ToolResult] = {}
-        room, contexts = (
-            anyio.Semaphore(MAX_PARALLEL),
-            [replace(context, call_id=c.id, images=[]) for c in calls],
-        )
+        room = anyio.Semaphore(MAX_PARALLEL)
+        contexts = [replace(context, call_id=call.id, images=[]) for call in calls]
 
         async def one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]

@@ -13,8 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import anyio.lowlevel
-
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, OverLimit, Reserve
@@ -127,7 +125,13 @@ def no_outbox() -> AbstractContextManager[None]:
 
 def effect_before_the_start() -> AbstractContextManager[None]:
     """A turn shows words and calls tools while its start is still on its way to the disk."""
-    return _instead(ActorTurn, _is_ahead=False, begun=lambda self: anyio.lowlevel.checkpoint())
+
+    async def hasty(self: ActorTurn) -> None:
+        for event in self._held:
+            self._shared.delivery.show(self._pending, event)
+        self._held.clear()
+
+    return _instead(ActorTurn, begun=hasty)
 
 
 def post_before_the_intent() -> AbstractContextManager[None]:

@@ -56,7 +56,8 @@ class Actor:
         """Serve messages until the thread falls silent; after a crash, the one at hand first."""
         while True:
             if self.current is None:
-                await self._catch_up()
+                if not self._conversation.saved:
+                    await self._catch_up()
                 if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
                     self.current = self.mailbox.take()
                 elif self._conversation.saved:
@@ -130,8 +131,8 @@ class Actor:
         shared.delivery.show(pending, TurnStarted(pending.incoming.text, pending.incoming.author.id))
         try:
             await turn.begin()
-            if not self._conversation.loaded:
-                turn.notes += self._damaged(await self._conversation.load())
+            if not self._conversation.loaded and (damaged := await self._conversation.load()):
+                turn.notes.append(self._damaged(damaged))
             # The conversation shows more than the journal: its records are lost, and its post may be out.
             written = [m.role for m in turn.messages if m.source == turn.incoming.id]
             pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
@@ -172,8 +173,8 @@ class Actor:
         turn.attempt, turn.correlation_id = pending.attempts, pending.reference
         turn.known_answer = intent.text
         try:
-            if not self._conversation.loaded:
-                self._damaged(await self._conversation.load())
+            if not self._conversation.loaded and (damaged := await self._conversation.load()):
+                self._damaged(damaged)
             await self._shared.run(turn)
             await self._conversation.checkpoint(partial(self._tell, pending))
         except StoreUnavailable:
@@ -187,21 +188,18 @@ class Actor:
         text = "\n\n".join([*turn.notes, self._shared.explain(error, pending, reference)])
         return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
-    def _damaged(self, lines: int) -> list[str]:
+    def _damaged(self, lines: int) -> str:
         """Return what to say about damaged lines that were put aside."""
-        if not lines:
-            return []
         fields = {"thread_id": str(self._thread), "code": "context_corrupt"}
         log.warning("context.damaged: %d lines put aside", lines, extra=fields)
-        return [wording.HISTORY_DAMAGED if self._conversation.messages else wording.HISTORY_LOST]
+        return wording.HISTORY_DAMAGED if self._conversation.messages else wording.HISTORY_LOST
 
     async def _catch_up(self) -> None:
         """Save what the last turn could not, or left behind when it was cut."""
-        if not self._conversation.saved:
-            try:
-                await self._conversation.save()
-            except StoreUnavailable as error:
-                log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
+        try:
+            await self._conversation.save()
+        except StoreUnavailable as error:
+            log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
 
     def _dead_letter(self, pending: PendingMessage, attempts: int) -> Ending:
         reference = correlation_id(pending.incoming.key, attempts)

@@ -66,4 +66,5 @@ class Conversation:
     async def forget(self) -> None:
         """Put it aside and start an empty one. Raises `StoreUnavailable`."""
         await self._context.archive()
-        self.messages, self.loaded, self.saved = [], False, True
+        self.messages.clear()
+        self.loaded, self.saved = False, True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,6 +16,7 @@ import anyio
 
 from threads import wording
 from threads.delivery import Delivery, retry_until_stored
+from threads.errors import StoreUnavailable
 from threads.journal.journal import Journal, Written
 from threads.journal.records import PendingMessage
 from threads.model import (
@@ -89,7 +90,7 @@ class ActorTurn:
         self.notes = list[str]()
         self.attempt, self.correlation_id = 0, ""
         self.started: Written | None = None
-        self._pending, self._conversation = pending, conversation
+        self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
         self.clock = anyio.CancelScope()
         self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
@@ -102,10 +103,6 @@ class ActorTurn:
     @property
     def timed_out(self) -> bool:
         return self.clock.cancel_called
-
-    @property
-    def messages(self) -> list[Message]:
-        return self._conversation.messages
 
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
@@ -172,15 +169,12 @@ class ActorTurn:
         await self.begun()
 
     async def begun(self) -> None:
-        """Return when the start of the turn is on disk; raises `StoreUnavailable`."""
-        if self.started is not None and self._is_ahead:
+        """Return when the start of the turn is on disk, and show what was held back; raises `StoreUnavailable`."""
+        if self.started is not None and self._pending.attempts < self.attempt:
             await self._shared.journal.durable(self.started)
-            self._show_held()
-
-    @property
-    def _is_ahead(self) -> bool:
-        """Whether its start is still on the way to the disk."""
-        return self._pending.attempts < self.attempt
+        for event in self._held:
+            self._shared.delivery.show(self._pending, event)
+        self._held.clear()
 
     async def begin(self) -> None:
         """Begin to write that the turn starts. Waiting for a slot, which comes first, is no attempt.
@@ -216,7 +210,7 @@ class ActorTurn:
         await source.attach(self.incoming.thread, f"{self.incoming.key}+{call_id}", file, name)
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
-        if self._shared.limits.busy == "steer":
+        if len(self._mailbox) and self._shared.limits.busy == "steer":
             await self._merge(lambda pending: not pending.incoming.first, render)
 
     async def recognise(self) -> None:
@@ -235,15 +229,8 @@ class ActorTurn:
             case Resumed():
                 self._retake()
         self._held.append(event)
-        if self.started is not None and not self.started.done.is_set():
-            await self.started.done.wait()
-        if not self._is_ahead:
-            self._show_held()
-
-    def _show_held(self) -> None:
-        for event in self._held:
-            self._shared.delivery.show(self._pending, event)
-        self._held.clear()
+        with suppress(StoreUnavailable):  # the turn goes on, and its ending waits for the disk
+            await self.begun()
 
     async def acquire(self) -> None:
         if not self._holds_slot:

@@ -76,7 +76,7 @@ class Journal:
         # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
         if lost or len(data) > COMPACT_ABOVE:
             self._compact()
-        elif data:
+        else:
             self._replace(b"".join(kept))
         return len(damaged)
 
