@@ -3,8 +3,8 @@
 One message that uses a tool is sent through the real bot under a profiler; the functions that ran are listed in the
 order of their first call, each with its lines of code (docstrings, comments and blank lines are not code). The core
 path is what ran in the modules that a message passes through, `CORE`. What those stand on (the disk, the records as
-values, the conversation in memory, the log for people, the repair of histories) is listed and summed up too, and is not in the limit. The model
-and the transport are stand-ins: what they are is up to each provider and platform.
+values, the conversation in memory, the log for people, the repair of histories) is listed and summed up too, and is
+not in the limit. The model and the transport are stand-ins: what they are is up to each provider and platform.
 """
 
 from __future__ import annotations

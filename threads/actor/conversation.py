@@ -62,6 +62,7 @@ class Conversation:
         if not self.saved:
             await self.save()  # or what only memory holds would be lost
         await self._context.keep_aside()
+        self.anew = True
 
     async def forget(self) -> None:
         """Put it aside and start an empty one. Raises `StoreUnavailable`."""
