@@ -46,6 +46,7 @@ async def _measure(folder: Path, messages: int) -> dict[str, list[tuple[float, f
     found: dict[str, list[tuple[float, float]]] = {"acknowledged": [], "posted": []}
     with ThreadPoolExecutor(1) as beside:
         async with running(folder / "ours", room, Instant(), recorder=disk) as core:
+            replay.run(replay.here(disk.jobs))
             for n in range(-THREADS, messages):  # the first one of each thread is not counted
                 before, event = len(disk.jobs), message(n % THREADS, n)
                 answer = room.expect(event)

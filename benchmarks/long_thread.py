@@ -23,6 +23,9 @@ from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk, replace_file
 
 SHORT, LONG = 10, 500
+OVERHEAD = 330
+"""Bytes of a turn in the file that are not its text: fields, checksums and the heading of a message."""
+
 TURNS = 8
 """Turns measured in each thread: half of them before turn 10 or 500, half after."""
 
@@ -54,6 +57,18 @@ async def _measure(data: Path, size: int, pairs: int) -> tuple[list[Cost], list[
     return costs
 
 
+def _replacement(disk: Path, size: int) -> float:
+    """Return the milliseconds that replacing a file of *size* bytes takes, in the median."""
+    took = []
+    with TemporaryDirectory(dir=disk) as folder:
+        path, data = Path(folder) / "context.jsonl", bytes(size)
+        for _ in range(40):
+            watch = Stopwatch()
+            replace_file(PosixDisk(), path, data)
+            took.append(watch.read().wall * 1000)
+    return median(took)
+
+
 def measure(conditions: Conditions) -> Iterator[Figure]:
     for size in (200, 2000):
         with TemporaryDirectory(dir=conditions.disk) as folder:
@@ -62,5 +77,8 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         wall = [median(cost.wall for cost in costs) * 1000 for costs in (short, long)]
         what = f"turn {LONG} over turn {SHORT}, {size} B a turn"
         note = "{:.2f} -> {:.2f} ms"
+        extra, bare = wall[1] - wall[0], _replacement(Path(conditions.disk), LONG * (size + OVERHEAD))
+        beyond = f"turn {LONG} beyond turn {SHORT}, {size} B a turn, over a bare replacement"
+        yield Figure(beyond, extra / bare, "x", at_most=1.1, note=f"{extra:.2f} ms; bare {bare:.2f} ms")
         yield Figure(f"{what}, CPU", cpu[1] / cpu[0], "x", at_most=1.3, note=note.format(*cpu))
         yield Figure(f"{what}, wall", wall[1] / wall[0], "x", at_most=1.3, note=note.format(*wall))

@@ -84,7 +84,7 @@ def _size(
                 images += 1
             else:
                 pieces.append(_text_of(block))
-    return counted, sum(map(of_text, pieces)) + per_piece * len(pieces) + per_image * images
+    return counted, of_text("".join(pieces)) + per_piece * len(pieces) + per_image * images
 
 
 def _counted(messages: Sequence[Message], model: str) -> tuple[int, int]:
