@@ -1,4 +1,4 @@
-"""How much CPU `threadfast chat` takes, from nothing to an answered line and its end, with `offline/demo`."""
+"""What start-up costs: `threadfast chat` with one line to `offline/demo`, and commands that only look."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from benchmarks.child import ROOT
 from benchmarks.figures import Conditions, Figure
 
 BARE = "import pydantic, anyio, click"
+LOOKS = {"--help": 0, "status": 4, "why": 1}
+"""Commands that only look, each with its exit code where no bot has served a message."""
 SETTINGS = '{"model": "offline/demo"}'
 
 
-def _once(arguments: Sequence[str], folder: Path, expect: str) -> Cost:
+def _once(arguments: Sequence[str], folder: Path, expect: str, code: int = 0) -> Cost:
     """Run Python once with ``hello`` on its input; return its own CPU time and what a person waits."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     start = time.perf_counter()
@@ -35,7 +37,7 @@ def _once(arguments: Sequence[str], folder: Path, expect: str) -> Cost:
         output = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0, f"exit code {child.returncode}"
+    assert child.returncode == code, f"exit code {child.returncode}"
     assert expect in output, output
     return Cost(time.perf_counter() - start, usage.ru_utime + usage.ru_stime)
 
@@ -56,4 +58,11 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         "CPU of `chat` with one line", middle, "s", at_most=0.5, note=f"median of {runs}; least {least:.2f} s"
     )
     yield Figure("  wall until it ended", median(cost.wall for cost in chat), "s")
+    with TemporaryDirectory(dir=conditions.disk) as folder:
+        Path(folder, "settings.json").write_text(SETTINGS)
+        Path(folder, "data").mkdir()
+        for name, code in LOOKS.items():
+            more = {"status": ["--data", "data"], "why": ["none", "--data", "data"]}.get(name, [])
+            looks = [_once(["-m", "bot", name, *more], Path(folder), "", code).wall for _ in range(runs)]
+            yield Figure(f"Wall of `{name}`", median(looks), "s", at_most=0.25, note=f"median of {runs}")
     yield Figure("  CPU of the bare imports", min(cost.cpu for cost in bare), "s", note=f"`{BARE}`")
