@@ -187,7 +187,7 @@ class Ledger:
             head.append(encode(record_adapter(), carried))
         part = self._part.next(month) if self._part else Part(month)
         path = self._folder / part.name
-        replace_file(self._disk, path, b"".join([*head, data]))
+        replace_file(self._disk, path, b"".join([*head, data]), new=self._part is None)
         self._part, self._room = part, _room(head) - len(data)
         self._file = self._disk.append(path)
         return past

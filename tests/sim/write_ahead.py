@@ -40,8 +40,9 @@ class WriteAhead:
     def _answer(self, thread: ThreadId, key: str, message_id: str) -> None:
         if self._record.sent[key].command:
             return
-        path = thread_folder(self._data, thread) / "context.jsonl"
-        messages = [line["message"] for line in read_lines(self._disk.durable(path)) if line]
+        folder = thread_folder(self._data, thread)
+        files = [self._disk.durable(folder / name) for name in ("context.jsonl", "context.old.jsonl")]
+        messages = [line["message"] for data in files for line in read_lines(data) if line]
         if not any(m["role"] == "assistant" and m.get("source") == message_id for m in messages):
             self._record.violations.append(f"{key}: a post before its answer is durable")
 

@@ -28,7 +28,7 @@ from tests.bot.budget.ledgers import (
     power_cut,
     reopened,
 )
-from tests.explorer.model import ModelDisk, Read, Sync, Write
+from tests.explorer.model import ModelDisk, Read, Sync, SyncFolder, Write
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 from tests.serving import compatible, serving
@@ -389,6 +389,18 @@ async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
         if not isinstance(record, Carried)
     ]
     assert set(seqs) == set(range(1, 6))
+
+
+async def test_a_folder_that_is_left_of_a_failed_try_is_made_durable_by_the_next_one():
+    disk = empty_disk()
+    async with opened(disk, Time()) as ledger:
+        disk.faults = failing(SyncFolder, errno.EIO)
+        with pytest.raises(StoreUnavailable):
+            await ledger.append(reserve())
+        disk.faults = lambda op: op
+        await ledger.append(reserve(7))
+    for seed in range(20):
+        assert used(reopened(power_cut(disk, random.Random(seed)), Time())) == 107
 
 
 async def test_what_a_failed_fsync_left_in_view_is_written_anew_at_the_start():
