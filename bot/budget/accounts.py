@@ -19,9 +19,9 @@ from bot.budget.budgets import (
     Policy,
     Reserve,
     Warned,
-    dollars,
 )
 from bot.budget.ledger import Ledger
+from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
 from bot.ports.model import Usage
 from bot.ports.status import Spend
@@ -174,9 +174,3 @@ def _cached(budgets: Budgets, key: Key) -> str:
     total = budgets.total(key)
     share = total.cached * 100 // total.prompt if total.prompt else 0
     return f", {share} % of the prompt read from the cache" if share else ""
-
-
-def usd(amount: int) -> str:
-    """Return micro-dollars for people: cents, and more digits only for what is less than a cent."""
-    digits = 2 if amount == 0 or amount >= 10_000 else 4
-    return f"${dollars(amount):.{digits}f}"

@@ -26,6 +26,7 @@ from typing import Annotated, Literal, assert_never, get_args
 
 from pydantic import Field, TypeAdapter
 
+from bot.budget.money import MICRO, dollars, micros
 from bot.config.settings import Budget
 from bot.ports.errors import BudgetExceeded
 from bot.ports.model import Usage
@@ -37,7 +38,6 @@ Key = tuple[Scope, str]
 Level = Literal["", "warning", "passed"]
 LEVELS: tuple[Level, ...] = ("", "warning", "passed")
 
-MICRO = 1_000_000
 KEPT_DAYS = 180
 KEPT_USER_DAYS = 8
 KEPT_MONTHS = 3
@@ -51,15 +51,6 @@ ROWS = 500
 
 MOST_GRANTED_USD = 1000
 _AMOUNT = re.compile(r"\$?(\d{1,4}(?:\.\d{1,6})?)", re.ASCII)
-
-
-def micros(usd: float) -> int:
-    """Return a cost in whole micro-dollars, rounded up beyond what floats make of it; never negative."""
-    return max(0, math.ceil(round(usd * MICRO, 6)))
-
-
-def dollars(amount: int) -> float:
-    return amount / MICRO
 
 
 def parse_grant(words: str) -> int | None:

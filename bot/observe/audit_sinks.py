@@ -22,7 +22,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bot.budget.budgets import Key, dollars
+from bot.budget.budgets import Key
+from bot.budget.money import dollars
 from bot.observe.audit import Audit, AuditKind
 from bot.observe.logs import Mask, clean
 from threads.errors import StoreUnavailable

@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 from anyio.abc import Listener, SocketStream
 
 from bot.observe.http_pages import Pages, PageServer
+from bot.ports.status import socket_path
 from threads.wording import first_cause
 
 log = logging.getLogger(__name__)
 
-SOCKET = "status.sock"
-LONGEST = 100
-"""Bytes of a path that a socket can be bound to: Linux allows 107, others fewer."""
 REFUSED_S = 1.0
-
-
-@contextmanager
-def socket_path(data: Path) -> Iterator[str]:
-    """Yield a path of the socket in *data* that is short enough to bind. Raises OSError."""
-    path = str(data / SOCKET)
-    if len(os.fsencode(path)) <= LONGEST:
-        yield path
-        return
-    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{SOCKET}"
-    finally:
-        os.close(folder)
 
 
 @asynccontextmanager

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 CircuitState = Literal["closed", "open", "half-open"]
 
 VERSION = 1
+
+SOCKET = "status.sock"
+LONGEST = 100
+"""Bytes of a path that a socket can be bound to: Linux allows 107, others fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +81,17 @@ class Status:
     sandbox: str = ""
     troubles: tuple[str, ...] = ()
     v: int = VERSION
+
+
+@contextmanager
+def socket_path(data: Path) -> Iterator[str]:
+    """Yield a path of the socket in *data* that is short enough to bind. Raises OSError."""
+    path = str(data / SOCKET)
+    if len(os.fsencode(path)) <= LONGEST:
+        yield path
+        return
+    folder = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{SOCKET}"
+    finally:
+        os.close(folder)

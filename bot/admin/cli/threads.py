@@ -50,7 +50,7 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     from bot.admin.reports.thread import summary
     from bot.admin.reports.thread_folders import folders
     from bot.admin.terminal import is_terminal, progress
-    from bot.budget.budgets import dollars
+    from bot.budget.money import dollars
 
     found = folders(data.path, transport)
     if since:
@@ -78,7 +78,7 @@ def _print_list(data: DataFolder, listed: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
     from bot.admin.safe_text import line, plain
     from bot.admin.terminal import WIDE, Column, print_table, width
-    from bot.budget.accounts import usd
+    from bot.budget.money import usd
 
     room = width()
     table: dict[Column, list[str]] = {

@@ -12,8 +12,8 @@ from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.admin.reports.thread_folders import Folder, find, folders, linked
 from bot.admin.safe_text import flat, plain
-from bot.budget.accounts import usd
 from bot.budget.budgets import Commit, Reserve
+from bot.budget.money import usd
 from bot.observe.audit import AuditRecord
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry

@@ -13,9 +13,10 @@ from bot.admin import terminal
 from bot.admin.reports.line_reader import Damage, records
 from bot.admin.safe_text import plain
 from bot.admin.terminal import Column
-from bot.budget.accounts import WHOSE, usd
-from bot.budget.budgets import Commit, Reserve, dollars, micros, record_adapter
+from bot.budget.accounts import WHOSE
+from bot.budget.budgets import Commit, Reserve, record_adapter
 from bot.budget.ledger import names_in, parts
+from bot.budget.money import dollars, micros, usd
 from bot.ports.status import Spend
 
 By = Literal["day", "user", "thread", "model"]

@@ -18,8 +18,7 @@ import anyio
 import h11
 from pydantic import TypeAdapter
 
-from bot.observe.http_server import socket_path
-from bot.ports.status import Status
+from bot.ports.status import Status, socket_path
 
 WITHIN_S = 3.0
 MOST_BYTES = 1_000_000

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
-from bot.budget.accounts import usd
+from bot.budget.money import usd
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 
 State = Literal["ok", "warn", "fail", ""]

@@ -20,8 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.budget.accounts import Account, ReservedCall, usd
-from bot.budget.budgets import MICRO, MOST_GRANTED_USD, Key, OverLimit, micros, parse_grant
+from bot.budget.accounts import Account, ReservedCall
+from bot.budget.budgets import MOST_GRANTED_USD, Key, OverLimit, parse_grant
+from bot.budget.money import MICRO, micros, usd
 from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.ports.errors import PriceUnknown, ProviderError
 from bot.ports.model import (

@@ -18,10 +18,10 @@ from bot.budget.budgets import (
     Record,
     Reserve,
     Warned,
-    micros,
     parse_grant,
     record_adapter,
 )
+from bot.budget.money import micros
 from bot.config.settings import Budget, BudgetLimits
 from bot.ports.model import Usage
 from threads.store.checksummed_lines import encode, read_line, scan
