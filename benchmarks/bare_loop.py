@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -105,38 +106,57 @@ def _log(items: list[Item]) -> None:
         os.close(fd)
 
 
+class BareLoop:
+    """The loop over one folder, for the event loop that it is made in; `close` it in the end."""
+
+    def __init__(self, folder: str, sizes: Sizes) -> None:
+        os.mkdir(folder)
+        self._folder, self._sizes = folder, sizes
+        self._fd = os.open(f"{folder}/journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._journal, self._checkpoints, self._logs = map(_Writer, (self._append, _replace, _log))
+        self._contexts: dict[int, bytes] = {}
+
+    async def message(self, thread: int) -> tuple[float, float]:
+        """Take a message and answer it; return after how many seconds it may be acknowledged, and posted."""
+        place, line, start = f"{self._folder}/{thread}", bytes(self._sizes.journal), time.perf_counter()
+        await self._journal.put("", line)
+        acknowledged = time.perf_counter()
+        self._journal.put("", line)
+        context = self._contexts.get(thread, b"") + bytes(self._sizes.context)
+        self._contexts[thread] = context
+        intent = self._journal.put("", line)
+        await self._checkpoints.put(place, context)
+        await intent
+        posted = time.perf_counter()
+        self.settled = self._journal.put("", line + line)
+        self._logs.put(place, bytes(self._sizes.log))
+        return acknowledged - start, posted - start
+
+    def close(self) -> None:
+        """Return when all is written."""
+        for writer in (self._journal, self._checkpoints, self._logs):
+            writer.end()
+        os.close(self._fd)
+
+    def _append(self, items: list[Item]) -> None:
+        os.write(self._fd, b"".join(data for _, data in items))
+        os.fsync(self._fd)
+
+
 def run_bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
     """Hold *threads* conversations of so many messages side by side, and return what that took."""
     return asyncio.run(_bare(folder, threads, messages, sizes))
 
 
 async def _bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
-    os.mkdir(folder)
-    fd = os.open(f"{folder}/journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def append(items: list[Item]) -> None:
-        os.write(fd, b"".join(data for _, data in items))
-        os.fsync(fd)
-
-    journal, checkpoints, logs = _Writer(append), _Writer(_replace), _Writer(_log)
+    loop = BareLoop(folder, sizes)
 
     async def one(thread: int) -> None:
-        place = f"{folder}/{thread}"
-        line, lines, context = bytes(sizes.journal), bytes(sizes.log), b""
         for _ in range(messages):
-            await journal.put("", line)
-            journal.put("", line)
-            context += bytes(sizes.context)
-            intent = journal.put("", line)
-            await checkpoints.put(place, context)
-            await intent
-            journal.put("", line + line)
-            logs.put(place, lines)
+            await loop.message(thread)
 
     watch = Stopwatch()
     await asyncio.gather(*map(one, range(threads)))
     cost = watch.read()
-    for writer in (journal, checkpoints, logs):
-        writer.end()
-    os.close(fd)
+    loop.close()
     return cost

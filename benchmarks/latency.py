@@ -1,14 +1,15 @@
 """What one message waits when nothing else goes on: until it may be acknowledged, and until it is posted.
 
-Right after each message its own disk operations are replayed bare, so both see the disk in the same mood. The replay
-has the same freedom: what went to the journal and what went to other files before the post go side by side.
+Right after each message the bare loop takes one, so both see the disk in the same mood. The model answers at once and
+does not stream: a real one thinks for longer than the start of a turn takes to the disk, so its first word never
+waits.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,73 +18,54 @@ from tempfile import TemporaryDirectory
 import anyio
 import anyio.lowlevel
 
-from benchmarks.bare import Job, Recorder, Replay
+from benchmarks.bare_loop import BareLoop, Sizes
 from benchmarks.figures import Conditions, Figure, quantile
-from benchmarks.rig import Instant, Room, message, running
-from threads.model import Outgoing
+from benchmarks.rig import USAGE, Instant, Room, message, running
+from bot.ports.model import Completion, Request
+from threads.model import Message, OnEvent, Outgoing, Text
 
 THREADS = 10
-LINES = ("received", "posted")
 
 
 class _Timed(Room):
-    """Notes when the post went out, and how many disk jobs were done by then."""
+    """Notes when the post went out."""
 
-    def __init__(self, disk: Recorder) -> None:
-        super().__init__()
-        self.posted_at, self.jobs = 0.0, 0
-        self._disk = disk
+    posted_at = 0.0
 
     async def post(self, outgoing: Outgoing) -> str:
-        self.posted_at, self.jobs = time.perf_counter(), len(self._disk.jobs)
+        self.posted_at = time.perf_counter()
         return await super().post(outgoing)
+
+
+class _Whole(Instant):
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:  # noqa: ARG002 - nothing to show
+        text = await self.say(request)
+        return Completion(Message("assistant", (Text(text),), model=self.name), USAGE, "end")
 
 
 async def _measure(folder: Path, messages: int) -> dict[str, list[tuple[float, float]]]:
     """Return (ours, bare) in milliseconds for each message, until acknowledged and until posted."""
-    disk = Recorder()
-    room, replay = _Timed(disk), Replay(folder / "ours", folder / "bare")
+    room = _Timed()
     found: dict[str, list[tuple[float, float]]] = {"acknowledged": [], "posted": []}
-    with ThreadPoolExecutor(1) as beside:
-        async with running(folder / "ours", room, Instant(), recorder=disk) as core:
-            replay.run(replay.here(disk.jobs))
+    async with running(folder / "ours", room, _Whole()) as core:
+        with closing(BareLoop(f"{folder}/bare", Sizes())) as bare:
             for n in range(-THREADS, messages):  # the first one of each thread is not counted
-                before, event = len(disk.jobs), message(n % THREADS, n)
+                event = message(n % THREADS, n)
                 answer = room.expect(event)
                 start = time.perf_counter()
                 await core.orchestrator.receive(event)
                 acknowledged = time.perf_counter() - start
                 assert await answer() == "answered"
                 while core.journal.ledger.pending or core.journal.ledger.unlogged:
-                    await anyio.lowlevel.checkpoint()  # what nobody waits for is done before the replay
-                jobs = disk.jobs[before:]
-                until = room.jobs - before
-                bare = _bare(replay, beside, [jobs[:1], jobs[1:until], jobs[until:]])
+                    await (
+                        anyio.lowlevel.checkpoint()
+                    )  # what nobody waits for is done before the bare loop's turn
+                bare_acknowledged, bare_posted = await bare.message(n % THREADS)
+                await bare.settled
                 if n >= 0:
-                    found["acknowledged"].append((acknowledged * 1000, bare[0]))
-                    found["posted"].append(((room.posted_at - start) * 1000, bare[0] + bare[1]))
+                    found["acknowledged"].append((acknowledged * 1000, bare_acknowledged * 1000))
+                    found["posted"].append(((room.posted_at - start) * 1000, bare_posted * 1000))
     return found
-
-
-def _bare(replay: Replay, beside: Executor, parts: list[list[Job]]) -> list[float]:
-    """Replay a message part by part; return how many milliseconds each part took."""
-    took = []
-    for part in parts:
-        journal = replay.here(job for job in part if _is_journal(job))
-        others = replay.here(job for job in part if not _is_journal(job))
-        start = time.perf_counter()
-        if others and journal:
-            written = beside.submit(replay.run, journal)
-            replay.run(others)
-            written.result()
-        else:
-            replay.run(journal or others)
-        took.append((time.perf_counter() - start) * 1000)
-    return took
-
-
-def _is_journal(job: Job) -> bool:
-    return any("journal.jsonl" in path for _, path, _ in job)
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
@@ -95,6 +77,5 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         note = f"bare loop p50 {median(bare):.2f}, p99 {quantile(bare, 0.99):.1f} ms"
         yield Figure(f"event to {what}, p50", median(ours), "ms", note=note)
         yield Figure(f"event to {what}, p99", quantile(ours, 0.99), "ms")
-        yield Figure(
-            "  of which ours, p50", median(a - b for a, b in pairs), "ms", note=f"{messages} messages"
-        )
+        ratio = median(a / b for a, b in pairs)
+        yield Figure("  over the bare loop, p50", ratio, "x", at_most=1.5, note=f"{messages} messages")

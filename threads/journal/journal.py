@@ -46,7 +46,7 @@ class Journal:
         self._disk, self._path, self._offload, self._now = disk, path, offload, now
         self._file: File | None = None
         self._grown = 0
-        self._group = GroupWriter(self._commit)
+        self._group = GroupWriter(self._commit, self._take_in)
         self._receiving: dict[str, Written] = {}
         self._route: Callable[[PendingMessage], None]
         self._on_settled: Callable[[PendingMessage, Settled], None]
@@ -155,20 +155,19 @@ class Journal:
             return
         try:
             await self._offload(self._write, b"".join(line for line, _ in batch))
-            for _, record in batch:
-                self._take_in(record)
         finally:
             for _, record in batch:
                 for key in record.keys if isinstance(record, Received) else ():
                     self._receiving.pop(key, None)
 
-    def _take_in(self, record: Record) -> None:
-        waiting = len(self.ledger.pending)
-        self.ledger.apply(record)
-        if len(self.ledger.pending) > waiting:
-            self._route(next(reversed(self.ledger.pending.values())))
-        elif isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
-            self._on_settled(*settled)
+    def _take_in(self, batch: list[tuple[bytes, Record]]) -> None:
+        for _, record in batch:
+            waiting = len(self.ledger.pending)
+            self.ledger.apply(record)
+            if len(self.ledger.pending) > waiting:
+                self._route(next(reversed(self.ledger.pending.values())))
+            elif isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
+                self._on_settled(*settled)
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._grown > COMPACT_ABOVE:

@@ -33,12 +33,17 @@ class Batch(Generic[Item]):
 class GroupWriter(Generic[Item]):
     """Gathers items into batches and hands them to *write*, one batch at a time; keep `run` going in a task.
 
-    The last batch may be empty.
+    The last batch may be empty. *written* is called with the items once those who wait for them are woken, and before
+    they run.
     """
 
-    def __init__(self, write: Callable[[list[Item]], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        write: Callable[[list[Item]], Awaitable[None]],
+        written: Callable[[list[Item]], None] = lambda _: None,
+    ) -> None:
         self.filling: Batch[Item] = Batch()
-        self._write = write
+        self._write, self._written = write, written
         self._wake = anyio.Event()
 
     def put(self, *items: Item) -> Batch[Item]:
@@ -72,6 +77,8 @@ class GroupWriter(Generic[Item]):
         try:
             await self._write(batch.items)
             batch.error = None
+            batch.done.set()
+            self._written(batch.items)
         except OSError as error:
             batch.error = error
             self.filling.items[:0] = batch.carried
