@@ -6,7 +6,10 @@ the type or on ``code``, never on text: ``str(error)`` is for the operator and m
 
 from __future__ import annotations
 
-from .model import Way
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model import Way
 
 
 def retry_fields(code: str, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:

@@ -18,7 +18,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 CREDENTIALS = "credentials"
 """Folder beside settings.json with a file, mode 0600, for each secret that is referred to as `file:NAME`."""

@@ -15,7 +15,7 @@ from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.policies.gate import Gate
 from bot.llm.policies.queue import CallQueue
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.ports.model import Model
 
 

@@ -12,7 +12,8 @@ import anyio
 from bot.config.settings import Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter
-from bot.ports.errors import ConfigInvalid, ModelTimeout, ProviderError
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import ModelTimeout, ProviderError
 from bot.ports.model import Request
 from threads.model import Message, Text, TurnEvent
 

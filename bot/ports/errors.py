@@ -15,15 +15,6 @@ from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
 from threads.errors import BotError
 from threads.wording import code_of, first_cause, friendly
 
-EX_CONFIG = 78
-"""The exit code after which systemd does not restart: a person has to act (sysexits.h)."""
-
-
-class ConfigInvalid(BotError):
-    """The settings are not valid; ``str(error)`` lists every fault with its path."""
-
-    code = "config_invalid"
-
 
 class BrainError(BotError):
     """Has the sentence of its code, unless it has one of its own."""

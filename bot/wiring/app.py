@@ -33,7 +33,7 @@ from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.ports.model import Models
 from bot.ports.status import CircuitStatus
 from bot.routing.access import allowed, is_admin

@@ -14,7 +14,7 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.detect_model import choose
 from bot.observe.logs import configure_logging
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import serve
 from bot.wiring.model_chain import candidates, offered

@@ -26,7 +26,8 @@ from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
 from bot.ports import wording
-from bot.ports.errors import CapabilityMissing, ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import CapabilityMissing
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.store.model_choice import ModelChoices

@@ -22,7 +22,7 @@ from bot.observe.shutdown import Stop
 from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates, offered

@@ -17,7 +17,7 @@ import anyio
 
 from bot.config.settings import Settings
 from bot.llm.verify import Verification, verify
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.wiring.remedy import sentence
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.ports.errors import EX_CONFIG, ConfigInvalid
+from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.config.load import Loaded

@@ -11,7 +11,6 @@ import click
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
 from bot.admin.cli.invocation import fail, json_option, refuse
-from threads.store.data_folder import FolderTaken
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters.listing import DeadLetter
@@ -221,6 +220,7 @@ def resubmit(data: DataFolder, message: str, as_json: bool) -> None:
     import anyio
 
     from bot.admin.dead_letters.resubmit import resubmit as put_back
+    from threads.store.data_folder import FolderTaken
 
     letters = [letter for letter in _letters(data) if letter.message_id == message]
     if not letters:

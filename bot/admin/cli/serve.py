@@ -11,10 +11,8 @@ import click
 
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
-from threads.store.data_folder import FolderTaken, ForeignFolder
-from threads.wording import first_cause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -55,6 +53,8 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
     import anyio
 
     from bot.guards.hardening import harden_process
+    from threads.store.data_folder import FolderTaken, ForeignFolder
+    from threads.wording import first_cause
 
     harden_process()
     try:

@@ -11,7 +11,7 @@ import click
 
 from bot.admin.cli.invocation import data_option, find_settings, json_option, load, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
-from bot.ports.errors import EX_CONFIG, ConfigInvalid
+from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.admin.setup.options import InitOptions

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from bot.admin.doctor.checks import AS_ROOT, Context, Findings
 from bot.config.settings import Discord, Slack
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
 
 

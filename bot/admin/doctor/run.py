@@ -30,7 +30,7 @@ from bot.admin.doctor.tools import check_browser, check_sandbox, mcp_checks
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
-from bot.ports.errors import EX_CONFIG, ConfigInvalid
+from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 from transports.shared.checks import Finding
 
 

@@ -12,7 +12,7 @@ from bot.admin.setup.model_failures import key_page
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.wiring.remedy import title
 
 PENDING = "THREADFAST_SETUP_KEY"

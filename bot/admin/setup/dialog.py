@@ -12,7 +12,7 @@ from rich.text import Text
 from bot.admin.setup import tokens
 from bot.admin.terminal import console, prompt
 from bot.guards.redaction import Masker
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 MARKS = {
     "ok": ("✓", "green"),

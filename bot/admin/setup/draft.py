@@ -26,7 +26,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.config.load import CREDENTIALS, MAX_FILE_BYTES, MAX_SECRET_BYTES, Loaded, json_schema, load_bytes
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import PosixDisk, temporary_of, write_new
 
 SCHEMA = "settings.schema.json"

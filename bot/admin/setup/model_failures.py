@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.ports.errors import ConfigInvalid, ProviderError
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import ProviderError
 from bot.wiring.remedy import title
 
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}

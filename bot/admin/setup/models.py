@@ -25,7 +25,8 @@ from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verification, verify
-from bot.ports.errors import ConfigInvalid, ProviderError
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import ProviderError
 from bot.ports.wording import PASSING
 from bot.wiring.remedy import title
 

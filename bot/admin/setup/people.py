@@ -9,7 +9,7 @@ from bot.admin.setup.draft import Draft
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.platforms import Platform
 from bot.config.settings import Budget
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 EVERYONE = "*"
 NOBODY_LIFTS = "There is no admin: when a spending limit is reached, nobody can raise it in the chat."

@@ -31,7 +31,7 @@ from bot.admin.setup.options import InitOptions
 from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
 
 TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bot.config.load import MAX_SECRET_BYTES
 from bot.guards.redaction import mask
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 PIPED_WITHIN_S = 5.0
 """A pipe that nobody writes to does not hold the setup up."""

@@ -19,7 +19,7 @@ from bot.admin.setup.people import AccessSetup
 from bot.admin.setup.platforms import Platform, PlatformSetup
 from bot.admin.status.client import ABSENT, find_running_bot
 from bot.config.load import OFFLINE
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import unpriced
 from transports.shared.checks import Finding
 

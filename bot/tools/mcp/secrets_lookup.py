@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bot.config.load import resolve_secret
 from bot.config.settings import REFERENCE, McpServer
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 PASSED_ON = ("PATH", "HOME", "LANG")
 """What a server gets of our environment."""

@@ -37,7 +37,8 @@ from pydantic import JsonValue
 
 from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
-from bot.ports.errors import ConfigInvalid, McpUnavailable, ToolBusy, ToolError, ToolTimeout
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import McpUnavailable, ToolBusy, ToolError, ToolTimeout
 from bot.tools.mcp.framing import ConnectionLost, StderrLog
 from bot.tools.mcp.secrets_lookup import resolve_target, settings_digest
 from bot.tools.mcp.tool_list import Listing, RawTool, check_tools

@@ -21,7 +21,7 @@ from bot.config.load import (
     secrets_of,
 )
 from bot.config.settings import Settings
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.json"
 

@@ -4,7 +4,8 @@ import pytest
 
 from bot.config.settings import Provider, Settings
 from bot.llm.verify import QUESTION, verify
-from bot.ports.errors import ConfigInvalid, ModelConnection, ModelTimeout, PaymentRequired, Unauthorized
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import ModelConnection, ModelTimeout, PaymentRequired, Unauthorized
 from tests.fakes import openai
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI

@@ -6,7 +6,8 @@ import pytest
 
 from bot.config.settings import Settings
 from bot.llm.verify import Verification
-from bot.ports.errors import ConfigInvalid, ModelUnavailable, Unauthorized
+from bot.ports.config_error import ConfigInvalid
+from bot.ports.errors import ModelUnavailable, Unauthorized
 from bot.wiring.verify_models import verify_all
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 from bot.admin.setup import draft as drafts
 from bot.admin.setup.draft import Draft
 from bot.config.load import load, resolve_secret
-from bot.ports.errors import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import PosixDisk, write_new
 
 OLD = '{\n  "limits": {"mailbox": 5},\n  "model": "ollama/qwen",\n  "name": "Ünï"\n}'
