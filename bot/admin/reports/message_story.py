@@ -49,13 +49,17 @@ ENDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
+ENDING = ("intent", "posted", "settled")
+"""What a turn ends with: the kinds of event told last of those that have one time."""
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened; ``at`` is UTC, ISO 8601. ``what`` is one line, neither cut nor masked."""
 
     at: str
-    kind: str = field(compare=False)
-    what: str = field(compare=False)
+    kind: str
+    what: str
 
 
 @dataclass(slots=True)
@@ -204,7 +208,10 @@ def _of_entry(entry: Entry) -> Event:
 
 
 def _fill_in(data: Path, story: Story) -> None:
-    """Add what the ledger and the audit know, and put all in order of time; what was at once keeps its order."""
+    """Add what the ledger and the audit know, and put all in order of time.
+
+    Of what has the same time, a turn's post and outcome come last; the rest keeps its order.
+    """
     since = min(event.at for event in story.events)
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
@@ -215,7 +222,7 @@ def _fill_in(data: Path, story: Story) -> None:
     for folder in find(data, story.thread)[:1]:
         story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events, failed_calls)
     story.events += map(_of_audit, audited)
-    story.events.sort()
+    story.events.sort(key=lambda event: (event.at, event.kind in ENDING))
 
 
 def _of_call(call: Commit | Reserve) -> Event:
