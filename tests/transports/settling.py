@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 
 
 def outcomes(data: Path) -> dict[str, str]:
+    return {line["message_id"]: line["outcome"] for line in _journal(data, "settled")}
+
+
+def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
     journal = data / "journal.jsonl"
     lines = [json.loads(line) for line in (journal.read_bytes().splitlines() if journal.exists() else ())]
-    return {line["message_id"]: line["outcome"] for line in lines if line["kind"] == "settled"}
+    return [line for line in lines if line["kind"] == kind]
 
 
 async def until_settled(data: Path, *ids: str) -> dict[str, str]:
@@ -20,6 +25,12 @@ async def until_settled(data: Path, *ids: str) -> dict[str, str]:
         while not set(ids) <= set(outcomes(data)):
             await anyio.sleep(0.02)
     return outcomes(data)
+
+
+async def until_received(data: Path, *ids: str) -> None:
+    with anyio.fail_after(20):
+        while not set(ids) <= {line["message_id"] for line in _journal(data, "received")}:
+            await anyio.sleep(0.02)
 
 
 async def until_kept(path: Path) -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, Message
-from tests.transports.settling import until_settled
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Gate, Html, Message
+from tests.transports.settling import until_received, until_settled
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, Streams, says
@@ -122,7 +122,11 @@ async def test_what_is_found_too_late_gets_an_honest_note(tmp_path):
             await slack.until(lambda: (tmp_path / "slack-marks.json").exists())
         late = [slack.say("U1", "C1", f"<@UBOT> {n}", thread_ts=first.ts, quiet=True) for n in range(3)]
         model = Scripted()
+        slow = Gate()
+        slack.fail("chat.postMessage", slow)
         async with bot_in(slack, tmp_path, model):
+            await until_received(tmp_path, *(said.ts for said in late))
+            slow.open()
             found = await until_settled(tmp_path, *(said.ts for said in late))
         assert {found[said.ts] for said in late} == {"failed"}
         assert model.requests == []
