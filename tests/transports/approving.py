@@ -25,7 +25,6 @@ from bot.wiring.core import open_core
 from tests.run_tool import Run
 from tests.tool_context import make_toolbox
 from tests.transports.bot import PROXIES
-from tests.transports.settling import outcomes
 from tests.world import Scripted, core_parts
 from threads.store.disk import PosixDisk
 
@@ -114,6 +113,3 @@ class Scene:
             return len(found) >= number and not found[number - 1].buttons and how in found[number - 1].text
 
         await self.until(closed)
-
-    def settled(self, message_id):
-        return outcomes(self.data).get(message_id)

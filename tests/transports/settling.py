@@ -20,9 +20,10 @@ def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == kind]
 
 
-async def until_settled(data: Path, *ids: str) -> dict[str, str]:
+async def until_settled(data: Path, *ids: str, count: int = 0) -> dict[str, str]:
+    """Return all outcomes once these messages, and so many in all, have one."""
     with anyio.fail_after(20):
-        while not set(ids) <= set(outcomes(data)):
+        while not set(ids) <= outcomes(data).keys() or len(outcomes(data)) < count:
             await anyio.sleep(0.02)
     return outcomes(data)
 

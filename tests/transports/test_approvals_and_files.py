@@ -16,6 +16,7 @@ from tests.bot.documents.hostile_files import pdf, png
 from tests.run_tool import RunArguments
 from tests.transports.approving import SECRET, Scene
 from tests.transports.chats import chat_of
+from tests.transports.settling import until_settled
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
 from threads.store.image_header import LONG_SIDE, look
@@ -76,7 +77,7 @@ async def test_a_secret_is_in_no_question_card_status_draft_answer_or_file(scene
         assert "[masked]" in asked.text
         await chat.press(asked, asked.buttons[ONCE])
         await scene.answered(thread, "goes on for a while")
-        await scene.until(lambda: scene.settled(thread))
+        await until_settled(scene.data, thread)
     assert SECRET not in chat.ever_shown()
     assert not any(
         SECRET in name or SECRET.encode() in content for name, content in chat.files(thread).items()
@@ -91,7 +92,7 @@ async def test_a_secret_that_comes_in_pieces_is_in_no_draft_of_a_direct_message(
     grows = "word " * 40 + f"\n\nThe key {SECRET} is what they use. " + "word " * 80
     async with scene.life(model=Streams(says(grows))):
         thread = await chat.ask_alone()
-        await scene.until(lambda: scene.settled(thread))
+        await until_settled(scene.data, thread)
     shown = chat.ever_shown()
     assert "[masked]" in shown
     assert SECRET not in shown

@@ -14,8 +14,8 @@ import pytest
 from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages
 from bot.observe.http_pages import AT_ONCE, pages
-from bot.observe.http_server import SOCKET, serve_pages
-from bot.ports.status import Status
+from bot.observe.http_server import serve_pages
+from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 
 pytestmark = pytest.mark.anyio

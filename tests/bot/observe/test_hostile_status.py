@@ -15,8 +15,8 @@ import pytest
 from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages, http_server
 from bot.observe.http_pages import AT_ONCE, Page
-from bot.observe.http_server import SOCKET, serve_pages
-from bot.ports.status import Status
+from bot.observe.http_server import serve_pages
+from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
 

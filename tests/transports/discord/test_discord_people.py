@@ -16,7 +16,7 @@ from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.discord.test_discord_story import only_served
-from tests.transports.settling import outcomes, until_settled
+from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 from threads.errors import TransportRejected
 from threads.model import Option, Question, ThreadId
@@ -90,7 +90,7 @@ async def test_a_command_that_is_a_turn_of_its_own_is_answered_too(tmp_path):
         asked = await discord.slash(U1, said.id, "compact", {})
         await discord.until(lambda: asked.contents and not thinking(asked))
         assert asked.contents[0]
-        await discord.until(lambda: list(outcomes(tmp_path).values()) == ["answered", "answered"])
+        assert [*(await until_settled(tmp_path, count=2)).values()] == ["answered", "answered"]
         assert answers(discord, said.id) == ["one"]
 
 
