@@ -1,4 +1,4 @@
-"""Replaces the conversations' files for all threads: one writer, which takes all that waits."""
+"""Replaces the conversations' files for all threads: two writers, which each take a share of what waits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import anyio
 from .disk import Disk, Offload, Replacement, replace_files
 from .group_commit import GroupWriter
 
+WRITERS = 2
+"""One prepares files while the disk works for the other. More cost more, and replace no more files a second."""
+
+SHARE = 16
+"""Files that one writer takes before the other is asked: few files are not worth a second thread."""
+
 
 class Checkpoints:
-    """Keep `run` going in a task. One writer, as several of them cost more and replace no more files a second."""
+    """Keep `run` going in a task."""
 
     def __init__(self, disk: Disk, offload: Offload) -> None:
         self._disk, self._offload = disk, offload
-        self._group = GroupWriter(self._commit)
+        self._groups = [GroupWriter(self._commit) for _ in range(WRITERS)]
 
     async def replace(self, path: Path, data: bytes, new: bool) -> None:
         """Return when the file, maybe a *new* one, holds the data, durably. Raises OSError with the old one in place.
@@ -23,7 +29,8 @@ class Checkpoints:
         Waits even if the task is cancelled: the next one of the same file must not overtake this one.
         """
         replacement = Replacement(path, data, new)
-        batch = self._group.put(replacement)
+        group = min(self._groups, key=lambda one: len(one.filling.items) // SHARE)
+        batch = group.put(replacement)
         with anyio.CancelScope(shield=True):
             await batch.done.wait()
         if error := batch.error or replacement.error:
@@ -31,7 +38,9 @@ class Checkpoints:
 
     async def run(self) -> None:
         """Write until cancelled."""
-        await self._group.run()
+        async with anyio.create_task_group() as tasks:
+            for group in self._groups:
+                tasks.start_soon(group.run)
 
     async def _commit(self, replacements: list[Replacement]) -> None:
         if replacements:
