@@ -1,58 +1,26 @@
 """What a store gives: the Protocols that the files of one machine and PostgreSQL for many both implement.
 
-A process serves the threads that it owns. With files these are all; with PostgreSQL another worker may take a thread
-over, and from then on every write of the old owner is refused with `Fenced`.
+A process serves the threads that it owns. With files these are all of them. With PostgreSQL another worker may take a
+thread over; from then on every write of the old owner raises `threads.errors.Fenced`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from threads.errors import BotError
-from threads.journal.records import Ledger, PendingMessage, Record, Settled
+from anyio.abc import TaskGroup
+
+from threads.journal.ports import Taker, Write
+from threads.journal.records import Ledger, Record
 from threads.log import Entry
-from threads.model import Deleted, Edited, Incoming, Message, ThreadId
+from threads.model import Edited, Incoming, Message, ThreadId
 from threads.store.context import Loaded
 
 
-class Fenced(BotError):
-    """The thread belongs to another worker now: stop, say nothing, write nothing. Retrying does not help."""
-
-    code = "lifecycle_failure"
-
-
-class Write(Protocol):
-    """Records on their way to the store; `Journal.durable` waits for them."""
-
-
-class Taker(Protocol):
-    """Whom the journal tells what became of messages. Nothing here waits."""
-
-    def route(self, pending: PendingMessage) -> None:
-        """Serve a new message, which is durable. Called in the order of its thread."""
-        ...
-
-    def settled(self, pending: PendingMessage, end: Settled) -> None:
-        """Learn how a message ended, once that is durable."""
-        ...
-
-    def take_up(self, thread: ThreadId, pending: Sequence[PendingMessage]) -> None:
-        """Serve what another process left in a thread that this one owns from now on, in the order of receipt."""
-        ...
-
-    def lose(self, thread: ThreadId) -> None:
-        """Stop serving a thread: another worker owns it. Nothing is said or written about it any more."""
-        ...
-
-    def changed(self, event: Edited | Deleted) -> None:
-        """Carry out what somebody did to a message of an owned thread, and another worker has received."""
-        ...
-
-
 class Journal(Protocol):
-    """Where a promise becomes durable. ``ledger`` holds what this process owns."""
+    """Where a promise becomes durable. ``ledger`` holds the threads that this process owns."""
 
     @property
     def ledger(self) -> Ledger: ...
@@ -83,10 +51,6 @@ class Journal(Protocol):
 
     async def durable(self, written: Write) -> None:
         """Return when the records of a `put` are durable; raises `StoreUnavailable` or `Fenced`."""
-        ...
-
-    async def run(self, taker: Taker) -> None:
-        """Write and tell *taker* until cancelled."""
         ...
 
 
@@ -122,33 +86,43 @@ class History(Protocol):
         ...
 
 
-class Threads(Protocol):
-    """Which threads there are."""
+class Store(Protocol):
+    """All that a core keeps. `open` it, then `start` what writes."""
+
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def history(self) -> History: ...
+
+    async def open(self, transports: Iterable[str]) -> None:
+        """Read what is pending. Raises OSError, or `NewerSchema` when a newer version wrote it."""
+        ...
+
+    def start(self, tasks: TaskGroup, taker: Taker) -> None:
+        """Write, and tell *taker* what became of messages, until *tasks* are cancelled."""
+        ...
+
+    def context(self, thread: ThreadId) -> Context:
+        """Return where the thread's conversation is kept."""
+        ...
 
     async def begun(self, thread: ThreadId) -> bool:
-        """Return whether a conversation was ever held there. Raises `StoreUnavailable`."""
+        """Return whether a conversation was ever held in the thread. Raises `StoreUnavailable`."""
         ...
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
-        """Return the transport's threads whose conversation changed in that time, newest first."""
+        """Return the transport's threads whose conversation changed in that time, newest first. Raises OSError."""
         ...
 
-
-class Workspaces(Protocol):
-    """The folder of each thread's files."""
-
-    async def at(self, thread: ThreadId) -> Path:
-        """Return the folder, which holds the thread's files; another worker's are brought here first."""
+    async def workspace(self, thread: ThreadId) -> Path:
+        """Return the folder of the thread's files, which is brought here if another worker had it."""
         ...
 
-    async def keep(self, thread: ThreadId) -> None:
-        """Make its files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
+    async def keep_workspace(self, thread: ThreadId) -> None:
+        """Make the files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
         ...
 
-
-class Lease(Protocol):
-    """Whether this process still owns what it serves."""
-
-    async def held(self) -> None:
-        """Return once that is sure, by this process's own clock; raises `Fenced` when it does not any more."""
+    async def ensure_ownership(self) -> None:
+        """Return once this process surely owns what it serves, by its own clock; raises `Fenced` if it does not."""
         ...

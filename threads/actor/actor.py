@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from threads import wording
 from threads.delivery import Ending, retry_until_stored
-from threads.errors import StoreUnavailable, TurnTimeout
+from threads.errors import Fenced, StoreUnavailable, TurnTimeout
 from threads.journal.records import Intent, PendingMessage
 from threads.model import Message, ThreadId, TurnEvent, TurnStarted
 from threads.scheduled_messages import headings
@@ -35,9 +35,11 @@ class Actor:
         self.mailbox = Mailbox(shared.limits.mailbox)
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
-        self._conversation = Conversation(shared.context(thread))
+        self._conversation = Conversation(shared.store.context(thread))
         self._conversing = anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
+        self.lost = False
+        self._life: anyio.CancelScope | None = None
         self._scope: anyio.CancelScope | None = None
         self._stopped_by = ""
         self._turn_over = anyio.Event()
@@ -53,7 +55,18 @@ class Actor:
         return self._conversation.messages if self._conversation.loaded else None
 
     async def serve(self) -> None:
-        """Serve messages until the thread falls silent; after a crash, the one at hand first."""
+        """Serve messages until the thread falls silent or is lost; after a crash, the one at hand first."""
+        with anyio.CancelScope() as self._life:
+            await self._serve()
+
+    def lose(self) -> None:
+        """Forget what is at hand and what waits: another worker serves the thread."""
+        self.mailbox = Mailbox(self._shared.limits.mailbox)
+        self.lost, self.current = True, None
+        if self._life is not None:
+            self._life.cancel()
+
+    async def _serve(self) -> None:
         while True:
             if self.current is None:
                 if not self._conversation.saved:
@@ -116,6 +129,8 @@ class Actor:
             try:
                 async with self._conversing:
                     return await self._take_turn(pending, turn)
+            except Fenced:  # another worker serves the thread, and tells how the turn ends
+                raise
             except Exception as error:  # the boundary of a turn
                 if turn.started is None:
                     raise
@@ -146,6 +161,7 @@ class Actor:
             with turn.clock:
                 text = await shared.run(turn)
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a stop that came last counts
+                await shared.store.keep_workspace(pending.incoming.thread)
             if turn.clock.cancelled_caught:
                 raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
         except BaseException:
@@ -177,7 +193,7 @@ class Actor:
                 self._damaged(damaged)
             await self._shared.run(turn)
             await self._conversation.checkpoint(partial(self._tell, pending))
-        except StoreUnavailable:
+        except (StoreUnavailable, Fenced):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake
             self._shared.on_error(error, pending, pending.reference)

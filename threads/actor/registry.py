@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.delivery import retry_pauses
-from threads.errors import NewerSchema, StoreUnavailable, retry_fields
+from threads.errors import Fenced, NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
 from threads.model import Deleted, Message, Taken, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS, code_of
@@ -46,7 +46,7 @@ class Registry:
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
         key = message_key(deleted.thread, deleted.id)
-        await self._shared.journal.knows(key)
+        await self._shared.store.journal.knows(key)
         async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
             if actor is None or not (
@@ -71,6 +71,11 @@ class Registry:
             for actor in self._at(by.incoming.thread):
                 tasks.start_soon(one, actor)
         return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)
+
+    def lose(self, thread: ThreadId) -> None:
+        """Cancel the thread's actor, because another worker serves the thread. Nothing is ended, nobody is told."""
+        if actor := self._actors.get(thread):
+            actor.lose()
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor in memory."""
@@ -99,7 +104,7 @@ class Registry:
         if actor and actor.conversation is not None:
             return actor.conversation
         try:
-            return (await self._shared.context(thread).load()).messages
+            return (await self._shared.store.context(thread).load()).messages
         except NewerSchema:
             return ()
 
@@ -125,10 +130,13 @@ class Registry:
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
         pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
         try:
-            while actor.current is not None or len(actor.mailbox):
+            while not actor.lost and (actor.current is not None or len(actor.mailbox)):
                 try:
                     await actor.serve()
                     continue
+                except Fenced:
+                    actor.lose()
+                    break
                 except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
                     failed = error
                 if actor.current is not at_hand:
@@ -138,6 +146,10 @@ class Registry:
                 await self._pause(thread, actor, failed, *next(pauses))
         finally:
             del self._actors[thread]
+            if actor.lost:
+                log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
+                while pending := actor.mailbox.take():  # the thread has come back meanwhile
+                    self.tell(pending)
 
     async def _pause(
         self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float
