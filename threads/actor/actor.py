@@ -38,8 +38,7 @@ class Actor:
         self._conversation = Conversation(shared.store.context(thread))
         self._conversing = anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
-        self.lost = False
-        self._life: anyio.CancelScope | None = None
+        self.life = anyio.CancelScope()
         self._scope: anyio.CancelScope | None = None
         self._stopped_by = ""
         self._turn_over = anyio.Event()
@@ -55,18 +54,7 @@ class Actor:
         return self._conversation.messages if self._conversation.loaded else None
 
     async def serve(self) -> None:
-        """Serve messages until the thread falls silent or is lost; after a crash, the one at hand first."""
-        with anyio.CancelScope() as self._life:
-            await self._serve()
-
-    def lose(self) -> None:
-        """Forget what is at hand and what waits: another worker serves the thread."""
-        self.mailbox = Mailbox(self._shared.limits.mailbox)
-        self.lost, self.current = True, None
-        if self._life is not None:
-            self._life.cancel()
-
-    async def _serve(self) -> None:
+        """Serve messages until the thread falls silent; after a crash, the one at hand first."""
         while True:
             if self.current is None:
                 if not self._conversation.saved:
@@ -78,6 +66,11 @@ class Actor:
             if self.current is not None:
                 await self._serve_one(self.current)
                 self.current = None
+
+    def lose(self) -> None:
+        """Forget what is at hand and what waits, because another worker serves the thread."""
+        self.mailbox, self.current = Mailbox(self._shared.limits.mailbox), None
+        self.life.cancel()
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
@@ -129,10 +122,8 @@ class Actor:
             try:
                 async with self._conversing:
                     return await self._take_turn(pending, turn)
-            except Fenced:  # another worker serves the thread, and tells how the turn ends
-                raise
             except Exception as error:  # the boundary of a turn
-                if turn.started is None:
+                if turn.started is None or isinstance(error, Fenced):
                     raise
                 await turn.begun()
                 return self._failed(pending, error, turn)

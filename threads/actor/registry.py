@@ -7,7 +7,8 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,6 +23,15 @@ from .actor import Actor
 from .turn import ActorParts
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Failures:
+    """How often an actor has crashed over one message; ``pauses`` are the numbers of the tries to come, and waits."""
+
+    at_hand: PendingMessage | None = None
+    crashes: int = 0
+    pauses: Iterator[tuple[int, float]] = field(default_factory=lambda: enumerate(retry_pauses(), 2))
 
 
 class Registry:
@@ -128,28 +138,38 @@ class Registry:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
-        pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
+        failures = _Failures()
         try:
-            while not actor.lost and (actor.current is not None or len(actor.mailbox)):
-                try:
-                    await actor.serve()
-                    continue
-                except Fenced:
-                    actor.lose()
-                    break
-                except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
-                    failed = error
-                if actor.current is not at_hand:
-                    pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
-                crashes += not isinstance(failed, StoreUnavailable)
-                actor.crashed(crashes)
-                await self._pause(thread, actor, failed, *next(pauses))
+            with actor.life:
+                while actor.current is not None or len(actor.mailbox):
+                    try:
+                        await actor.serve()
+                    except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice
+                        await self._restart(thread, actor, error, failures)
         finally:
             del self._actors[thread]
-            if actor.lost:
-                log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
-                while pending := actor.mailbox.take():  # the thread has come back meanwhile
-                    self.tell(pending)
+        if actor.life.cancel_called:
+            self._lost(thread, actor)
+
+    async def _restart(self, thread: ThreadId, actor: Actor, failed: Exception, failures: _Failures) -> None:
+        """Pause before the actor goes on; after too many crashes over one message, that is a dead letter."""
+        if isinstance(failed, Fenced):
+            actor.lose()
+            return
+        if actor.current is not failures.at_hand:
+            failures.at_hand, failures.crashes, failures.pauses = (
+                actor.current,
+                0,
+                enumerate(retry_pauses(), 2),
+            )
+        failures.crashes += not isinstance(failed, StoreUnavailable)
+        actor.crashed(failures.crashes)
+        await self._pause(thread, actor, failed, *next(failures.pauses))
+
+    def _lost(self, thread: ThreadId, actor: Actor) -> None:
+        log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
+        while pending := actor.mailbox.take():  # the thread has come back meanwhile
+            self.tell(pending)
 
     async def _pause(
         self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float
