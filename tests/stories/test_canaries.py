@@ -199,7 +199,9 @@ class Stage:
         for _ in range(100):
             files = [path for path in self.data.rglob("*") if path.is_file() and path.name not in but]
             with suppress(FileNotFoundError):  # the bot has just replaced one of them: read them all again
-                return "\n".join(f"{path.name}: {path.read_bytes().decode('utf-8', 'replace')}" for path in files)
+                return "\n".join(
+                    f"{path.name}: {path.read_bytes().decode('utf-8', 'replace')}" for path in files
+                )
         raise AssertionError("the files never stood still")
 
 

@@ -20,7 +20,12 @@ from threads.model import Message, Text, ToolCall
 
 pytestmark = pytest.mark.anyio
 
-PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
+
+async def nowhere(thread):
+    return Path("/nowhere")
+
+
+PLACES = (nowhere, lambda thread: unspilled)
 
 
 class FakeTurn:
