@@ -21,11 +21,11 @@ from threads.model import Message, Text, ToolCall
 pytestmark = pytest.mark.anyio
 
 
-async def nowhere(thread):
+async def no_folder(thread):
     return Path("/nowhere")
 
 
-PLACES = (nowhere, lambda thread: unspilled)
+PLACES = (no_folder, lambda thread: unspilled)
 
 
 class FakeTurn:
