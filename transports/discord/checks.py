@@ -1,16 +1,5 @@
 """Checks Discord with the settings, one finding after another.
 
-| finding           | check                                                                                      |
-|-------------------|--------------------------------------------------------------------------------------------|
-| `discord.proxy`   | nothing; only there when the environment names one                                         |
-| `discord.token`   | `GET /users/@me`: whose token it is                                                        |
-| `discord.clock`   | the Date of that answer beside this machine's                                              |
-| `discord.intents` | `GET /applications/@me`: is Message Content ticked?                                        |
-| `discord.gateway` | `GET /gateway/bot`: how many sessions may begin today                                      |
-| `discord.session` | a session up to READY, closed again; not beside a running bot, nor with few sessions left  |
-| `discord.servers` | `GET /users/@me/guilds`: where it is, and which permissions lack there; else how to invite |
-| `discord.post`    | a message without a ping, posted and deleted; only in a channel that was named for it      |
-
 Not through the library: it sleeps through limits and retries for half a minute, and a person is waiting.
 API: https://docs.discord.com/developers/reference
 """

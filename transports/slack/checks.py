@@ -1,17 +1,4 @@
-"""Checks Slack with the settings, one finding after another.
-
-| finding           | check                                                                                      |
-|-------------------|--------------------------------------------------------------------------------------------|
-| `slack.proxy`     | nothing; only there when the environment names one                                         |
-| `slack.token`     | `auth.test`: whose token it is, and in which workspace                                     |
-| `slack.clock`     | the Date of that answer beside this machine's                                              |
-| `slack.scopes`    | its `x-oauth-scopes` beside the manifest's, with what does not work without each           |
-| `slack.app_token` | `apps.connections.open`                                                                    |
-| `slack.socket`    | a socket up to its hello, closed again; not beside a running bot, whose events it may take |
-| `slack.app`       | `bots.info` beside the hello (or the token's own form): are both tokens of one app?        |
-| `slack.post`      | a message, posted and deleted, in the place that was named; else one that nobody can see:  |
-|                   | scheduled for a far day in the first direct conversation, and taken back at once           |
-"""
+"""Checks Slack with the settings, one finding after another."""
 
 from __future__ import annotations
 

@@ -90,17 +90,16 @@ class Rest(Account):
 
         await self._ask("edit", patch, line=message, urgent=urgent)
 
-    async def delete(self, channel: str, message: str, *, urgent: bool = False) -> None:
-        async def delete() -> None:
-            await self._message(channel, message).delete()
-
-        await self._ask("delete", delete, line=message, urgent=urgent)
+    async def delete(self, channel: str, message: str) -> None:
+        await self._ask(
+            "delete", lambda: self._message(channel, message).delete(), line=message, urgent=False
+        )
 
     async def react(self, channel: str, message: str, emoji: str) -> None:
-        async def react() -> None:
-            await self._message(channel, message).add_reaction(emoji)
-
-        await self._ask("react", react, line=f"reactions {message}", urgent=False)
+        line = f"reactions {message}"
+        await self._ask(
+            "react", lambda: self._message(channel, message).add_reaction(emoji), line=line, urgent=False
+        )
 
     async def unreact(self, channel: str, message: str, emoji: str) -> None:
         async def unreact() -> None:
