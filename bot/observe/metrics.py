@@ -52,8 +52,8 @@ class Metrics:
             return cache(Counter(f"threadfast_{name}", words, labels, registry=registry).labels)
 
         def histogram(name: str, words: str, buckets: Buckets, *labels: str) -> Callable[..., Histogram]:
-            made = Histogram(f"threadfast_{name}", words, labels, buckets=buckets, registry=registry)
-            return cache(made.labels if labels else lambda: made)
+            metric = Histogram(f"threadfast_{name}", words, labels, buckets=buckets, registry=registry)
+            return cache(metric.labels if labels else lambda: metric)
 
         self._messages = counter("messages", "Messages that have their outcome.", "transport", "outcome")
         self._turns = counter("turns", "Turns that ended, by ok or the error's code.", "outcome")

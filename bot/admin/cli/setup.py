@@ -145,8 +145,8 @@ def manifest_slack(settings_file: Path | None) -> None:
 
     from bot.wiring.run import slack_manifest
 
-    made, reasons = slack_manifest(load(settings_file, None).settings)
-    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    app_manifest, reasons = slack_manifest(load(settings_file, None).settings)
+    click.echo(json.dumps(app_manifest, indent=2, ensure_ascii=False))
     click.echo("Why it asks for these scopes:", err=True)
     for reason in reasons:
         click.echo(f"  {reason}", err=True)

@@ -59,9 +59,9 @@ def _not_ours(data: Path) -> str:
 
 
 def _apply_fixes(data: Path) -> Iterator[str]:
-    made = not data.exists()
+    created = not data.exists()
     with lock_data_folder(data):
-        if made:
+        if created:
             yield f"made {data}"
         yield from _close(too_open(data))
         yield from _delete_temporary(data)

@@ -68,13 +68,13 @@ def mcp_checks(context: Context, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Che
             on_listed=_discard,
             times=times,
         )
-        yield await _listed(server)
+        yield await _list_tools(server)
 
     servers = sorted(context.settings.mcp_servers.items())
     return [Check(f"mcp_servers.{name}", partial(check_server, name, settings)) for name, settings in servers]
 
 
-async def _listed(server: Server) -> Finding:
+async def _list_tools(server: Server) -> Finding:
     name = f"mcp_servers.{server.name}"
     started_at = anyio.current_time()
     async with anyio.create_task_group() as tasks:

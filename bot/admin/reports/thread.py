@@ -161,10 +161,10 @@ def tools_used(folder: Folder) -> dict[str, list[ToolUse]]:
 def _reason(content: str) -> str:
     """Return why a call failed, from the result that the model read."""
     try:
-        told = from_json(content)
+        parsed = from_json(content)
     except ValueError:
         return content
-    match told:
+    match parsed:
         case {"error": {"message": str(message)}}:
             return message
         case _:

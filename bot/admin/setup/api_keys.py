@@ -56,8 +56,10 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
     kind, _, file = (provider.api_key or "").partition(":") if provider else ("", "", "")
     if provider is None or kind != "file" or file not in draft.secrets:
         return loaded.settings, loaded.environ
-    tried = provider.model_copy(update={"api_key": f"env:{PENDING}"})
-    settings = loaded.settings.model_copy(update={"providers": {**loaded.settings.providers, name: tried}})
+    candidate = provider.model_copy(update={"api_key": f"env:{PENDING}"})
+    settings = loaded.settings.model_copy(
+        update={"providers": {**loaded.settings.providers, name: candidate}}
+    )
     return settings, {**loaded.environ, PENDING: draft.secrets[file]}
 
 
@@ -74,7 +76,7 @@ def _found(draft: Draft, name: str, provider: Provider) -> bool:
     elif draft.environ.get(variable, "").strip():
         draft.put(f"env:{variable}", "providers", name, "api_key")
         return True
-    if draft.kept(file_of(name)):
+    if draft.stored_secret(file_of(name)):
         draft.put(f"file:{file_of(name)}", "providers", name, "api_key")
         return True
     return False
@@ -92,13 +94,13 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
             _keep(draft, name, pasted)
             return
         empty = ", Enter for none" if optional else ""
-        given = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
-        if not given.strip() and optional:
+        pasted_text = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
+        if not pasted_text.strip() and optional:
             return
-        if not (fault := _fault(name, given, provider)):
-            _keep(draft, name, tokens.words(given)[0])
+        if not (fault := _fault(name, pasted_text, provider)):
+            _keep(draft, name, tokens.words(pasted_text)[0])
             return
-        other = [word for word in tokens.words(given) if tokens.kind(word) in screen.wanted]
+        other = [word for word in tokens.words(pasted_text) if tokens.kind(word) in screen.wanted]
         for word in other:
             screen.set_aside(word)
         if not other:
@@ -106,9 +108,9 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     raise ConfigInvalid(f"No key for {title(name)} was given; nothing was changed")
 
 
-def _fault(name: str, given: str, provider: Provider) -> str:
+def _fault(name: str, pasted_text: str, provider: Provider) -> str:
     """Say why this cannot be the key, or return ``""``."""
-    words = tokens.words(given)
+    words = tokens.words(pasted_text)
     if not words:
         return "Nothing was pasted. Paste it again."
     if len(words) > 1 or not tokens.usable(words[0]):
@@ -121,4 +123,4 @@ def _fault(name: str, given: str, provider: Provider) -> str:
 
 
 def _keep(draft: Draft, name: str, secret: str) -> None:
-    draft.put(draft.keep(file_of(name), secret), "providers", name, "api_key")
+    draft.put(draft.store_secret(file_of(name), secret), "providers", name, "api_key")

@@ -102,13 +102,13 @@ class Draft:
             section = inner
         section[keys[-1]] = value
 
-    def keep(self, name: str, secret: str) -> str:
-        """Keep a secret as a file of that name and return the reference to it."""
+    def store_secret(self, name: str, secret: str) -> str:
+        """Add a secret, to be stored in a file of that name, and return the reference to it."""
         self.secrets[name] = secret
         return f"file:{name}"
 
-    def kept(self, name: str) -> str:
-        """Return the secret that is kept under this name, or ``""``."""
+    def stored_secret(self, name: str) -> str:
+        """Return the secret stored under this name, or ``""``."""
         if name in self.secrets:
             return self.secrets[name]
         try:
@@ -171,9 +171,9 @@ class Draft:
         files = dict(self.files)
         if self._whole()["$schema"] == f"./{SCHEMA}":
             files[SCHEMA] = json.dumps(json_schema(), indent=1).encode() + b"\n"
-        beside = [(self.path.parent / name, data) for name, data in files.items()]
+        public_files = [(self.path.parent / name, data) for name, data in files.items()]
         targets = [(path, data, PRIVATE) for path, data in kept if _differs(path, data, private=True)]
-        targets += [(path, data, shared) for path, data in beside if _differs(path, data)]
+        targets += [(path, data, shared) for path, data in public_files if _differs(path, data)]
         if self.before is None or from_json(self.before.removeprefix(b"\xef\xbb\xbf")) != self._whole():
             if self.before is not None:
                 targets.append((real.with_name(real.name + ".bak"), self.before, shared))

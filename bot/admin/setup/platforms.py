@@ -146,8 +146,8 @@ class PlatformSetup:
         newer = {field.name: self._from_environment(field) for field in self._missing()}
         for field in self._missing():
             stored = self._from_store(field)
-            if (given := newer[field.name]) and given != stored:
-                self._take(given, field.variable, keep=True)
+            if (found := newer[field.name]) and found != stored:
+                self._take(found, field.variable, keep=True)
                 if stored:
                     self._newer.append(field.variable)
             elif stored:
@@ -177,7 +177,7 @@ class PlatformSetup:
     def _from_store(self, field: Field) -> str:
         reference = self._draft.get(*self._at(field.name))
         there = self._resolved(reference) if isinstance(reference, str) else ""
-        return there or self._draft.kept(self._file(field))
+        return there or self._draft.stored_secret(self._file(field))
 
     def _take_stored(self, field: Field, stored: str) -> None:
         reference = self._draft.get(*self._at(field.name))
@@ -251,7 +251,7 @@ class PlatformSetup:
             raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
         self._secrets[field.name] = secret
         if keep or field is not into:
-            reference = self._draft.keep(self._file(field), secret)
+            reference = self._draft.store_secret(self._file(field), secret)
             self._draft.put(reference, *self._at(field.name))
         if not origin:
             self._screen.say(f"{field.title.capitalize()}: {len(secret)} characters", state="ok")
@@ -270,18 +270,18 @@ class PlatformSetup:
         self._screen.hide(self._secrets.values())
         names = {name: f"THREADFAST_SETUP_{name.upper()}" for name in self._secrets}
         environ = {**self._draft.environ, **{names[name]: secret for name, secret in self._secrets.items()}}
-        tried = self._draft.copy()
+        trial = self._draft.copy()
         for name, variable in names.items():
-            tried.put(f"env:{variable}", *self._at(name))
+            trial.put(f"env:{variable}", *self._at(name))
         with self._screen.working(f"Checking {self._platform.title} …"):
-            looks = self._platform.check(tried.loaded().settings, environ, self._running)
-            async with aclosing(looks):
-                async for finding in looks:
+            checks = self._platform.check(trial.loaded().settings, environ, self._running)
+            async with aclosing(checks):
+                async for finding in checks:
                     findings.append(finding)
-                    self._tell(finding)
+                    self._report(finding)
         return findings
 
-    def _tell(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         about = finding.name.rpartition(".")[2].replace("_", " ")
         self._screen.say(f"{about}: {finding.found}", state=finding.state)
         if finding.state != "ok":

@@ -28,13 +28,13 @@ LONGEST_LINK = 2000
 
 def link(settings: Settings) -> str:
     """Return the address of Slack's page with our manifest filled in."""
-    made, _ = slack_manifest(settings)
-    return NEW_APP + quote(json.dumps(made, separators=(",", ":"), ensure_ascii=False), safe=",:/")
+    app_manifest, _ = slack_manifest(settings)
+    return NEW_APP + quote(json.dumps(app_manifest, separators=(",", ":"), ensure_ascii=False), safe=",:/")
 
 
 def _files(settings: Settings) -> dict[str, bytes]:
-    made, _ = slack_manifest(settings)
-    return {MANIFEST: json.dumps(made, indent=2, ensure_ascii=False).encode() + b"\n"}
+    app_manifest, _ = slack_manifest(settings)
+    return {MANIFEST: json.dumps(app_manifest, indent=2, ensure_ascii=False).encode() + b"\n"}
 
 
 def _guide(screen: Screen, settings: Settings) -> None:

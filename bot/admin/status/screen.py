@@ -81,14 +81,14 @@ def _group(label: str, found: Iterator[Line]) -> Iterator[Line]:
 
 def _transport(one: TransportStatus) -> Line:
     silent_s = one.silent_s
-    heard = (
+    last_sign = (
         ""
         if silent_s is None
         else f", last sign {span(silent_s)} ago"
         if silent_s >= 1
         else ", last sign just now"
     )
-    said = f"{one.name} {one.state}{heard}{f'; {one.trouble}' if one.trouble else ''}"
+    said = f"{one.name} {one.state}{last_sign}{f'; {one.trouble}' if one.trouble else ''}"
     if one.state != "connected":
         return Line("", said, "fail" if one.state in ("disconnected", "stopped") else "warn")
     return Line("", said, "warn" if one.trouble or (silent_s or 0) > QUIET_S else "ok")
