@@ -196,20 +196,20 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
     name = "discord.servers"
     if isinstance(guilds, PostFailed):
         return [failed_call(name, guilds, "Where it is, is not known.")]
-    listed = guilds.body if isinstance(guilds.body, list) else []
-    there = [guild for guild in listed if isinstance(guild, dict)]
+    entries = guilds.body if isinstance(guilds.body, list) else []
+    servers = [guild for guild in entries if isinstance(guild, dict)]
     invite = _invite(application, me)
-    if not there:
+    if not servers:
         meaning = "It only hears people who share a server with it."
         return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
-    lacking = [(guild, missing) for guild in there if (missing := _missing(guild))]
-    count = f"in {len(there)} server{'s' if len(there) > 1 else ''}"
-    if not lacking:
+    incomplete = [(guild, missing) for guild in servers if (missing := _missing(guild))]
+    count = f"in {len(servers)} server{'s' if len(servers) > 1 else ''}"
+    if not incomplete:
         return [Finding(name, "ok", f"{count}, with the permissions it needs (channels may take some away)")]
-    lacks = f"{count}; {len(lacking)} of them lack{'s' if len(lacking) == 1 else ''} something"
+    lacks = f"{count}; {len(incomplete)} of them lack{'s' if len(incomplete) == 1 else ''} something"
     findings = [Finding(name, "ok", lacks)]
-    findings += [_lacks(guild, missing, invite) for guild, missing in lacking[:MAX_SERVERS]]
-    if (more := len(lacking) - MAX_SERVERS) > 0:
+    findings += [_lacks(guild, missing, invite) for guild, missing in incomplete[:MAX_SERVERS]]
+    if (more := len(incomplete) - MAX_SERVERS) > 0:
         findings.append(Finding(name, "warn", f"and {more} more servers lack permissions"))
     return findings
 

@@ -148,15 +148,15 @@ class Rest(Account):
             edge = after or before
             while (wanted := min(limit, MAX_PAGE) - len(page)) > 0:
                 way = {"after" if after else "before": int(edge)} if edge else {}
-                listed = await self._library.http.logs_from(int(channel), wanted, **way)
-                if not _is_page(listed):  # an empty page would hide messages
+                answer = await self._library.http.logs_from(int(channel), wanted, **way)
+                if not _is_page(answer):  # an empty page would hide messages
                     raise TransportUnavailable("history: the answer is no list of messages")
-                page += filter(None, (self._read(channel, message) for message in listed))
+                page += filter(None, (self._read(channel, message) for message in answer))
                 before_that = edge
                 edge = (max if after else min)(
-                    (str(message["id"]) for message in listed), key=number, default=""
+                    (str(message["id"]) for message in answer), key=number, default=""
                 )
-                if len(listed) < wanted or edge == before_that:
+                if len(answer) < wanted or edge == before_that:
                     break
             return sorted(page, key=lambda message: message.id)
 
@@ -228,8 +228,8 @@ async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
         raise failure
 
 
-def _is_page(listed: object) -> bool:
-    return isinstance(listed, list) and all(isinstance(item, dict) and "id" in item for item in listed)
+def _is_page(answer: object) -> bool:
+    return isinstance(answer, list) and all(isinstance(item, dict) and "id" in item for item in answer)
 
 
 def view_of(buttons: Sequence[Button]) -> discord.ui.View:

@@ -61,8 +61,8 @@ def link(label: str, url: str, beyond: str = "") -> str:
         inert_label = label.replace("://", r"\://")
         return f"<{url}>" if _host(said) == host and " " not in said else f"{inert_label} (<{url}>)"
     link = f"[{label}](<{url}>)"
-    told = beyond.startswith(f" ({host})")
-    return f"{link} ({host})" if _names_another(said, host) and not told else link
+    names_host = beyond.startswith(f" ({host})")
+    return f"{link} ({host})" if _names_another(said, host) and not names_host else link
 
 
 def _host(url: str) -> str:

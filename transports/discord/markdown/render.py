@@ -150,7 +150,7 @@ class _Blocks:
         self._at += len(rows)
         growing = self._growing and self._at == len(self._lines)
         margin = _margin(prefix)
-        for line in [TABLE_FOLLOWS] if growing else tables.shown(rows):
+        for line in [TABLE_FOLLOWS] if growing else tables.render_table(rows):
             yield margin + line
             margin = _margin(continued(prefix))
 

@@ -102,8 +102,8 @@ class Bucket:
     def wait(self, now: float, *, beyond: int = 0) -> float:
         """Return the seconds until a token is there *beyond* so many others, 0.0 if it is."""
         self._refill(now)
-        lacking = beyond + 1 - self._level
-        return lacking / self.rate.per_second if lacking > NEARLY else 0.0
+        missing = beyond + 1 - self._level
+        return missing / self.rate.per_second if missing > NEARLY else 0.0
 
     def take(self, now: float) -> None:
         self._refill(now)

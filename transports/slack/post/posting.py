@@ -167,7 +167,7 @@ class Posting:
             await anyio.sleep(pause)
             said = await thread_history.read(self._web, thread.channel, thread.root, since_of(key))
             if not any(
-                string(shown, "id") == file_id for message in said for shown in parts(message, "files")
+                string(shared, "id") == file_id for message in said for shared in parts(message, "files")
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
@@ -192,12 +192,12 @@ class Posting:
     ) -> None:
         """Post all parts for everybody in the conversation."""
         inert = bool(draft or outgoing.choices)
-        shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
-        if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
-            for number, page in enumerate(shown):
+        whole = pages(outgoing, links, inert=inert, feedback=self._feedback)
+        if len(whole) <= MAX_PARTS or not await self._as_file(outgoing, whole[0], draft, sent):
+            for number, page in enumerate(whole):
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
-        if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
-            last = shown[-1]
+        if outgoing.choices and (ts := sent.out.get((whole[-1].tag.part, 0))):
+            last = whole[-1]
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
