@@ -133,22 +133,15 @@ def _gateway(answer: Answer | PostFailed) -> Finding:
     if not _limit(answer):
         found = "Discord did not say how many sessions may begin"
         return Finding(name, "fail", found, "What answers may not be Discord; no session was begun.", REACH)
-    left, total, reset = (
-        _sessions_left(answer),
-        _limit(answer).get("total"),
-        _limit(answer).get("reset_after"),
-    )
+    left, limit = _sessions_left(answer), _limit(answer)
+    total, reset = limit.get("total"), limit.get("reset_after")
     found = f"{left} of {total} sessions left today"
     if left >= FEW_SESSIONS:
         return Finding(name, "ok", found)
     hours = f" in {reset / 3_600_000:.0f} h" if isinstance(reset, int) else ""
-    return Finding(
-        name,
-        "warn" if left else "fail",
-        f"{found}; no more was begun for this check",
-        "Something begins sessions again and again; Discord resets the token of a bot that uses up all.",
-        f"Stop other programs that use this token. The count begins anew{hours}.",
-    )
+    meaning = "Something begins sessions again and again; Discord resets the token of a bot that uses up all."
+    fix = f"Stop other programs that use this token. The count begins anew{hours}."
+    return Finding(name, "warn" if left else "fail", f"{found}; this check began none", meaning, fix)
 
 
 async def _session(session: aiohttp.ClientSession, options: Options) -> Finding:
@@ -216,14 +209,10 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
 
 def _lacks(guild: Mapping[str, JsonValue], missing: list[str], invite: str) -> Finding:
     words = ", ".join(name.replace("_", " ").title() for name in missing)
-    return Finding(
-        f"discord.servers.{guild.get('id')}",
-        "warn",
-        f"{str(guild.get('name'))[:60]}: lacks {words}",
-        "What needs these does not work there.",
-        f"Give them to the bot's role, or open {invite}",
-        (str(guild.get("id")), str(guild.get("name"))[:60], invite),
-    )
+    id_, server = str(guild.get("id")), str(guild.get("name"))[:60]
+    found, meaning = f"{server}: lacks {words}", "What needs these does not work there."
+    fix = f"Give them to the bot's role, or open {invite}"
+    return Finding(f"discord.servers.{id_}", "warn", found, meaning, fix, (id_, server, invite))
 
 
 def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
@@ -247,7 +236,7 @@ async def _post(api: Api, channel: str) -> Finding:
     name = "discord.post"
     body: JsonValue = {"content": TEST, "flags": SILENT, "allowed_mentions": {"parse": []}}
     if not channel.isdecimal():
-        found = f"{channel[:40]!r} is no channel's id"
+        found = f"{channel[:40]!r} is not a channel id"
         fix = "Give the number: Discord, Advanced, Developer Mode; then Copy Channel ID."
         return Finding(name, "fail", found, "Nothing was posted.", fix)
     message = await api.ask(f"/channels/{channel}/messages", "POST", body)
