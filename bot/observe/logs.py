@@ -88,7 +88,7 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def log_format_for(stream: TextIO, setting: Literal["json", "text"] | None) -> Literal["json", "text"]:
-    """Return what was asked for, else text for whoever watches it in a terminal; everything else parses."""
+    """Return the setting, else text for a terminal and JSON for anything else."""
     return setting or ("text" if stream.isatty() else "json")
 
 

@@ -58,7 +58,7 @@ class Metrics:
         self._messages = counter("messages", "Messages that have their outcome.", "transport", "outcome")
         self._turns = counter("turns", "Turns that ended, by ok or the error's code.", "outcome")
         self._calls = counter("model_calls", "Model calls, by ok or the error's code.", "model", "outcome")
-        self._tokens = counter("model_tokens", "Tokens, as they are paid for.", "model", "kind")
+        self._tokens = counter("model_tokens", "Tokens by kind.", "model", "kind")
         self._cost = counter("model_cost_usd", "What calls of a known price cost.", "model")
         self._retries = counter("model_retries", "Attempts after the first of a step.", "model")
         self._failovers = counter("model_failovers", "Steps that another model took over.", "model", "to")

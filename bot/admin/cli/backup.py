@@ -1,4 +1,4 @@
-"""Commands that keep the data folder: a copy of it while the bot runs, and back from one."""
+"""The commands `backup` and `restore`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def backup(
         refuse(str(error))
     except OSError as error:
         _no_disk(file, error, "no backup was written")
-    if keep is not None and not report.problems:  # a copy that lacks something replaces none that is whole
+    if keep is not None and not report.problems:  # an incomplete backup replaces no complete one
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:

@@ -1,4 +1,4 @@
-"""``threadfast completion``: what a shell needs to complete commands, options and thread ids."""
+"""``threadfast completion``: the script with which a shell completes commands, options and thread ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands before the first start: the setup, settings, and what platforms must know."""
+"""The commands before the first start: `init`, `check`, `manifest` and `schema`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def init(
 
 
 def on_terminal() -> bool:
-    """Say whether somebody sits there who can be asked."""
+    """Return whether a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -1,4 +1,4 @@
-"""Commands about threads: which there are, what was said in one, and a copy to keep or hand over."""
+"""The commands that list, show and export threads."""
 
 from __future__ import annotations
 

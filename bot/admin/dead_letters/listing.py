@@ -1,4 +1,4 @@
-"""Dead letters: messages that were put aside, and what became of those that were put back in line."""
+"""Dead letters: messages set aside after repeated interruptions, and the state of those that were resubmitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeadLetter:
 
 
 def dead_letters(data: Path, over: Callable[[Sequence[Folder]], Iterable[Folder]] = iter) -> list[DeadLetter]:
-    """Return the messages put aside, oldest first; *over* goes through all threads (it may show progress).
+    """Return the dead letters, oldest first; *over* iterates over all threads, and may show progress.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """

@@ -1,4 +1,4 @@
-"""What every check is given, and how all of them run side by side."""
+"""The context of every check, and the runner of all checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data folder: whether it is there, ours, closed to others, on a disk that survives a reboot, with room."""
+"""Checks the data folder: that it exists, is ours and closed to others, on a durable disk with free space."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _mounts() -> str:
 
 
 def filesystem(data: Path, mounts: str) -> str:
-    """Return the kind of file system of a folder, by what /proc/self/mountinfo says; empty when it does not."""
+    """Return a folder's file system by the lines of /proc/self/mountinfo, or "" if they do not name it."""
     best, kind = Path(), ""
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")

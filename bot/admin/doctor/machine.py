@@ -1,4 +1,4 @@
-"""The machine: Python, who runs it, how many files may be open, and systemd."""
+"""Checks the machine: Python, the user, the limit of open files, and systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The models: each is asked for a real answer, and its price is looked up."""
+"""Checks that each model answers, and that its price is known."""
 
 from __future__ import annotations
 

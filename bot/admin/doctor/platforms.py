@@ -1,4 +1,4 @@
-"""The chat platforms that the settings name, asked with their own tokens."""
+"""Checks the configured chat platforms with their own tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transports.shared.checks import Finding
 
 
 async def check_platforms(context: Context) -> Findings:
-    """Say that no platform is configured; each one that is has checks of its own."""
+    """Report that no platform is configured; each configured one has its own checks."""
     named = context.settings.transports
     if named.slack is None and named.discord is None:
         found = "no platform is configured: the bot works in the terminal only"

@@ -1,4 +1,4 @@
-"""What the data folder holds: its version, damaged lines, pending messages and dead letters."""
+"""Checks the records in the data folder: version, damaged lines, pending messages and dead letters."""
 
 from __future__ import annotations
 

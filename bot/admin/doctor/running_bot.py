@@ -1,4 +1,4 @@
-"""A bot that runs on the same data folder: who holds it, and what it tells."""
+"""Checks the bot that runs on the data folder, by its status."""
 
 from __future__ import annotations
 

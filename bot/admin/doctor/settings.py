@@ -1,4 +1,4 @@
-"""The settings, and the secrets that they refer to."""
+"""Checks the settings, and the secrets that they refer to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def check_settings(context: Context) -> Findings:
 
 
 def unreadable(faults: str) -> Finding:
-    """Return the finding of settings that cannot be used; *faults* are told one a line."""
+    """Return the finding of settings that cannot be used; *faults* has one a line."""
     found = "; ".join(line.strip() for line in faults.splitlines()[:-1] or faults.splitlines())
     meaning = "The bot does not start (exit code 78). The checks below use the defaults."
     fix = "Correct it. `threadfast schema` prints every key and its allowed values."

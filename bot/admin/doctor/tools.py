@@ -1,4 +1,4 @@
-"""What the tools stand on: the walls around commands, the browser, each MCP server."""
+"""Checks the sandbox, the browser and each MCP server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_NAMED = 3
 
 
 async def check_sandbox(context: Context) -> Findings:
-    from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - for who asks
+    from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - slow, and only with a shell
 
     mode = context.settings.tools.sandbox
     if "shell" not in context.settings.tools.enabled or mode == "off":
@@ -43,7 +43,7 @@ async def check_sandbox(context: Context) -> Findings:
 async def check_browser(context: Context) -> Findings:
     if "browser" not in context.settings.tools.enabled:
         return
-    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - for who has it
+    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - slow, and only with a browser
 
     why = await context.offload(unavailable)
     meaning = "Pages are read without a browser, so pages built by scripts are empty."

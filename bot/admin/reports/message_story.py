@@ -1,4 +1,4 @@
-"""Why was a message answered so, or not at all? Its story, from the journal, its thread's log, ledger and audit."""
+"""The story of one message, from the journal, its thread's log, the ledger and the audit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNKNOWN = (
         "Slack or Discord will do, and so will the (ref …) of a failure, or the id of the bot's own post."
     ),
 )
-"""What it can mean that nothing on disk knows a message."""
+"""Possible reasons why nothing on disk knows a message."""
 
 ENDS = {
     "answered": "It was answered.",

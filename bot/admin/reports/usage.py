@@ -1,4 +1,4 @@
-"""What was spent, told from the ledger's files; reads only, and so works beside a running bot."""
+"""The spending report, from the ledger's files. It only reads, so it works while the bot runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a thread's workspace: what there is, and copies of them. No link in it is ever followed."""
+"""Lists and copies the files of a thread's workspace. Links in it are never followed."""
 
 from __future__ import annotations
 

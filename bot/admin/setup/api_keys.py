@@ -1,4 +1,4 @@
-"""The key of a model's provider: found where it is, or pasted, and then kept as a file of its own."""
+"""The API key of a model's provider: found, or pasted and stored in a file of its own."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def variable_of(provider: str) -> str:
 
 
 def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
-    """Let *draft* refer to the key of the provider *name*; *anew* asks for another one.
+    """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
 
-    Raises `ConfigInvalid` when it has to be asked for and nobody can be.
+    Raises `ConfigInvalid` if a person must enter it and nobody can be asked.
     """
     provider = draft.loaded().settings.providers[name]
     open_here = provider.api_key is None and is_local(provider)
@@ -64,7 +64,7 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
 
 
 def _found(draft: Draft, name: str, provider: Provider) -> bool:
-    """Say whether the key is where the settings say, or else in the environment or kept from before."""
+    """Return whether the key is where the settings say, in the environment, or stored by an earlier setup."""
     variable = variable_of(name)
     if provider.api_key:
         try:
@@ -109,7 +109,7 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
 
 
 def _fault(name: str, pasted_text: str, provider: Provider) -> str:
-    """Say why this cannot be the key, or return ``""``."""
+    """Return why this cannot be the key, or ``""``."""
     words = tokens.words(pasted_text)
     if not words:
         return "Nothing was pasted. Paste it again."

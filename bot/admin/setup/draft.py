@@ -69,7 +69,7 @@ class Draft:
         return cls(path, environ, before, from_json(before.removeprefix(b"\xef\xbb\xbf")))
 
     def copy(self) -> Draft:
-        """Return another draft, to try things in."""
+        """Return an independent copy."""
         return replace(
             self,
             document=deepcopy(self.document),
@@ -115,7 +115,7 @@ class Draft:
             with (self.credentials / name).open("rb") as file:
                 return file.read(MAX_SECRET_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
-            return ""  # not there, or nothing that can be used: it will be asked for
+            return ""  # missing or unusable: the setup asks for it
 
     def loaded(self) -> Loaded:
         """Return the settings as they would be read. Raises `ConfigInvalid`, naming options where those are wrong."""
@@ -203,7 +203,7 @@ class Draft:
         self._give(temporary, path)
 
     def _give(self, made: Path, *like: Path) -> None:
-        """Give a file that root made to the owner of the others: a service has to read it."""
+        """Give a file that root created to the owner of the other files: the service must read it."""
         if os.geteuid() == 0:
             owner = next(place for place in (*like, self.path, self.path.parent) if place.exists()).stat()
             with suppress(PermissionError):  # a root that may not give things away, as in some containers
@@ -211,7 +211,7 @@ class Draft:
 
 
 def owned_by_another(folder: Path) -> bool:
-    """Say whether root is about to work in somebody else's folder."""
+    """Return whether this is root and the folder belongs to another user."""
     return os.geteuid() == 0 and folder.stat().st_uid != 0
 
 

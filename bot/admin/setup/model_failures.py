@@ -1,4 +1,4 @@
-"""What it means when the test of a model fails, and what to do, for the person who sets the bot up."""
+"""The meaning of a failed model test, and the fix, for the person who sets the bot up."""
 
 from __future__ import annotations
 

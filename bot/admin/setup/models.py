@@ -1,4 +1,4 @@
-"""Which model answers: what is found is proposed, a key can be pasted, and the model is asked for one word.
+"""Chooses the model: proposes what it finds, takes a pasted key, and tests the model with one word.
 
 | found                            | without a question                               |
 |----------------------------------|--------------------------------------------------|
@@ -134,7 +134,7 @@ class ModelSelection:
             yield Offer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
 
     def _picked(self) -> Offer:
-        """Return the choice of a person, or the best where nobody is asked."""
+        """Return a person's choice, or the best offer if nobody can be asked."""
         found = self._found()
         left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
@@ -182,7 +182,7 @@ class ModelSelection:
         enter_key(draft, offer.provider, self._screen, self._options.key_file, anew=anew)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
-        """Say where the provider is, if that is not known."""
+        """Add the provider's address if it is not known."""
         name, url = offer.provider, offer.base_url
         built_in = built_in_providers().get(name)
         if (
@@ -215,7 +215,7 @@ class ModelSelection:
         return verified
 
     def _what_now(self, offer: Offer, verified: Verification) -> str:
-        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
+        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` if nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explain_failure(offer.model, error)
         which = f"--model {offer.model}: " if offer.given else ""

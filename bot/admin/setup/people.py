@@ -26,7 +26,7 @@ class AccessSetup:
         self._draft = draft.copy()
 
     def run(self) -> Draft:
-        """Return the draft with them in it. Raises `ConfigInvalid` for an option that names nobody."""
+        """Return the draft with these people. Raises `ConfigInvalid` for an option that is not a member id."""
         members = self._platform.people
         users = self._members("users")
         if named := self._options.users:
@@ -49,11 +49,11 @@ class AccessSetup:
         return access.users if key == "users" else access.admins
 
     def _known(self, key: str) -> bool:
-        """Say whether somebody of this platform is listed by name."""
+        """Return whether a person of this platform is listed by id."""
         return any(self._platform.people.form.fullmatch(each) for each in self._members(key))
 
     def _asks(self, key: str, *, new: bool = False) -> bool:
-        """Say whether a person is asked: what was decided before is not asked again."""
+        """Return whether to ask: an earlier decision is not asked again."""
         decided = self._known(key) or EVERYONE in self._members(key)
         return self._screen.interactive and (new or not decided)
 
@@ -67,7 +67,7 @@ class AccessSetup:
         raise ConfigInvalid("Nobody was named; nothing was changed")
 
     def _ids(self, named: Sequence[str], option: str) -> list[str]:
-        """Return the ids, out of their mentions. Raises `ConfigInvalid`, naming the *option*."""
+        """Return the ids without the marks of mentions. Raises `ConfigInvalid`, naming the *option*."""
         ids = [each.strip("<@!>") for each in named]
         for each, bare in zip(named, ids, strict=True):
             if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
@@ -76,7 +76,7 @@ class AccessSetup:
         return ids
 
     def _put(self, key: str, ids: Sequence[str]) -> None:
-        """Add *ids* to who is listed; whoever is named takes the place of everyone."""
+        """Add *ids* to the list; a named person replaces "everyone"."""
         if ids:
             others = () if EVERYONE in ids else [each for each in self._members(key) if each != EVERYONE]
             self._draft.put(list(dict.fromkeys([*others, *ids])), "access", key)
@@ -93,7 +93,7 @@ class AccessSetup:
 
 
 def _stops(budget: Budget) -> bool:
-    """Say whether a limit can stop the bot."""
+    """Return whether a limit can stop the bot."""
     return budget.mode == "hard" and any(
         limit is not None for limit in budget.limit_usd.model_dump().values()
     )

@@ -1,4 +1,4 @@
-"""Slack: an app made from a link, two tokens, and a look at both."""
+"""Slack: an app created from a link, and its two tokens."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _guide(screen: Screen, settings: Settings) -> None:
 
 
 def _open(screen: Screen, url: str) -> None:
-    """Open the page here, or show its address: that is too long to stand in everybody's way."""
+    """Open the page here, or print its long address on request."""
     here = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     question = f"{'[o]pen that page, ' if here else ''}[p]rint its address, or Enter to go on"
     for _ in range(TRIES):

@@ -1,4 +1,4 @@
-"""One setup from its first question to its last line: model, platform, then the disk."""
+"""Runs one setup: model, platform, people, then the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Done:
     then: str
     hello: str = ""
     startable: bool = True
-    """False beside a running bot, and for root in somebody else's folder: what it made would not be theirs."""
+    """False while a bot runs, and for root in another user's folder: its files would belong to root."""
 
     def document(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -52,7 +52,7 @@ class Done:
 
 
 def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
-    """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
+    """Ask, test, write. Raises `ConfigInvalid` and OSError; then nothing has changed."""
     draft = Draft.open(options.settings, environ)
     if write_obstacle := draft.write_obstacle():
         raise ConfigInvalid(write_obstacle)

@@ -56,7 +56,7 @@ class AnthropicModel(SdkModel):
         return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
 
     def _body(self, request: Request) -> dict[str, object]:
-        # Without a key there is no next call: writing its prompt to the cache would only cost.
+        # Without a key there is no next call: writing its prompt to the cache would only cost money.
         cached = bool(request.cache_key)
         body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
         if supports_adaptive_thinking(self.model):

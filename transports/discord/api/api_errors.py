@@ -120,7 +120,7 @@ def kind_of(status: int, number: int) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Tell whether every form of the same post would be refused there."""
+    """Return whether every form of the same post would be refused there."""
     return isinstance(error, DiscordRefused) and error.kind in ("token", "forbidden", "locked", "gone")
 
 
@@ -169,7 +169,7 @@ def _limited(call: str, error: discord.HTTPException) -> PostFailed:
 
 
 def _is_discords(error: discord.HTTPException) -> bool:
-    """Tell whether Discord's API itself answered: in JSON, by the header that the library reads."""
+    """Return whether Discord's API itself answered: in JSON, by the header that the library reads."""
     return error.response.headers.get("Content-Type") == "application/json"
 
 

@@ -126,7 +126,7 @@ class Rest(Account):
                 auto_archive_duration=ARCHIVE_AFTER_MIN,
             )
             if not isinstance(opened, dict) or "id" not in opened:
-                raise TransportUnavailable("open_thread: the answer is no thread")
+                raise TransportUnavailable("open_thread: the answer is not a thread")
 
         try:
             await self._ask("open_thread", start, line=f"thread {message}", opens=True)
@@ -150,7 +150,7 @@ class Rest(Account):
                 way = {"after" if after else "before": int(edge)} if edge else {}
                 answer = await self._library.http.logs_from(int(channel), wanted, **way)
                 if not _is_page(answer):  # an empty page would hide messages
-                    raise TransportUnavailable("history: the answer is no list of messages")
+                    raise TransportUnavailable("history: the answer is not a list of messages")
                 page += filter(None, (self._read(channel, message) for message in answer))
                 before_that = edge
                 edge = (max if after else min)(

@@ -50,7 +50,7 @@ def clean(text: str) -> str:
 
 
 def rendered(text: str) -> str:
-    """Return a model's Markdown so that Discord shows it as it is meant, and harmlessly."""
+    """Return a model's Markdown in Discord's form, made harmless."""
     return "\n".join(_Blocks(clean(text), growing=False).lines())
 
 

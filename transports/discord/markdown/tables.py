@@ -34,7 +34,7 @@ class _Table:
 
 
 def begins(header: str, delimiter: str) -> bool:
-    """Tell whether a table begins with these lines, given without quote marks and indentation."""
+    """Return whether a table begins with these lines, given without quote marks and indentation."""
     return is_delimiter(delimiter) and len(_cells(header)) == len(_cells(delimiter))
 
 

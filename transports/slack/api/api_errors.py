@@ -102,17 +102,17 @@ def kind_of(code: str) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Tell whether every form of the same call would be refused: for the token, a right, or the place."""
+    """Return whether every form of the same call would be refused: for the token, a right, or the place."""
     return isinstance(error, SlackRefused) and error.kind in ("token", "scope", "place")
 
 
 def needs_a_person(refused: SlackRefused) -> bool:
-    """Tell whether the call is refused until a person changes the token or its rights."""
+    """Return whether the call is refused until a person changes the token or its rights."""
     return refused.kind in ("token", "scope") or refused.error == "not_allowed_token_type"
 
 
 def may_create_post(method: str) -> bool:
-    """Tell whether a repeated call may show twice, so it is looked up first."""
+    """Return whether a repeated call may show twice, so it is looked up first."""
     return method.startswith(("chat.", "files.complete")) and method not in (
         "chat.delete",
         "chat.getPermalink",

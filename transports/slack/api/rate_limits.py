@@ -142,7 +142,7 @@ class Lane:
             self.bucket.take(clock())
 
     def spare(self, now: float) -> bool:
-        """Tell whether a token beyond the reserve is left and nobody waits."""
+        """Return whether a token beyond the reserve is left and nobody waits."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
 

@@ -96,7 +96,7 @@ class Posting:
                 await remove(self._web, thread.channel, spare.id, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
-        """Return the ts of the first part if the whole post is out. `post` goes on from what is found.
+        """Return the ts of the first part if the whole post is out. `post` continues from what is found.
 
         A post for one person alone cannot be found, and may be repeated. *live* are the ts of all live messages in
         the thread. Raises `PostFailed`.
@@ -184,7 +184,7 @@ class Posting:
         )
 
     def answer_at(self, message_id: str, url: str) -> None:
-        """Remember the URL for the answer to a press or a slash command: it works where the bot is no member."""
+        """Remember the URL for the answer to a press or a slash command: it works where the bot is not a member."""
         self._addresses[message_id] = url
 
     async def _publish(
