@@ -30,14 +30,8 @@ TEXT_ONLY = (
     *("qwen2.5:", "qwen2.5-coder", "qwen3:", "qwen3-coder", "deepseek-r1", "deepseek-v3", "gpt-oss"),
 )
 TOOLLESS = (
-    "claude-2",
-    "claude-instant",
-    "o1-mini",
-    "o1-preview",
-    "llama2",
-    "codellama",
-    "tinyllama",
-    "gemma2",
+    *("claude-2", "claude-instant", "o1-mini", "o1-preview"),
+    *("llama2", "codellama", "tinyllama", "gemma2"),
 )
 """Families that lack a capability, by the beginning of a model's name; `models` in the settings overrides it."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import key_page
+from bot.admin.setup.model_failures import KEY_PAGES
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local
@@ -87,7 +87,7 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     variable = variable if kind == "env" else variable_of(name)
     otherwise = f"{title(name)} needs a key: set {variable}, or name a file that holds it with --key-file"
     optional = provider.api_key is None
-    if page := key_page(name):
+    if page := KEY_PAGES.get(name):
         screen.say(f"{title(name)} keys are made at {page}", state="fix")
     for _ in range(TRIES):
         if pasted := screen.pasted.pop(OWN_FORM.get(name, ""), ""):

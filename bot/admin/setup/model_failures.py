@@ -33,11 +33,6 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
 OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
 
 
-def key_page(provider: str) -> str:
-    """Return where people make keys, or ``""``."""
-    return KEY_PAGES.get(provider, "")
-
-
 def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:
     """Return what went wrong, and what to do."""
     provider, _, name = model.partition("/")

@@ -64,17 +64,11 @@ class OpenAIChatModel(OpenAIModel):
             form = {"name": "answer", "schema": schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
+            functions = [
+                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
                 for tool in request.tools
             ]
+            body["tools"] = [{"type": "function", "function": function} for function in functions]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
         body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
