@@ -214,8 +214,8 @@ class Server:
             except ConfigInvalid as error:
                 self.reason, self.last_output = "its settings cannot be used", str(error)
             except Exception as error:  # the boundary of a connection: what the SDK raises ends nothing else
-                said = self.mask(sdk.server_message(error, self.mask))
-                self.reason, self.last_output = sdk.failure_reason(error), said or stderr_log.last
+                message = self.mask(sdk.server_message(error, self.mask))
+                self.reason, self.last_output = sdk.failure_reason(error), message or stderr_log.last
                 log.debug("mcp.trouble: %s", self.name, exc_info=True)
             else:
                 return False
