@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from threads.journal.ports import Taker, Write
 from threads.journal.records import Ledger, Record
 from threads.log import Entry
-from threads.model import Edited, Incoming, Message, ThreadId
+from threads.model import Deleted, Edited, Incoming, Message, ThreadId
 from threads.store.context import Loaded
 
 
@@ -31,6 +31,10 @@ class Journal(Protocol):
 
     async def receive(self, incoming: Incoming) -> bool:
         """Make a message durable; False when it was there already. Raises `StoreUnavailable`."""
+        ...
+
+    async def forward(self, event: Edited | Deleted) -> bool:
+        """Hand the event to the owner of its thread; False if that is this process. Raises `StoreUnavailable`."""
         ...
 
     async def amend(self, edited: Edited) -> bool:

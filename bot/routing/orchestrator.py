@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Literal, assert_never
@@ -81,23 +80,21 @@ class Orchestrator:
                 if await self._admission.admits(event):
                     text = scrub(event.text)
                     await self._journal.receive(event if text == event.text else replace(event, text=text))
-            case Edited():
-                await self._journal.amend(replace(event, text=scrub(event.text)))
-            case Deleted():
-                await self._registry.withdraw(event)
+            case Edited() | Deleted():
+                if not await self._journal.forward(event):
+                    await self.change(event)
             case Feedback():
                 if self._admission.allowed(event):
                     await self._on_feedback(event)
             case _:
                 assert_never(event)
 
-    def take_change(self, event: Edited | Deleted) -> None:
-        """Carry out what another worker received for a thread of this one."""
-        self._tasks.start_soon(self._carry_out, event)
-
-    async def _carry_out(self, event: Edited | Deleted) -> None:
-        with suppress(Fenced):
-            await retry_until_stored(lambda: self.receive(event))
+    async def change(self, event: Edited | Deleted) -> None:
+        """Change or withdraw a message whose turn has not started. Raises `StoreUnavailable`."""
+        if isinstance(event, Edited):
+            await self._journal.amend(replace(event, text=scrub(event.text)))
+        else:
+            await self._registry.withdraw(event)
 
     def route(self, pending: PendingMessage) -> None:
         """Send a durable message where it belongs; never waits."""

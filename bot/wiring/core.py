@@ -168,8 +168,11 @@ class _Taker:
     def lose(self, thread: ThreadId) -> None:
         self.registry.lose(thread)
 
-    def changed(self, event: Edited | Deleted) -> None:
-        self.orchestrator.take_change(event)
+    def serves(self, thread: ThreadId) -> bool:
+        return self.registry.serves(thread)
+
+    async def changed(self, event: Edited | Deleted) -> None:
+        await self.orchestrator.change(event)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from threads.errors import StoreUnavailable
-from threads.model import Edited, Incoming, message_key
+from threads.model import Deleted, Edited, Incoming, message_key
 from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -98,6 +98,9 @@ class FileJournal:
         self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
         await self.append(Received.of(incoming))
         return True
+
+    async def forward(self, _: Edited | Deleted) -> bool:
+        return False
 
     async def amend(self, edited: Edited) -> bool:
         """Replace the text of a message whose turn has not started; False when it is too late for that."""

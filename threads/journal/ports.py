@@ -23,7 +23,7 @@ class Write(Protocol):
 
 
 class Taker(Protocol):
-    """Takes up messages and threads. Nothing here waits. Files call the first two only."""
+    """Takes up messages and threads. Only `changed` waits. Files call the first two."""
 
     def route(self, pending: PendingMessage) -> None:
         """Serve a new message, which is durable. Called in the order of its thread."""
@@ -41,8 +41,12 @@ class Taker(Protocol):
         """Stop serving a thread, which another worker owns: nothing is said or written about it any more."""
         ...
 
-    def changed(self, event: Edited | Deleted) -> None:
-        """Carry out what somebody did to a message of an owned thread, and another worker received."""
+    def serves(self, thread: ThreadId) -> bool:
+        """Return whether the thread has an actor, which knows its conversation by heart."""
+        ...
+
+    async def changed(self, event: Edited | Deleted) -> None:
+        """Carry out, durably, what somebody did to a message of an owned thread, and another worker received."""
         ...
 
 
@@ -57,4 +61,7 @@ class NullTaker:
 
     def lose(self, thread: ThreadId) -> None: ...
 
-    def changed(self, event: Edited | Deleted) -> None: ...
+    def serves(self, _: ThreadId) -> bool:
+        return False
+
+    async def changed(self, event: Edited | Deleted) -> None: ...

@@ -1,0 +1,68 @@
+"""A thread's conversation in PostgreSQL: a row a message, of which a checkpoint writes those that have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+
+from threads.errors import Fenced, StoreUnavailable
+from threads.model import Message, ThreadId
+from threads.store.checksummed_lines import encode, read_records
+from threads.store.context import Line, Loaded, line_adapter
+
+from .journal import PostgresJournal
+from .session import Session
+
+LOAD = (
+    "SELECT c.line::text FROM context c JOIN thread t ON t.id = c.thread AND t.generation = c.generation "
+    "WHERE c.thread = %s ORDER BY c.n"
+)
+ARCHIVED = "SELECT EXISTS (SELECT FROM thread WHERE id = %s AND generation > 0)"
+NEXT = "SELECT next_generation(%s, %s, %s, %s)"
+
+
+class PostgresContext:
+    """A `threads.stores.Context`. Its writes go with the journal's, in the same transaction."""
+
+    def __init__(
+        self, thread: ThreadId, journal: PostgresJournal, reader: Session, me: Callable[[], int]
+    ) -> None:
+        self._thread, self._journal, self._reader, self._me = thread, journal, reader, me
+        self._messages: list[Message] = []
+
+    async def load(self) -> Loaded:
+        try:
+            rows = await self._reader.rows(LOAD, (str(self._thread),))
+            [[archived]] = await self._reader.rows(ARCHIVED, (str(self._thread),))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        lines, broken = read_records(line_adapter(), b"".join(f"{line}\n".encode() for (line,) in rows))
+        messages = [line.message for line, _ in lines]
+        self._messages = (
+            [] if broken else list(messages)
+        )  # a damaged line moves those after it: write them anew
+        return Loaded(messages, len(broken), not messages and archived)
+
+    async def save(self, messages: list[Message]) -> None:
+        same = [*map(is_, self._messages, messages), False].index(False)
+        lines = [encode(line_adapter(), Line(message)) for message in messages[same:]]
+        await self._journal.durable(self._journal.save(self._thread, same, lines))
+        self._messages[same:] = messages[same:]
+
+    async def keep_aside(self) -> None:
+        await self._turn_the_page(copied=True)
+
+    async def archive(self) -> None:
+        await self._turn_the_page(copied=False)
+        self._messages = []
+
+    async def _turn_the_page(self, *, copied: bool) -> None:
+        owned = self._journal.owned.get(str(self._thread))
+        try:
+            [[done]] = await self._reader.rows(
+                NEXT, (self._me(), str(self._thread), owned.epoch if owned else -1, copied)
+            )
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        if not done:
+            raise Fenced(thread_id=str(self._thread))

@@ -1,0 +1,412 @@
+"""The journal of one worker: a row a message, with its five records, for the threads that this worker owns.
+
+Any worker receives a message; the insert decides whose thread it is. What came to a thread is read again after each
+commit, whoever wrote it: the order of its rows is the order of their commits. Records go in batches, one function
+call a batch, and each is checked against the owner and the epoch of its thread in that same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic import TypeAdapter
+
+from threads.errors import Fenced, StoreUnavailable
+from threads.journal.ports import Taker, Write
+from threads.journal.records import (
+    Intent,
+    Ledger,
+    PendingMessage,
+    Posted,
+    Received,
+    Record,
+    Settled,
+    Started,
+    record_adapter,
+)
+from threads.model import Deleted, Edited, Incoming, ThreadId, message_key
+from threads.store.checksummed_lines import encode, read_line
+from threads.store.group_commit import Batch, GroupWriter
+
+from .session import Row, Session
+
+RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s)"
+APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
+COLUMNS = (
+    "m.seq, m.thread, m.received::text, m.started::text, m.intent::text, m.posted::text, m.settled::text"
+)
+UNSEEN = (
+    f"SELECT {COLUMNS} FROM unnest(%s::text[], %s::bigint[]) o (thread, seq) "  # noqa: S608 - constants
+    "JOIN message m ON m.thread = o.thread AND m.seq > o.seq WHERE m.settled IS NULL ORDER BY m.seq"
+)
+ENDED = (
+    f"SELECT {COLUMNS} FROM unnest(%s::text[]) o (thread) CROSS JOIN LATERAL ("  # noqa: S608 - constants
+    "SELECT * FROM message l WHERE l.thread = o.thread AND l.settled IS NOT NULL ORDER BY l.seq DESC LIMIT 50"
+    ") m ORDER BY m.seq"
+)
+"""The last endings of threads that were taken over: what they failed at, and which answers never went out."""
+
+MAIL = (
+    "INSERT INTO mail (thread, event) SELECT m.thread, %s::text::json FROM message m "
+    "WHERE m.key = %s AND m.settled IS NULL RETURNING (SELECT owner FROM thread t WHERE t.id = mail.thread)"
+)
+DELIVERED = "SELECT id, event::text FROM mail WHERE thread = ANY (%s) ORDER BY id"
+OPENED = "DELETE FROM mail WHERE id = %s"
+
+RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
+ANYBODY = "any"
+"""The channel of threads that nobody owns; a worker's own is ``w`` and its number."""
+
+
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """A message on its way in. ``new`` is False if it was there already."""
+
+    received: Received
+    new: bool = False
+
+
+@dataclass(slots=True)
+class Lines:
+    """The end of a conversation that has changed: its lines from the place ``start`` on."""
+
+    start: int
+    lines: list[bytes]
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """Records of one thread, and its conversation, on their way to the store; a `threads.journal.ports.Write`."""
+
+    thread: str
+    epoch: int
+    records: Sequence[Record] = ()
+    lines: Lines | None = None
+    batch: Batch[Change] = field(default_factory=Batch)
+    fenced: bool = False
+
+    @property
+    def done(self) -> anyio.Event:
+        return self.batch.done
+
+    @property
+    def error(self) -> Exception | None:
+        return Fenced(thread_id=self.thread) if self.fenced else self.batch.error
+
+
+@dataclass(slots=True, eq=False)
+class Ownership:
+    """A thread that this worker owns. ``seen`` is the number of the last of its messages that was read.
+
+    One that was ``claimed`` holds what another worker left.
+    """
+
+    epoch: int
+    seen: int = 0
+    claimed: bool = False
+
+
+class PostgresJournal:
+    """A `threads.stores.Journal`. *me* is the worker's number; ``owned`` are its threads."""
+
+    def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
+        self.ledger = Ledger()
+        self.owned: dict[str, Ownership] = {}
+        self.accepting = True
+        self._inbox, self._records, self._reader = Session(dsn), Session(dsn), Session(dsn)
+        self._me, self._now = me, now
+        self._arrivals = GroupWriter(self._receive, self._arrived)
+        self._changes = GroupWriter(self._apply, self._applied)
+        self._receiving: dict[str, Batch[Arrival]] = {}
+        self._unread: set[str] = set()
+        self._wake = anyio.Event()
+        self._taker: Taker
+
+    def start(self, tasks: TaskGroup, taker: Taker) -> None:
+        """Write, and read what comes to own threads, until *tasks* are cancelled."""
+        self._taker = taker
+        for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
+            tasks.start_soon(run)
+
+    async def close(self) -> None:
+        for session in (self._inbox, self._records, self._reader):
+            await session.close()
+
+    async def knows(self, key: str) -> bool:
+        if (batch := self._receiving.get(key)) is not None:
+            await batch.done.wait()
+        if self.ledger.knows(key):
+            return True
+        try:
+            [[known]] = await self._reader.rows(KNOWN, (key, key))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        return bool(known)
+
+    async def receive(self, incoming: Incoming) -> bool:
+        for key in incoming.keys:
+            if (batch := self._receiving.get(key)) is not None:
+                await batch.done.wait()
+            if self.ledger.knows(key):
+                return False
+        arrival = Arrival(Received.of(incoming))
+        self._stamp(arrival.received)
+        batch = self._arrivals.put(arrival)
+        self._receiving.update(dict.fromkeys(incoming.keys, batch))
+        await batch.done.wait()
+        if batch.error is not None:
+            raise StoreUnavailable(str(batch.error)) from batch.error
+        return arrival.new
+
+    async def forward(self, event: Edited | Deleted) -> bool:
+        if str(event.thread) in self.owned:
+            return False
+        key, thread = message_key(event.thread, event.id), str(event.thread)
+        body = event_adapter().dump_json(event).decode()
+        try:
+            for (owner,) in await self._inbox.rows(MAIL, (body, key)):
+                await self._inbox.rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        return True
+
+    async def amend(self, edited: Edited) -> bool:
+        pending = self.ledger.pending.get(message_key(edited.thread, edited.id))
+        if pending is None or pending.begun or pending.started is not None:
+            return False
+        pending.edits += 1
+        try:
+            await self.append(Received.of(replace(pending.incoming, text=edited.text)))
+        finally:
+            pending.edits -= 1
+        return True
+
+    async def append(self, *records: Record) -> None:
+        await self.durable(self.put(*records))
+
+    def put(self, *records: Record) -> Change:
+        return self._change(records[0].thread_id, records, self._changes.put)
+
+    def carry(self, *records: Record) -> Change:
+        return self._change(records[0].thread_id, records, self._changes.carry)
+
+    def save(self, thread: ThreadId, start: int, lines: list[bytes]) -> Change:
+        """Begin to replace a conversation from the place *start* on; `durable` waits for the end of it."""
+        return self._change(str(thread), (), self._changes.put, Lines(start, lines))
+
+    async def durable(self, written: Write) -> None:
+        await written.done.wait()
+        if isinstance(error := written.error, Fenced):
+            raise error
+        if error is not None:
+            raise StoreUnavailable(str(error)) from error
+
+    def look(self, threads: Iterable[str]) -> None:
+        """Read soon what has come to own threads."""
+        self._unread.update(thread for thread in threads if thread in self.owned)
+        self._wake.set()
+
+    def take(self, claimed: Iterable[tuple[str, int]]) -> None:
+        """Serve threads that were claimed, at these epochs, with all that another worker left."""
+        taken = {thread: Ownership(epoch, claimed=True) for thread, epoch in claimed}
+        self.owned |= taken
+        self.look(taken)
+
+    async def open_mail(self) -> None:
+        """Carry out what people did to messages of own threads, and other workers received. Raises OSError."""
+        for number, event in await self._reader.rows(DELIVERED, (list(self.owned),)) if self.owned else []:
+            await self._taker.changed(event_adapter().validate_json(event))
+            await self._reader.rows(OPENED, (number,))
+
+    def lose(self, threads: Iterable[str]) -> None:
+        """Forget threads that another worker owns, and have them served no more."""
+        for thread in threads:
+            if self.owned.pop(thread, None) is not None:
+                self.drop(thread)
+                self._taker.lose(ThreadId.parse(thread))
+
+    def drop(self, thread: str) -> None:
+        """Forget what is pending in a thread."""
+        pending = self.ledger.pending
+        for key in [key for key, one in pending.items() if one.received.thread_id == thread]:
+            del pending[key]
+
+    def _change(
+        self,
+        thread: str,
+        records: Sequence[Record],
+        put: Callable[[Change], Batch[Change]],
+        lines: Lines | None = None,
+    ) -> Change:
+        owned = self.owned.get(thread)
+        change = Change(thread, owned.epoch if owned else -1, records, lines)
+        for record in records:
+            self._stamp(record)
+        change.batch = put(change)
+        return change
+
+    def _stamp(self, record: Record) -> None:
+        self.ledger.stamp(record, self._now().isoformat(timespec="milliseconds"))
+
+    async def _receive(self, arrivals: list[Arrival]) -> None:
+        if not arrivals:
+            return
+        given = [arrival.received for arrival in arrivals]
+        keys = [received.keys for received in given]
+        me = self._me() if self.accepting else None
+        bodies = [_line(received) for received in given]
+        aliases = [more[0] if more else None for _, *more in keys]
+        threads = [received.thread_id for received in given]
+        try:
+            rows = await self._inbox.rows(RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies))
+            new = {key for key, is_new, *_ in rows if is_new}
+            for arrival, (key, *_) in zip(arrivals, keys, strict=True):
+                arrival.new = key in new
+            self._note_owners(rows)
+            foreign = {
+                thread: owner for _, is_new, thread, owner, _ in rows if is_new and owner != self._me()
+            }
+            if foreign:  # after the commit: a bell inside would serialise all commits
+                bells = [ANYBODY if owner is None else f"w{owner}" for owner in foreign.values()]
+                await self._inbox.rows(RING, (bells, list(foreign)))
+        finally:
+            for key in (key for some in keys for key in some):
+                self._receiving.pop(key, None)
+
+    def _note_owners(self, rows: Sequence[Row]) -> None:
+        """Take note of threads that became this worker's by a message."""
+        for _, _, thread, owner, epoch in rows:
+            if owner == self._me() and (thread not in self.owned or self.owned[thread].epoch != epoch):
+                self.owned[thread] = Ownership(epoch)
+
+    def _arrived(self, arrivals: list[Arrival]) -> None:
+        self.look({arrival.received.thread_id for arrival in arrivals if arrival.new})
+
+    async def _read_arrivals(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            await self._read()
+
+    async def _read(self) -> None:
+        """Read what has come to own threads; what cannot be read is read at the next look."""
+        threads, self._unread = [thread for thread in self._unread if thread in self.owned], set()
+        if not threads:
+            return
+        owned = [self.owned[thread] for thread in threads]
+        fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
+        try:
+            ended = await self._reader.rows(ENDED, (fresh,)) if fresh else []
+            rows = await self._reader.rows(UNSEEN, (threads, [one.seen for one in owned]))
+        except OSError:
+            self._unread.update(threads)
+            return
+        for row in ended:
+            self._fold(row)
+        for thread, some in groupby(sorted(rows, key=itemgetter(1, 0)), itemgetter(1)):
+            if self.owned.get(thread) in owned:
+                self._hand_over(self.owned[thread], list(some))
+
+    def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
+        """Have what came to a thread served, in the order of receipt."""
+        found = [pending for row in rows if row[0] > owned.seen and (pending := self._fold(row))]
+        owned.seen = max(owned.seen, *(row[0] for row in rows))
+        for pending in found:
+            pending.recovered, pending.interrupted = owned.claimed, pending.started is not None
+            pending.taken_at = anyio.current_time()
+        owned.claimed = False
+        if any(pending.recovered or pending.interrupted or pending.intent for pending in found):
+            self._taker.take_up(found)
+        else:
+            for pending in found:
+                self._taker.route(pending)
+
+    def _fold(self, row: Row) -> PendingMessage | None:
+        """Apply a row's records to the ledger, and return its message if that is pending now and was not before."""
+        seq, before = row[0], len(self.ledger.pending)
+        for column in filter(None, row[2:]):
+            record = read_line(record_adapter(), column.encode())
+            if isinstance(record, Received):
+                record.seq = seq
+            self.ledger.apply(record)
+            self.ledger.unlogged.pop(record.seq, None)
+        is_new = len(self.ledger.pending) > before
+        return next(reversed(self.ledger.pending.values())) if is_new else None
+
+    async def _apply(self, changes: list[Change]) -> None:
+        if not changes:
+            return
+        epochs = {change.thread: change.epoch for change in changes}
+        current = [change for change in changes if change.epoch == epochs[change.thread]]
+        arguments = (*_records(current), *_conversations(current))
+        rows = await self._records.rows(APPLY, (self._me(), list(epochs), list(epochs.values()), *arguments))
+        owned = {thread for (thread,) in rows}
+        for change in changes:
+            change.fenced = change.thread not in owned or change.epoch != epochs[change.thread]
+        self.lose({change.thread for change in changes if change.fenced} - owned)
+
+    def _applied(self, changes: list[Change]) -> None:
+        for change in changes:
+            for record in () if change.fenced else change.records:
+                self.ledger.apply(record)
+                if isinstance(record, Settled) and (settled := self.ledger.unlogged.pop(record.seq, None)):
+                    self._taker.settled(*settled)
+
+
+@cache
+def event_adapter() -> TypeAdapter[Edited | Deleted]:
+    """Return the validator of what is mailed to a thread's owner, built on first use."""
+    return TypeAdapter(Edited | Deleted)
+
+
+def _line(record: Record) -> str:
+    return encode(record_adapter(), record).decode().rstrip("\n")
+
+
+_PLACES = {Received: 0, Started: 1, Intent: 2, Posted: 3, Settled: 4}
+
+
+def _records(changes: Iterable[Change]) -> tuple[list[str | None], ...]:
+    """Return the records as columns, a row a message: an update takes only one of several rows for the same."""
+    rows: dict[str, list[str | None]] = {}
+    for change in changes:
+        for record in change.records:
+            row = rows.setdefault(
+                message_key(ThreadId.parse(record.thread_id), record.message_id), [None] * 6
+            )
+            row[_PLACES[type(record)]] = _line(record)
+            if isinstance(record, Settled):
+                row[5] = record.outcome
+    columns = [[row[place] for row in rows.values()] for place in range(6)]
+    return list(rows), *columns
+
+
+def _conversations(changes: Iterable[Change]) -> tuple[list[str], list[int], list[str], list[int], list[str]]:
+    """Return what has changed in conversations: threads, first places; and each line's thread, place and text."""
+    tails: dict[str, Lines] = {}
+    for change in changes:
+        if (new := change.lines) is not None:
+            old = tails.get(change.thread, new)
+            start = min(old.start, new.start)
+            tails[change.thread] = Lines(start, [*old.lines[: new.start - start], *new.lines])
+    lines = [
+        (thread, place, line.decode().rstrip("\n"))
+        for thread, tail in tails.items()
+        for place, line in enumerate(tail.lines, tail.start)
+    ]
+    starts = [tail.start for tail in tails.values()]
+    return (
+        list(tails),
+        starts,
+        [one[0] for one in lines],
+        [one[1] for one in lines],
+        [one[2] for one in lines],
+    )

@@ -1,0 +1,44 @@
+"""Numbered SQL, applied in order: forward only, each step safe for the version before."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import psycopg
+
+from threads.errors import NewerSchema
+
+from .session import SessionLost
+
+LOCK = 7_777_000
+"""The advisory lock under which one worker at a time migrates."""
+
+STEPS = 1
+"""How many there are: `sql/0001.sql` and so on."""
+
+
+def migrate(dsn: str) -> None:
+    """Bring the tables up to date, all or nothing; raises `NewerSchema` or `SessionLost`."""
+    try:
+        with psycopg.connect(dsn, connect_timeout=3) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            for step in range(_schema(connection) + 1, STEPS + 1):
+                sql = files(__package__).joinpath(f"sql/{step:04}.sql").read_bytes()
+                connection.execute(sql)
+                connection.execute("UPDATE meta SET schema = %s", (step,))
+    except psycopg.OperationalError as error:
+        raise SessionLost(f"postgres: {error}") from error
+
+
+def _schema(connection: psycopg.Connection[tuple[int, int]]) -> int:
+    row = connection.execute("SELECT to_regclass('meta') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
+        return 0
+    row = connection.execute("SELECT schema, min_reader FROM meta").fetchone()
+    schema, min_reader = row or (0, 0)
+    if min_reader > STEPS:
+        raise NewerSchema(
+            f"The database was written by a newer Threadfast (schema {schema}, this one knows {STEPS}) and is left "
+            "as it is; update this one, or name another database in `store.dsn`."
+        )
+    return schema

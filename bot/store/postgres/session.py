@@ -1,0 +1,100 @@
+"""One connection to PostgreSQL, for one task at a time. It opens itself again after it was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+Row = tuple[Any, ...]
+"""A row of a result; each caller knows the columns that it asked for."""
+
+STATEMENT_S = 10.0
+"""How long a statement may take; the server ends it a little earlier."""
+
+TRIES = 5
+"""How often a statement is sent that met a deadlock."""
+
+OPTIONS = (
+    "-c statement_timeout=9s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=1s "
+    "-c synchronous_commit=on"
+)
+"""A client that stands still inside a transaction would keep its locks, and its threads from whoever takes over."""
+
+DEFAULTS = {
+    "application_name": "threadfast",
+    "connect_timeout": "3",
+    "keepalives_idle": "2",
+    "keepalives_interval": "1",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "4000",
+}
+
+
+class SessionLost(ConnectionError):
+    """The server is away, or the connection broke. Whether the last statement was committed is not known."""
+
+
+class Session:
+    """Runs statements one after another, each of them a transaction of its own.
+
+    *prepare* is run on each new connection. A caller that is cancelled waits for the end of its statement: psycopg
+    would close the connection.
+    """
+
+    def __init__(
+        self, dsn: str, prepare: Callable[[psycopg.AsyncConnection[Row]], Awaitable[None]] | None = None
+    ) -> None:
+        self._dsn = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+        self._prepare = prepare
+        self._connection: psycopg.AsyncConnection[Row] | None = None
+        self._turn = anyio.Lock()
+
+    async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of one statement; raises `SessionLost`."""
+        async with self._turn:
+            with anyio.CancelScope(shield=True):
+                return await self._run(statement, parameters)
+
+    async def connection(self) -> psycopg.AsyncConnection[Row]:
+        """Return the connection, a new one if there is none; raises `SessionLost`."""
+        if self._connection is None or self._connection.closed:
+            try:
+                with anyio.fail_after(STATEMENT_S):
+                    self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+                    if self._prepare is not None:
+                        await self._prepare(self._connection)
+            except (psycopg.OperationalError, TimeoutError) as error:
+                await self.close()
+                raise SessionLost(f"postgres: {error}") from error
+        return self._connection
+
+    async def close(self) -> None:
+        """Close the connection; the next statement opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                await connection.close()
+
+    async def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._try(statement, parameters)
+            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
+                if not left:
+                    raise SessionLost(f"postgres: {error}") from error
+            except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
+                await self.close()
+                raise SessionLost(f"postgres: {error}") from error
+        raise AssertionError  # the last try returns or raises
+
+    async def _try(self, statement: str, parameters: Sequence[object]) -> list[Row]:
+        connection = await self.connection()
+        with anyio.fail_after(STATEMENT_S):
+            cursor = await connection.execute(statement.encode(), parameters, prepare=True)
+            rows = await cursor.fetchall() if cursor.description else []
+        return rows

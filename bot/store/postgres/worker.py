@@ -1,0 +1,182 @@
+"""The life of one worker: its lease, what it hears of the others, and the threads that it takes and gives up.
+
+A worker lives as long as its lease is renewed and its session holds the lock of its number. Who finds one dead frees
+its threads. Whoever was cut off judges nobody for as long as a lease lasts: after a restart of the server all locks
+are gone at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import anyio
+import psycopg
+from anyio.abc import TaskGroup
+
+from threads.errors import Fenced
+from threads.journal.ports import Taker
+from threads.model import ThreadId
+
+from .journal import ANYBODY, PostgresJournal
+from .session import Row, Session
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 3.0
+BEAT_S = 0.5
+MARGIN_S = 0.5
+"""How long before its end a lease does not count any more: clocks drift, and a post takes a moment to leave."""
+
+LOOK_S = 0.5
+"""How often a worker looks for dead ones and for threads of nobody. Bells make it look at once."""
+
+CLAIMED_AT_ONCE = 50
+"""Threads of nobody that one look takes: the others leave some to each other."""
+
+LOCKS = 7777
+"""The class of the advisory locks that say which worker is there."""
+
+NUMBER = "SELECT nextval('worker_id')"
+LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
+TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+ENTER = (
+    "INSERT INTO worker (id, alive_until, name, version) "
+    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s)"
+)
+BEAT = "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s RETURNING id"
+LEAVE = "DELETE FROM worker WHERE id = %s"
+REAP = "SELECT reap(%s)"
+CLAIM = "SELECT * FROM claim(%s, %s)"
+RELEASE = "SELECT release(%s, %s)"
+
+
+class WorkerLost(Exception):
+    """The other workers took this one for dead. It starts over."""
+
+
+class Worker:
+    """Keeps the lease of worker ``number``, which `enter` draws."""
+
+    def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
+        self.number = 0
+        self._name, self._version, self._lease_s = name, version, lease_s
+        self._life, self._hands = Session(dsn, self._lock), Session(dsn)
+        self._ears = Session(dsn, self._listen)
+        self._timeline = ""
+        self._sure_until = self._blind_until = 0.0
+        self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
+
+    async def enter(self) -> None:
+        """Draw a number, take its lock, and be one of the workers. Raises OSError."""
+        [[self.number]] = await self._hands.rows(NUMBER)
+        await self._life.connection()  # its lock comes before its row, or it would be taken for dead at birth
+        sent = anyio.current_time()
+        await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
+        self._renew(sent)
+
+    async def leave(self) -> None:
+        """Be no worker any more; what is owned is free at once."""
+        for session, statement in ((self._hands, LEAVE), (self._hands, REAP)):
+            await session.rows(statement, (self.number,))
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the sessions, as the end of the process would."""
+        for session in (self._life, self._ears, self._hands):
+            await session.close()
+
+    async def ensure_ownership(self) -> None:
+        while anyio.current_time() >= self._sure_until:
+            if self._lost:
+                raise Fenced("this worker was taken for dead")
+            await self._renewed.wait()
+
+    def start(self, tasks: TaskGroup, journal: PostgresJournal, taker: Taker) -> None:
+        """Live until *tasks* are cancelled; raises `WorkerLost` in them when this worker is taken for dead."""
+        tasks.start_soon(self._beat, journal)
+        tasks.start_soon(self._hear, journal)
+        tasks.start_soon(self._look_around, journal, taker)
+
+    async def _beat(self, journal: PostgresJournal) -> None:
+        while True:
+            sent = anyio.current_time()
+            try:
+                alive = await self._life.rows(BEAT, (self._lease_s, self.number))
+            except OSError as error:
+                log.warning("worker.cut_off: %s", error)
+            else:
+                if not alive:
+                    self._lost = True
+                    self._renew(0.0)
+                    journal.lose(list(journal.owned))
+                    raise WorkerLost
+                self._renew(sent)
+            await anyio.sleep(BEAT_S)
+
+    def _renew(self, sent: float) -> None:
+        """Count the lease from before the renewal was sent: the server's clock started later."""
+        self._sure_until = sent + self._lease_s - MARGIN_S
+        renewed, self._renewed = self._renewed, anyio.Event()
+        renewed.set()
+
+    async def _lock(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        cursor = await connection.execute(LOCK, (LOCKS, self.number))
+        if (await cursor.fetchone()) != (True,):
+            raise psycopg.OperationalError(f"the lock of worker {self.number} is held by another session")
+        self._blind_until = anyio.current_time() + self._lease_s
+        row = await (await connection.execute(TIMELINE)).fetchone()
+        timeline = str(row[0]) if row else ""
+        if self._timeline not in ("", timeline):
+            raise WorkerLost  # a replica was promoted: what it never received, nobody may rely on
+        self._timeline = timeline
+
+    async def _listen(self, connection: psycopg.AsyncConnection[Row]) -> None:
+        await connection.execute(f"LISTEN w{self.number}")
+        await connection.execute(f"LISTEN {ANYBODY}")
+
+    async def _hear(self, journal: PostgresJournal) -> None:
+        """Look at once where a bell rings. Bells are hints: one that is lost delays, and loses nothing."""
+        while True:
+            try:
+                async for bell in (await self._ears.connection()).notifies():
+                    journal.look([bell.payload])
+                    self._rung.set()
+            except (OSError, psycopg.Error) as error:
+                log.warning("worker.deaf: %s", error)
+                await self._ears.close()
+                await anyio.sleep(BEAT_S)
+
+    async def _look_around(self, journal: PostgresJournal, taker: Taker) -> None:
+        while True:
+            try:
+                await self._look(journal, taker)
+            except OSError as error:
+                log.warning("worker.cut_off: %s", error)
+            with anyio.move_on_after(LOOK_S):
+                await self._rung.wait()
+            self._rung = anyio.Event()
+
+    async def _look(self, journal: PostgresJournal, taker: Taker) -> None:
+        if anyio.current_time() >= self._blind_until:
+            await self._hands.rows(REAP, (self.number,))
+        if journal.accepting:
+            journal.take(await self._hands.rows(CLAIM, (self.number, CLAIMED_AT_ONCE)))
+        await journal.open_mail()
+        journal.look(list(journal.owned))
+        await self._release(journal, self._idle(journal, taker))
+
+    def _idle(self, journal: PostgresJournal, taker: Taker) -> Sequence[str]:
+        pending = {one.received.thread_id for one in journal.ledger.pending.values()}
+        return [
+            thread
+            for thread in journal.owned
+            if thread not in pending and not taker.serves(ThreadId.parse(thread))
+        ]
+
+    async def _release(self, journal: PostgresJournal, idle: Sequence[str]) -> None:
+        """Give up threads that have no actor and nothing pending, so that any worker may receive for them."""
+        if idle:
+            held = {thread: journal.owned.pop(thread) for thread in idle}
+            released = {thread for (thread,) in await self._hands.rows(RELEASE, (self.number, idle))}
+            journal.owned |= {thread: one for thread, one in held.items() if thread not in released}
