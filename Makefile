@@ -81,7 +81,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 lock:  ## write the lock files anew (needs uv)
 	$(COMPILE) --output-file requirements.lock pyproject.toml --group build
 	$(COMPILE) --output-file requirements-dev.lock pyproject.toml --group build --group dev
-	for extra in browser otel; do \
+	for extra in browser otel postgres; do \
 	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
 	done
 

@@ -7,7 +7,7 @@
 #   install.sh credentials     after you add or remove a file in the credentials folder
 #   install.sh uninstall       removes everything but settings, credentials, data and snapshots; --purge removes those too
 #
-#   --extra NAME        install this extra too (otel, browser); upgrades keep it
+#   --extra NAME        install this extra too (otel, browser, postgres); upgrades keep it
 #   --dry-run           print what would be done, and do nothing
 #   --wheels FOLDER     install the packages from this folder, not from the network
 #   --python PROGRAM    create the environment with this Python, 3.11 or newer (default: python3)
@@ -41,7 +41,7 @@ main() {
       --purge) purge=1 ;;
       --yes) yes=1 ;;
       --extra)
-        [ -e "$SOURCE/requirements-${2-}.lock" ] && [ "$2" != dev ] || wrong "--extra: otel or browser, not '${2-}'"
+        [ -e "$SOURCE/requirements-${2-}.lock" ] && [ "$2" != dev ] || wrong "--extra: otel, browser or postgres, not '${2-}'"
         extras+=("$2")
         shift
         ;;

@@ -172,7 +172,7 @@ def test_an_extra_is_installed_once_and_again_with_each_new_version(installed):
 @pytest.mark.parametrize("name", ["dev", "more", "../x", ""])
 def test_an_extra_that_there_is_not_is_named(machine, name):
     done = machine.run("--extra", name)
-    assert (done.returncode, machine.said) == (2, []) and "otel or browser" in done.stderr
+    assert (done.returncode, machine.said) == (2, []) and "otel, browser or postgres" in done.stderr
 
 
 def test_a_run_that_was_broken_off_is_done_anew(installed):
