@@ -62,7 +62,7 @@ DELIVERED = "SELECT id, event::text FROM mail WHERE thread = ANY (%s) ORDER BY i
 OPENED = "DELETE FROM mail WHERE id = %s"
 
 RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
-ANYBODY = "any"
+ANYBODY = "anybody"
 """The channel of threads that nobody owns; a worker's own is ``w`` and its number."""
 
 

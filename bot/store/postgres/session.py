@@ -58,7 +58,8 @@ class Session:
         """Return the rows of one statement; raises `SessionLost`."""
         async with self._turn:
             with anyio.CancelScope(shield=True):
-                return await self._run(statement, parameters)
+                rows = await self._run(statement, parameters)
+        return rows
 
     async def connection(self) -> psycopg.AsyncConnection[Row]:
         """Return the connection, a new one if there is none; raises `SessionLost`."""

@@ -89,11 +89,11 @@ RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANG
 $$;
 
 -- Writes a batch for the threads that `me` still owns at the given epochs, and returns these: one transaction, which
--- gives the same result when it is sent again. `starts` is the first line of a conversation that has changed.
+-- gives the same result when it is sent again. `first_places` are the first lines of conversations that have changed.
 CREATE FUNCTION apply(
     me int, threads text[], epochs bigint[],
-    keys text[], received text[], started text[], intents text[], posted text[], settled text[], outcomes text[],
-    saved text[], starts int[], line_threads text[], line_places int[], lines text[]
+    keys text[], receipts text[], starts text[], intents text[], posts text[], endings text[], outcomes text[],
+    saved text[], first_places int[], line_threads text[], line_places int[], lines text[]
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     owned text[];
@@ -110,12 +110,12 @@ BEGIN
         settled = g.settled::json,
         settled_at = CASE WHEN g.settled IS NULL THEN NULL ELSE clock_timestamp() END,
         outcome = g.outcome
-    FROM unnest(keys, received, started, intents, posted, settled, outcomes)
+    FROM unnest(keys, receipts, starts, intents, posts, endings, outcomes)
         g (key, received, started, intent, posted, settled, outcome)
     WHERE m.key = g.key AND m.settled IS NULL AND m.thread = ANY (owned);
     IF saved <> '{}' THEN
         UPDATE thread t SET changed_at = clock_timestamp() WHERE t.id = ANY (saved) AND t.id = ANY (owned);
-        DELETE FROM context c USING unnest(saved, starts) s (thread, first), thread t
+        DELETE FROM context c USING unnest(saved, first_places) s (thread, first), thread t
         WHERE t.id = s.thread AND t.id = ANY (owned)
           AND c.thread = t.id AND c.generation = t.generation AND c.n >= s.first;
         INSERT INTO context (thread, generation, n, line)
