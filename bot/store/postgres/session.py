@@ -97,5 +97,5 @@ class Session:
         connection = await self.connection()
         with anyio.fail_after(STATEMENT_S):
             cursor = await connection.execute(statement.encode(), parameters, prepare=True)
-            rows = await cursor.fetchall() if cursor.description else []
-        return rows
+            rows = list(await cursor.fetchall()) if cursor.description else []
+        return rows  # noqa: RET504 - mypy takes the scope above for one that may swallow

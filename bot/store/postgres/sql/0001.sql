@@ -62,30 +62,32 @@ CREATE TABLE context (
 );
 
 -- Makes messages durable, any worker's. A thread that nobody owns becomes the receiver's; `me` is null for a worker
--- that takes no more. The thread is locked before `seq` is drawn, so that within a thread the order of commits is that
--- of `seq`. A message that is known by one of its ids has no row in the result, or one that is not new.
+-- that takes no more. The threads are locked before anything is looked up and `seq` is drawn: within a thread the order
+-- of commits is that of `seq`, and of two copies with different ids the second finds the first. A message that is known
+-- by one of its ids is not new.
 CREATE FUNCTION receive(me int, keys text[], threads text[], aliases text[], bodies text[])
-RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE sql AS $$
-    WITH given AS (
+RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO thread AS t (id, owner, epoch)
+    SELECT DISTINCT g.thread, me, (me IS NOT NULL)::int FROM unnest(threads) g (thread) ORDER BY g.thread
+    ON CONFLICT (id) DO UPDATE SET owner = COALESCE(t.owner, excluded.owner),
+        epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int;
+    RETURN QUERY WITH given AS (
         SELECT g.* FROM unnest(keys, threads, aliases, bodies) WITH ORDINALITY g (key, thread, alias, body, n)
-        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key IN (g.key, g.alias))
-          AND NOT EXISTS (SELECT FROM message m WHERE m.key = g.alias)
-    ), t AS (
-        INSERT INTO thread AS t (id, owner, epoch)
-        SELECT DISTINCT g.thread, me, (me IS NOT NULL)::int FROM given g ORDER BY g.thread
-        ON CONFLICT (id) DO UPDATE SET owner = COALESCE(t.owner, excluded.owner),
-            epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int
-        RETURNING t.id, t.owner, t.epoch
     ), m AS (
         INSERT INTO message (key, thread, received)
-        SELECT g.key, g.thread, g.body::json FROM given g JOIN t ON t.id = g.thread ORDER BY g.n
-        ON CONFLICT (key) DO NOTHING RETURNING message.key
+        SELECT g.key, g.thread, g.body::json FROM given g
+        WHERE NOT EXISTS (SELECT FROM alias a WHERE a.key IN (g.key, g.alias))
+          AND NOT EXISTS (SELECT FROM message o WHERE o.key = g.alias)
+        ORDER BY g.n ON CONFLICT (key) DO NOTHING RETURNING message.key
     ), a AS (
         INSERT INTO alias (key, message) SELECT g.alias, g.key FROM given g JOIN m ON m.key = g.key
         WHERE g.alias IS NOT NULL ON CONFLICT DO NOTHING
     )
     SELECT g.key, m.key IS NOT NULL, g.thread, t.owner, t.epoch
-    FROM given g JOIN t ON t.id = g.thread LEFT JOIN m ON m.key = g.key ORDER BY g.n
+    FROM given g JOIN thread t ON t.id = g.thread LEFT JOIN m ON m.key = g.key ORDER BY g.n;
+END
 $$;
 
 -- Writes a batch for the threads that `me` still owns at the given epochs, and returns these: one transaction, which

@@ -1,0 +1,247 @@
+"""Several workers over one database: whose thread it is, who takes over, and who may write no more."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import anyio
+import psycopg
+import pytest
+
+from bot.store.postgres.worker import LOCKS, WorkerLost
+from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, said, workers
+from threads.errors import Fenced, StoreUnavailable
+from threads.journal.records import record_adapter
+from threads.model import Deleted, Edited
+from threads.store.checksummed_lines import encode
+
+pytestmark = pytest.mark.anyio
+
+
+def rows(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+def run(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+@pytest.fixture
+def cut_off():
+    """Keep a worker from renewing its lease: its session is ended, and its lock is held by somebody else."""
+    with ExitStack() as stack:
+
+        def cut(dsn: str, number: int) -> None:
+            connection = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+            while True:
+                connection.execute(ITS_SESSION, (LOCKS, number))
+                if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (LOCKS, number)).fetchone() == (
+                    True,
+                ):
+                    return
+
+        yield cut
+
+
+ITS_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s"
+
+
+async def test_a_message_that_all_workers_receive_is_new_to_one_and_served_by_one(dsn):
+    found = []
+    async with workers(dsn, 3) as seats:
+        async with anyio.create_task_group() as tasks:
+            for seat in seats:
+                for number in range(20):
+
+                    async def receive(seat=seat, number=number):
+                        found.append((number, await seat.journal.receive(message(number))))
+
+                    tasks.start_soon(receive)
+        [owner] = [seat for seat in seats if str(THREAD) in seat.journal.owned]
+        await owner.until(lambda: len(owner.routed) == 20)
+        assert sorted(number for number, new in found if new) == list(range(20))
+        assert [len(seat.routed) for seat in seats if seat is not owner] == [0, 0]
+
+
+async def test_messages_are_served_in_the_order_of_their_commits_whoever_received_them(dsn):
+    async with workers(dsn, 2) as (one, other):
+        for number in range(10):
+            await (one, other)[number % 2].journal.receive(message(number))
+        await one.until(lambda: len(one.routed) == 10)
+        assert [pending.incoming.id for pending in one.routed] == [f"m{number}" for number in range(10)]
+        seqs = [pending.received.seq for pending in one.routed]
+        assert seqs == sorted(seqs)
+
+
+async def test_a_second_id_of_a_message_is_known_to_all(dsn):
+    async with workers(dsn, 2) as (one, other):
+        first = message(1)
+        assert await one.journal.receive(first)
+        aliased = message(2, OTHER)
+        object.__setattr__(aliased, "alias", "m3")
+        assert await one.journal.receive(aliased)
+        assert not await other.journal.receive(message(3, OTHER))
+        assert await other.journal.knows(message(3, OTHER).key)
+        assert not await other.journal.knows(message(4, OTHER).key)
+
+
+async def test_what_a_worker_had_begun_that_is_cut_off_goes_on_elsewhere_and_it_may_write_no_more(
+    dsn, cut_off
+):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await one.journal.receive(message(2))
+        await one.until(lambda: len(one.routed) == 2)
+        context = one.store.context(THREAD)
+        await one.journal.append(one.routed[0].start(1, "ref"))
+        await context.load()
+        await context.save([said("hi", "m1"), said("step 1")])
+        cut_off(dsn, one.worker.number)
+        await other.until(lambda: len(other.taken) == 2)
+        first, second = other.taken
+        assert (first.incoming.id, first.attempts, first.interrupted) == ("m1", 1, True)
+        assert (second.incoming.id, second.attempts, second.interrupted) == ("m2", 0, False)
+        assert (await other.store.context(THREAD).load()).messages == [said("hi", "m1"), said("step 1")]
+        with pytest.raises(Fenced):
+            await one.journal.append(intent(one.routed[0]))
+        with pytest.raises(Fenced):
+            await context.save([said("hi", "m1"), said("step 1"), said("a zombie's step")])
+        with pytest.raises(Fenced):
+            await context.archive()
+        assert rows(dsn, "SELECT intent FROM message WHERE intent IS NOT NULL") == []
+        assert (await other.store.context(THREAD).load()).messages == [said("hi", "m1"), said("step 1")]
+        await other.settle(first)
+        assert [name for name, _ in other.ends] == ["m1"]
+
+
+async def test_in_a_batch_only_the_records_of_a_lost_thread_are_refused(dsn):
+    async with workers(dsn, 1) as (one,):
+        await one.journal.receive(message(1))
+        await one.journal.receive(message(2, OTHER))
+        await one.until(lambda: len(one.routed) == 2)
+        run(dsn, f"UPDATE thread SET epoch = epoch + 1, owner = NULL WHERE id = '{OTHER}'")
+        mine, lost = (one.journal.put(pending.start(1, "ref")) for pending in one.routed)
+        await one.journal.durable(mine)
+        with pytest.raises(Fenced):
+            await one.journal.durable(lost)
+        assert one.lost == [OTHER]
+        [(begun,)] = rows(dsn, "SELECT thread FROM message WHERE started IS NOT NULL")
+        assert begun == str(THREAD)
+
+
+async def test_a_batch_that_is_sent_again_after_an_unknown_fate_changes_nothing(dsn):
+    async with workers(dsn, 1) as (one,):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        pending = one.routed[0]
+        records = [pending.start(1, "ref"), intent(pending)]
+        await one.journal.append(*records)
+        await one.journal.append(*records)
+        await one.journal.append(pending.settled("answered"))
+        await one.journal.append(pending.settled("failed"))
+        assert rows(dsn, "SELECT outcome FROM message") == [("answered",)]
+
+
+async def test_a_row_keeps_the_very_bytes_of_the_record(dsn):
+    async with workers(dsn, 1) as (one,):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        started = one.routed[0].start(1, "ref")
+        await one.journal.append(started)
+        [(line,)] = rows(dsn, "SELECT started::text FROM message")
+        assert line.encode() + b"\n" == encode(record_adapter(), started)
+        assert one.routed[0].incoming.text == message(1).text
+
+
+async def test_a_thread_without_work_is_given_up_and_its_next_message_is_served_by_whoever_receives_it(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        await one.settle(one.routed[0])
+        assert str(THREAD) in one.journal.owned, "its actor is there still"
+        one.busy.clear()
+        with anyio.fail_after(10):
+            while str(THREAD) in one.journal.owned:
+                await anyio.sleep(0.05)
+        await other.journal.receive(message(2))
+        await other.until(lambda: other.routed)
+        assert [pending.incoming.id for pending in other.routed] == ["m2"]
+        assert [pending.incoming.id for _, pending in other.journal.ledger.recent] == ["m1"], (
+            "so /retry finds it"
+        )
+
+
+async def test_edits_and_deletions_reach_the_owner_whoever_receives_them(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        edited, deleted = Edited("m1", THREAD, "better"), Deleted("m1", THREAD)
+        assert not await one.journal.forward(edited), "the owner carries it out itself"
+        assert await other.journal.forward(edited)
+        assert await other.journal.forward(deleted)
+        await one.until(lambda: len(one.changes) == 2)
+        assert one.changes == [edited, deleted]
+        with anyio.fail_after(10):
+            while rows(dsn, "SELECT FROM mail"):
+                await anyio.sleep(0.05)
+
+
+async def test_a_conversation_is_put_aside_whole_and_begins_anew(dsn):
+    async with workers(dsn, 1) as (one,):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        context = one.store.context(THREAD)
+        assert not await one.store.begun(THREAD)
+        assert (await context.load()).messages == []
+        talk = [said("a", "m1"), said("b"), said("c", "m2"), said("d")]
+        await context.save(talk[:2])
+        await context.save(talk)
+        assert (await one.store.context(THREAD).load()).messages == talk
+        await context.keep_aside()
+        await context.save([said("in short"), *talk[2:]])
+        assert (await one.store.context(THREAD).load()).messages == [said("in short"), *talk[2:]]
+        await context.archive()
+        found = await one.store.context(THREAD).load()
+        assert (found.messages, found.anew) == ([], True)
+        assert await one.store.begun(THREAD)
+        assert await one.store.recent("slack", 60, 10) == [THREAD]
+        kept = rows(dsn, "SELECT generation, count(*) FROM context GROUP BY 1 ORDER BY 1")
+        assert kept == [(0, 4), (1, 3)]
+
+
+async def test_a_worker_that_was_taken_for_dead_starts_over_and_says_nothing_until_then(dsn):
+    async with workers(dsn, 1) as (one,):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        await one.worker.ensure_ownership()
+        run(dsn, "DELETE FROM worker")
+        await one.until(lambda: one.died)
+        assert isinstance(one.died, WorkerLost)
+        assert one.lost == [THREAD]
+        with pytest.raises(Fenced):
+            await one.worker.ensure_ownership()
+
+
+async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goes_on(server):
+    dsn = server.new_database()
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        server.crash()
+        with pytest.raises(StoreUnavailable):
+            await other.journal.receive(message(2))
+        with pytest.raises(StoreUnavailable):
+            await one.journal.append(one.routed[0].start(1, "ref"))
+        await anyio.to_thread.run_sync(server.start)
+        with anyio.fail_after(20):
+            while True:
+                try:
+                    assert await other.journal.receive(message(2))
+                    break
+                except StoreUnavailable:
+                    await anyio.sleep(0.05)
+        await one.until(lambda: len(one.routed) == 2)
+        await one.settle(one.routed[0])
+        assert (one.died, other.died, one.lost) == (None, None, []), "whoever was blind judges nobody"

