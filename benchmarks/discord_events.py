@@ -174,11 +174,12 @@ async def _at_once() -> None:
 @asynccontextmanager
 async def _durable(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finish]:
     from bot.wiring.app import utc_now  # noqa: PLC0415
-    from threads.journal.journal import Journal  # noqa: PLC0415
+    from threads.journal.journal import FileJournal  # noqa: PLC0415
+    from threads.journal.ports import NullTaker  # noqa: PLC0415
     from threads.model import Inbound, Incoming  # noqa: PLC0415
     from threads.store.disk import PosixDisk  # noqa: PLC0415
 
-    journal = Journal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
+    journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
     journal.open()
 
     async def take(event: Inbound) -> None:
@@ -187,7 +188,7 @@ async def _durable(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finis
         gauge.saw(event.text)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(journal.run, lambda _: None)
+        tasks.start_soon(journal.run, NullTaker())
         tasks.start_soon(_transport(where, data).serve, take)
         yield _at_once
         tasks.cancel_scope.cancel()

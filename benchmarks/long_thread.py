@@ -23,7 +23,7 @@ from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk, replace_file
 
 SHORT, LONG = 10, 500
-OVERHEAD = 330
+OVERHEAD = 389
 """Bytes of a turn in the file that are not its text: fields, checksums and the heading of a message."""
 
 TURNS = 8

@@ -24,7 +24,8 @@ from benchmarks.rig import Instant, Room, inline, message, running
 from bot.agent.prompt.system_prompt import user_message
 from bot.wiring.app import utc_now
 from threads.delivery import LATE_POST_S
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
+from threads.journal.ports import NullTaker
 from threads.journal.records import Intent, PendingMessage, Received, Record
 from threads.log import Entry, entry_adapter
 from threads.model import Message, Text
@@ -76,10 +77,10 @@ async def _journal(data: Path, threads: int) -> None:
     def now() -> datetime:
         return min(at, utc_now())
 
-    journal = Journal(PosixDisk(), data / "journal.jsonl", offload=inline, now=now)
+    journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=inline, now=now)
     journal.open()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(journal.run, lambda _: None)
+        tasks.start_soon(journal.run, NullTaker())
         for first in range(0, threads, AT_ONCE):
             span = range(first, min(first + AT_ONCE, threads))
             await journal.append(*[record for thread in span for record in _story(thread, 0)])

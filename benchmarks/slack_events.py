@@ -178,14 +178,15 @@ async def _ours(base_url: str, gauge: _Gauge, _: Path) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[None]:
     from bot.wiring.app import utc_now  # noqa: PLC0415
-    from threads.journal.journal import Journal  # noqa: PLC0415
+    from threads.journal.journal import FileJournal  # noqa: PLC0415
+    from threads.journal.ports import NullTaker  # noqa: PLC0415
     from threads.model import Incoming  # noqa: PLC0415
     from threads.store.disk import PosixDisk  # noqa: PLC0415
     from transports.slack.events.parse_event import parse_event  # noqa: PLC0415
     from transports.slack.events.parse_message import Me  # noqa: PLC0415
 
     data.mkdir()
-    journal = Journal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
+    journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=utc_now)
     journal.open()
     me = Me("T1", "UBOT", "BBOT", "bot")
 
@@ -196,7 +197,7 @@ async def _journal(base_url: str, gauge: _Gauge, data: Path) -> AsyncIterator[No
         await journal.receive(incoming)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(journal.run, lambda _: None)
+        tasks.start_soon(journal.run, NullTaker())
         async with _linked(base_url, gauge, take):
             yield
         tasks.cancel_scope.cancel()

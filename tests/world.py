@@ -31,6 +31,7 @@ from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable
+from threads.file_store import FileStore
 from threads.model import (
     Author,
     Incoming,
@@ -46,6 +47,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
+from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import thread_folder
 from threads.store.disk import Disk, File, Offload, PosixDisk, replace_file
 from transports.base.transport import Capabilities
@@ -279,6 +281,10 @@ def core_parts(
 ) -> Parts:
     """Return the parts of a core with one transport; *agent* and *changes* are fields of `Agent` and of `Parts`."""
 
+    store = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
+
+    limits = changes.get("limits", Limits())
+
     def workspace(thread: ThreadId) -> Path:
         return thread_folder(data, thread) / "workspace"
 
@@ -286,21 +292,19 @@ def core_parts(
         "models": model,
         "tools": toolbox,
         "system": "You are kind.",
-        "workspace": workspace,
+        "workspace": store.workspace,
         "spill": lambda thread: partial(spill, disk, offload, workspace(thread)),
         **agent,
     }
     parts = Parts(
-        data=data,
-        disk=disk,
-        offload=offload,
-        journal_offload=journal_offload or offload,
+        store=store,
+        attachments=AttachmentStore(disk, offload, limits.attachment_bytes),
         now=now,
         mask=str,
         observing=Observing(),
         outboxes={transport.name: Outbox(transport)},
         run=Agent(**fields).run,
-        limits=Limits(),
+        limits=limits,
         rates=RateLimiter(None),
         recovery=Recovery(),
         restored=None,

@@ -11,28 +11,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import anyio
 
 from . import wording
-from .errors import PostFailed, StoreUnavailable, retry_fields
-from .journal.journal import Journal
+from .errors import Fenced, PostFailed, StoreUnavailable, retry_fields
 from .journal.records import Intent, Ledger, PendingMessage, Settled
-from .log import Log, log_entries
+from .log import log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
 from .store.checksummed_lines import scrub
+from .stores import Store
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 LATE_POST_S = 3.0
-"""A post may still land after the process that sent it died: look no earlier than this after the start."""
+"""A post may still land after the process that sent it died: look no earlier than this afterwards."""
 
 FIND_TRIES = 3
 
@@ -87,17 +87,15 @@ class Delivery:
 
     def __init__(
         self,
-        journal: Journal,
-        history: Log,
+        store: Store,
         *,
         outlet: Callable[[str], Outlet],
-        folder: Callable[[ThreadId], Path],
         mask: Callable[[str], str],
         choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
     ) -> None:
-        self._journal, self._history, self._mask = journal, history, mask
-        self._outlet, self._folder, self._choices = outlet, folder, choices
-        self._look_from = anyio.current_time() + LATE_POST_S
+        self._store, self._journal, self._mask = store, store.journal, mask
+        self._outlet, self._choices = outlet, choices
+        self._opened_at = anyio.current_time()
 
     async def settle(
         self,
@@ -135,7 +133,8 @@ class Delivery:
         self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
     ) -> None:
         """Settle, however long the disk refuses; for endings without an actor."""
-        await retry_until_stored(lambda: self.settle(pending, ending, also))
+        with suppress(Fenced):  # the new owner ends it
+            await retry_until_stored(lambda: self.settle(pending, ending, also))
 
     async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
         """Settle messages that the post for message *by* speaks for."""
@@ -163,7 +162,8 @@ class Delivery:
         try:
             # The question itself has no intent: it may be out wherever the turn had begun.
             began = pending.interrupted or pending.received.unsure
-            if not (began and outlet.finds and await self._look(outlet, thread, key)):
+            if not (began and outlet.finds and await self._look(outlet, pending, key)):
+                await self._store.ensure_ownership()
                 await outlet.post(question)
         except PostFailed as error:
             log.warning("question.dropped: %s", error, extra={**_ids(pending), "code": error.code})
@@ -212,17 +212,18 @@ class Delivery:
         choices = self._choices(intent.code, asked.id, intent.ways)
         ids = asked.author.id, pending.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
+        await self._store.ensure_ownership()
         return await self._outlet(asked.thread.transport).post(outgoing)
 
     async def _reconcile(self, pending: PendingMessage, intent: Intent) -> str:
         outlet = self._outlet(pending.incoming.thread.transport)
         if not outlet.finds:
             if outlet.lands_late:
-                await anyio.sleep_until(self._look_from)
+                await self._let_late_posts_land(pending)
             return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
         for tried, pause in zip(range(1, FIND_TRIES + 1), retry_pauses(), strict=False):
             try:
-                found = await self._look(outlet, pending.incoming.thread, pending.incoming.key)
+                found = await self._look(outlet, pending, pending.incoming.key)
             except PostFailed as error:
                 again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
                 log.warning("post.lookup_failed: %s", error, extra={**_ids(pending), **again})
@@ -231,28 +232,31 @@ class Delivery:
                 return found or await self._post(pending, intent)
         return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
 
-    async def _look(self, outlet: Outlet, thread: ThreadId, key: str) -> str | None:
+    async def _look(self, outlet: Outlet, pending: PendingMessage, key: str) -> str | None:
         if outlet.lands_late:
-            await anyio.sleep_until(self._look_from)
-        return await outlet.find(thread, key)
+            await self._let_late_posts_land(pending)
+        return await outlet.find(pending.incoming.thread, key)
+
+    async def _let_late_posts_land(self, pending: PendingMessage) -> None:
+        await anyio.sleep_until(max(self._opened_at, pending.taken_at) + LATE_POST_S)
 
     def repair(self) -> None:
         """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
-        ledger, missing = self._journal.ledger, dict[Path, dict[int, tuple[PendingMessage, Settled]]]()
+        ledger, missing = self._journal.ledger, dict[ThreadId, dict[int, tuple[PendingMessage, Settled]]]()
         for seq, (pending, end) in ledger.unlogged.items():
-            missing.setdefault(self._folder(pending.incoming.thread), {})[seq] = pending, end
+            missing.setdefault(pending.incoming.thread, {})[seq] = pending, end
         for end in _last(ledger):
             thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
             self._outlet(thread.transport).show(thread, end.message_id, again)
-        for folder, ends in missing.items():
+        for thread, ends in missing.items():
             lines = {end.message_id: log_entries(pending, end) for pending, end in ends.values()}
-            self._history.repair(folder, lines, partial(ledger.log_holds, *ends))
+            self._store.history.repair(thread, lines, partial(ledger.log_holds, *ends))
 
     def write_log(self, pending: PendingMessage, end: Settled) -> None:
         """Write into the thread's log how a message ended, once that is durable."""
         log.info("turn.settled: %s", end.outcome, extra=_ids(pending))
-        folder = self._folder(pending.incoming.thread)
-        self._history.put(folder, log_entries(pending, end), partial(self._journal.ledger.log_holds, end.seq))
+        written = partial(self._journal.ledger.log_holds, end.seq)
+        self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
         self.show(pending, TurnSettled(end.outcome, again=pending.recovered, interrupted=pending.interrupted))

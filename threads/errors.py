@@ -46,6 +46,12 @@ class StoreUnavailable(BotError):
     retryable = True
 
 
+class Fenced(BotError):
+    """The thread belongs to another worker now: stop, say nothing, write nothing. Retrying does not help."""
+
+    code = "lifecycle_failure"
+
+
 class NewerSchema(BotError):
     """A file was written by a newer version of the program; it is left untouched."""
 

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from .errors import NewerSchema
 from .journal.records import PendingMessage, Settled
+from .model import ThreadId
 from .store.checksummed_lines import SCHEMA_VERSION, encode, read_line, repair_tail, scan
 from .store.disk import Disk, Offload, read_or_empty, write_all
 from .store.group_commit import Batch, GroupWriter
@@ -68,25 +69,30 @@ class Work:
 
 
 class Log:
-    """Writes every thread's log; keep `run` going in a task."""
+    """Writes every thread's log, into its ``folder``; keep `run` going in a task."""
 
-    def __init__(self, disk: Disk, *, offload: Offload) -> None:
-        self._disk, self._offload = disk, offload
+    def __init__(self, disk: Disk, *, folder: Callable[[ThreadId], Path], offload: Offload) -> None:
+        self._disk, self._folder, self._offload = disk, folder, offload
         self._group = GroupWriter(self._commit)
         self._kept: list[Work] = []
         self._whole: set[Path] = set()  # logs that end with a whole line, as the last write here did
 
-    def put(self, folder: Path, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
+    def put(self, thread: ThreadId, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
         """Begin to append the entries; *then* is called when they were handed to the kernel.
 
         A disk that refuses does not fail the message: the lines are kept for the next write.
         """
-        return self._group.put(Work(folder / "log.jsonl", {"": _encode(entries)}, then))
+        return self._group.put(Work(self._path(thread), {"": _encode(entries)}, then))
 
-    def repair(self, folder: Path, settled: dict[str, list[Entry]], then: Callable[[], None]) -> Batch[Work]:
+    def repair(
+        self, thread: ThreadId, settled: dict[str, list[Entry]], then: Callable[[], None]
+    ) -> Batch[Work]:
         """Append the entries of each message, by its id, that the log does not show as settled yet; as `put`."""
         lines = {message_id: _encode(entries) for message_id, entries in settled.items()}
-        return self._group.put(Work(folder / "log.jsonl", lines, then))
+        return self._group.put(Work(self._path(thread), lines, then))
+
+    def _path(self, thread: ThreadId) -> Path:
+        return self._folder(thread) / "log.jsonl"
 
     async def run(self) -> None:
         """Write until cancelled; the next start completes what was not written."""

@@ -195,7 +195,7 @@ class _Copy:
                 self._store(_relative(self._data, path), _Source(io.BytesIO(whole), len(whole)))
 
     def take(self, path: PurePosixPath, folder: int | None = None) -> None:
-        """Copy one file; *folder* is a descriptor of the one it lies in."""
+        """Copy one file; *folder* is a descriptor of its folder."""
         if path in self._taken:
             return
         try:

@@ -47,11 +47,11 @@ class Column:
 
 def console(out: TextIO | None = None, *, quiet: bool = False) -> Console:
     """Return where to print: it knows a terminal, its width and NO_COLOR."""
-    made = Console(file=out or sys.stdout, highlight=False, markup=False, emoji=False, quiet=quiet)
-    if not made.is_terminal:
-        made.width = PIPED_WIDTH
-        made.no_color = True
-    return made
+    result = Console(file=out or sys.stdout, highlight=False, markup=False, emoji=False, quiet=quiet)
+    if not result.is_terminal:
+        result.width = PIPED_WIDTH
+        result.no_color = True
+    return result
 
 
 def is_terminal(out: TextIO | None = None) -> bool:
@@ -91,17 +91,17 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: T
 
 def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: TextIO) -> None:
     """Print aligned columns, two spaces apart, a row a line."""
-    shown = [at for at, column in enumerate(columns) if not column.on_terminal]
+    visible = [at for at, column in enumerate(columns) if not column.on_terminal]
     lines = [
-        [columns[at].title for at in shown],
-        *([" ".join(row[at].split()) for at in shown] for row in rows),
+        [columns[at].title for at in visible],
+        *([" ".join(row[at].split()) for at in visible] for row in rows),
     ]
     if any(column.foot for column in columns):
-        lines.append([columns[at].foot for at in shown])
+        lines.append([columns[at].foot for at in visible])
     widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = []
-        for at, cell, room in zip(shown, line, widths, strict=True):
+        for at, cell, room in zip(visible, line, widths, strict=True):
             gap = " " * (room - cell_len(cell))
             cells.append(gap + cell if columns[at].right else cell + gap)
         out.write("  ".join(cells).rstrip() + "\n")

@@ -6,7 +6,7 @@ call is on disk before its tool runs, and a result before the next call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -55,7 +55,7 @@ class Agent:
     models: Models
     tools: Tools
     system: str
-    workspace: Callable[[ThreadId], Path]
+    workspace: Callable[[ThreadId], Awaitable[Path]]
     spill: Callable[[ThreadId], Spill]
     max_steps: int = 50
     max_tokens: int = 8192
@@ -161,21 +161,21 @@ class Agent:
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
         refusals = progress.loops.refusals(calls)
         fresh = [call for call, refusal in zip(calls, refusals, strict=True) if refusal is None]
-        context = self._context(turn, progress.calls.model)
+        context = await self._context(turn, progress.calls.model)
         results = iter(await self.tools.run(fresh, context, progress.calls.tell))
         return _result_messages([refusal or next(results) for refusal in refusals], context)
 
     async def _resume(self, turn: Turn, model: TurnModel, calls: Sequence[ToolCall]) -> None:
         """Run the calls that waited for a person when the process ended; `repair` marks the others as interrupted."""
-        context = self._context(turn, model)
+        context = await self._context(turn, model)
         waiting = [call for call in calls if self.tools.waits(call, context)]
         if waiting:
             turn.add(*_result_messages(await self.tools.run(waiting, context, self.veil(turn.tell)), context))
             await turn.checkpoint()
 
-    def _context(self, turn: Turn, model: TurnModel) -> ToolContext:
+    async def _context(self, turn: Turn, model: TurnModel) -> ToolContext:
         thread = turn.incoming.thread
-        return ToolContext.of(turn, self.workspace(thread), self.spill(thread), sees=model.info.vision)
+        return ToolContext.of(turn, await self.workspace(thread), self.spill(thread), sees=model.info.vision)
 
 
 def _result_messages(results: Sequence[ToolResult], context: ToolContext) -> list[Message]:

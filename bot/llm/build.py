@@ -56,7 +56,7 @@ def build_adapter(
         return resolve_secret(reference, environ) if reference else None
 
     if provider.kind == "openai-compatible":
-        from bot.llm.adapters.openai import OpenAIChatModel
+        from bot.llm.adapters.openai_chat import OpenAIChatModel
 
         adapter: Callable[..., Model] = OpenAIChatModel
     elif provider.kind == "anthropic":
@@ -64,7 +64,7 @@ def build_adapter(
 
         adapter = AnthropicModel
     else:
-        from bot.llm.adapters.openai import OpenAIResponsesModel
+        from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
     if provider.kind != "openai-compatible":

@@ -30,14 +30,8 @@ TEXT_ONLY = (
     *("qwen2.5:", "qwen2.5-coder", "qwen3:", "qwen3-coder", "deepseek-r1", "deepseek-v3", "gpt-oss"),
 )
 TOOLLESS = (
-    "claude-2",
-    "claude-instant",
-    "o1-mini",
-    "o1-preview",
-    "llama2",
-    "codellama",
-    "tinyllama",
-    "gemma2",
+    *("claude-2", "claude-instant", "o1-mini", "o1-preview"),
+    *("llama2", "codellama", "tinyllama", "gemma2"),
 )
 """Families that lack a capability, by the beginning of a model's name; `models` in the settings overrides it."""
 
@@ -56,20 +50,20 @@ class Catalog:
 
     def load(self) -> None:
         """Read the price list, once. It takes a quarter of a second: call it in a worker thread."""
-        _listed("", "")
+        _find_model("", "")
 
     def info(self, name: str) -> ModelInfo:
         """Return a model's capabilities; an unknown model has all of them."""
         provider, _, model = name.partition("/")
         facts = self._models.get(name, ModelFacts())
         short = model.rpartition("/")[2].lower()
-        listed = None if self._is_free(name) else _listed(provider, model)
+        entry = None if self._is_free(name) else _find_model(provider, model)
         return ModelInfo(
             name,
             tools=_first(facts.tools, not short.startswith(TOOLLESS)),
             vision=_first(facts.vision, not short.startswith(TEXT_ONLY)),
             streaming=_first(facts.streaming, True),
-            context_window=facts.context_window or (listed.context_window if listed else None),
+            context_window=facts.context_window or (entry.context_window if entry else None),
         )
 
     def rate(self, name: str) -> Rate | None:
@@ -79,8 +73,8 @@ class Catalog:
             return partial(_by_settings, price)
         if self._is_free(name):
             return _free
-        listed = _listed(provider, model)
-        prices = listed.get_prices(self._now()) if listed else None
+        entry = _find_model(provider, model)
+        prices = entry.get_prices(self._now()) if entry else None
         if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
             return partial(_by_list, prices)
         return None
@@ -158,7 +152,7 @@ def _sound(usage: Usage) -> Usage:
     )
 
 
-def _listed(provider: str, model: str) -> Listed | None:
+def _find_model(provider: str, model: str) -> Listed | None:
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415  # a quarter of a second
 
     try:

@@ -45,19 +45,9 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback",
-    "approval",
-    "decision",
-    "skill",
-    "grant",
-    "cancel",
-    "retry",
-    "failover",
-    "tool",
-    "error",
-    "start",
-    "stop",
-]
+    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "error",
+    "start", "stop",
+]  # fmt: skip
 
 WRITE_EVERY_S = 1.0
 """Seconds between writes: a kill loses at most these lines."""

@@ -138,15 +138,19 @@ async def record_decision(audit: Audit, turn: Turn, about: Mapping[str, str], an
     details = {"verdict": "allowed" if answer.approved else "denied", **about}
     if not answer.by:
         details["why"] = "nobody answered in time"
-    asked = turn.incoming
+    incoming = turn.incoming
     try:
-        await audit.note("decision", asked.thread, asked.id, answer.by, details)
+        await audit.note("decision", incoming.thread, incoming.id, answer.by, details)
     except StoreUnavailable:  # it waits in memory for the disk
-        audit.tell("decision", details, thread_id=str(asked.thread), message_id=asked.id, author=answer.by)
+        audit.tell(
+            "decision", details, thread_id=str(incoming.thread), message_id=incoming.id, author=answer.by
+        )
 
 
 def record_stop(audit: Audit, by: PendingMessage, running: int, waiting: int) -> None:
     """Record that a person stopped a thread or a channel."""
-    asked = by.incoming
+    incoming = by.incoming
     details = {"running": str(running), "waiting": str(waiting)}
-    audit.tell("cancel", details, thread_id=str(asked.thread), message_id=asked.id, author=asked.author.id)
+    audit.tell(
+        "cancel", details, thread_id=str(incoming.thread), message_id=incoming.id, author=incoming.author.id
+    )

@@ -81,15 +81,15 @@ def configure_logging(
 def is_journal(stream: TextIO) -> bool:
     """Return whether lines go to systemd's journal, which takes a level before each; see systemd.exec(5)."""
     try:
-        there = os.fstat(stream.fileno())
+        about = os.fstat(stream.fileno())
     except OSError:
         return False
-    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+    return os.environ.get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
 
 
-def log_format_for(stream: TextIO, asked: Literal["json", "text"] | None) -> Literal["json", "text"]:
-    """Return what was asked for, else text for whoever watches it in a terminal; everything else parses."""
-    return asked or ("text" if stream.isatty() else "json")
+def log_format_for(stream: TextIO, setting: Literal["json", "text"] | None) -> Literal["json", "text"]:
+    """Return the setting, else text for a terminal and JSON for anything else."""
+    return setting or ("text" if stream.isatty() else "json")
 
 
 class Sink(logging.StreamHandler[TextIO]):
@@ -139,7 +139,7 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
 
     Its fields are `OWN`, the extras, and ``traceback``; an extra of the same name gets a ``_`` at its end.
     """
-    event, text = named(_said(record))
+    event, text = named(_message(record))
     fields: dict[str, JsonValue] = {
         "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
         "level": record.levelname.lower(),
@@ -158,10 +158,10 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
     return logging.makeLogRecord(fields)
 
 
-def named(said: str) -> tuple[str, str]:
+def named(message: str) -> tuple[str, str]:
     """Return the event that a log call names, and its text."""
-    match = NAMED.match(said)
-    return (match[1], said[match.end() :]) if match else (FOREIGN, said)
+    match = NAMED.match(message)
+    return (match[1], message[match.end() :]) if match else (FOREIGN, message)
 
 
 def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
@@ -183,7 +183,7 @@ def _json_lines() -> logging.Formatter:
     return JsonFormatter(list(OWN))
 
 
-def _said(record: logging.LogRecord) -> str:
+def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001  # boundary: arguments are anyone's, and a log call must not fail

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what work was done, counted as it ends, and how the bot is, asked when somebody looks.
+"""Metrics for Prometheus: work is counted when it ends, and the state of the bot is read at each scrape.
 
 Names begin with ``threadfast_`` and end in their base unit. Labels are few and from the settings: never a person, a
 thread, a channel or anything that somebody wrote.
@@ -6,7 +6,7 @@ thread, a channel or anything that somebody wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from typing import get_args
@@ -44,55 +44,42 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
         self.registry = registry = CollectorRegistry()
-        self._asked = _Asked()
+        self._gauges = _StatusGauges()
         self._names: dict[str, set[str]] = {"model": set(), "tool": set()}
 
         def counter(name: str, words: str, *labels: str) -> Callable[..., Counter]:
             # A cache of the labelled ones: the client's own look-up takes longer than counting.
             return cache(Counter(f"threadfast_{name}", words, labels, registry=registry).labels)
 
-        def histogram(name: str, words: str, buckets: Buckets, *labels: str) -> Histogram:
-            return Histogram(f"threadfast_{name}", words, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, words: str, buckets: Buckets, *labels: str) -> Callable[..., Histogram]:
+            metric = Histogram(f"threadfast_{name}", words, labels, buckets=buckets, registry=registry)
+            return cache(metric.labels if labels else lambda: metric)
 
         self._messages = counter("messages", "Messages that have their outcome.", "transport", "outcome")
         self._turns = counter("turns", "Turns that ended, by ok or the error's code.", "outcome")
-        self._calls = counter(
-            "model_calls", "Single attempts to ask a model, by ok or the error's code.", "model", "outcome"
-        )
-        self._tokens = counter("model_tokens", "Tokens, as they are paid for.", "model", "kind")
+        self._calls = counter("model_calls", "Model calls, by ok or the error's code.", "model", "outcome")
+        self._tokens = counter("model_tokens", "Tokens by kind.", "model", "kind")
         self._cost = counter("model_cost_usd", "What calls of a known price cost.", "model")
         self._retries = counter("model_retries", "Attempts after the first of a step.", "model")
         self._failovers = counter("model_failovers", "Steps that another model took over.", "model", "to")
         self._tools = counter(
             "tool_calls", "Tool calls, by ok, partial or the error's code.", "tool", "outcome"
         )
-        self._turn_s = histogram(
-            "turn_seconds", "How long turns took, waits for people included.", ANSWERED_S
-        )
+        self._turn_s = histogram("turn_seconds", "Length of turns, waits for people included.", ANSWERED_S)
         self._steps = histogram("turn_steps", "Steps of a turn.", STEPS)
-        self._answer_s = cache(
-            histogram(
-                "answer_seconds", "From a message's arrival to its answer.", ANSWERED_S, "transport"
-            ).labels
-        )
-        self._call_s = cache(histogram("model_call_seconds", "How long they took.", CALLED_S, "model").labels)
-        self._first_s = cache(
-            histogram("model_first_content_seconds", "Until an answer began.", CALLED_S, "model").labels
-        )
-        self._tool_s = cache(
-            histogram("tool_call_seconds", "How long they ran, if they did.", TOOL_S, "tool").labels
-        )
-        registry.register(self._asked)
+        self._answer_s = histogram("answer_seconds", "From message to answer.", ANSWERED_S, "transport")
+        self._call_s = histogram("model_call_seconds", "Length of model calls.", CALLED_S, "model")
+        self._first_s = histogram("model_first_content_seconds", "Until an answer begins.", CALLED_S, "model")
+        self._tool_s = histogram("tool_call_seconds", "Length of tool calls that ran.", TOOL_S, "tool")
+        registry.register(self._gauges)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 
     def render(self, status: Status) -> tuple[bytes, str]:
         """Return what a scrape reads, and its content type; a few milliseconds."""
-        self._asked.status = status
+        self._gauges.status = status
         for transport in status.transports:
-            for outcome in get_args(
-                Outcome
-            ):  # from 0 on, or a first one would seem to have always been there
+            for outcome in get_args(Outcome):  # Prometheus cannot see an increase without a 0 before it
                 self._messages(transport.name, outcome)
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
@@ -103,8 +90,8 @@ class Metrics:
         match work.kind:
             case "turn":
                 self._turns(work.outcome).inc()
-                self._turn_s.observe(work.seconds)
-                self._steps.observe(work.steps)
+                self._turn_s().observe(work.seconds)
+                self._steps().observe(work.steps)
             case "step":
                 if work.switched_from:
                     model, to = (self._named("model", name) for name in (work.switched_from, work.name))
@@ -150,83 +137,60 @@ class Metrics:
         return name
 
 
-class _Asked:
-    """The gauges of a `Status`, made anew for each scrape: what is gone from it is gone from them."""
+class _StatusGauges:
+    """The gauges of a `Status`. Each scrape makes new ones, so what has gone is not reported."""
 
     status: Status | None = None
 
     def collect(self) -> Iterator[Metric]:
         if (status := self.status) is None:
             return
-        yield _one("build_info", "The version that runs; always 1.", 1, version=status.version)
+        yield _gauge("build_info", "The version that runs; always 1.", "version", [((status.version,), 1)])
         started = datetime.fromisoformat(status.started_at).timestamp()
         for name, words, value in (
-            ("ready", "1 when it serves: taken up what was left, and connected.", status.ready),
-            ("stopping", "1 when no turn is begun any more.", status.stopping),
+            (
+                "ready",
+                "1 if it serves: interrupted work is taken up, and a transport is connected.",
+                status.ready,
+            ),
+            ("stopping", "1 if no new turn begins.", status.stopping),
             ("start_time_seconds", "When it started, in Unix time.", started),
             ("threads", "Threads in memory.", status.threads),
-            ("turns_running", "Turns that run.", status.running),
+            ("turns_running", "Running turns.", status.running),
             ("turns_queued", "Turns that wait for a slot.", status.queued),
             ("messages_waiting", "Messages that wait for the turn before them.", status.waiting),
             ("messages_pending", "Messages received and without an outcome yet.", status.pending),
-            ("oldest_pending_seconds", "For how long the oldest of them is.", status.oldest_pending_s),
-            ("loop_lag_seconds", "How late the event loop was at its last beat.", status.lag_s),
-            ("loop_worst_lag_seconds", "The most of the last minute.", status.worst_lag_s),
             (
-                "troubles",
-                "Things that do not work now; `threadfast status` names them.",
-                len(status.troubles),
+                "oldest_pending_seconds",
+                "How long the oldest of them has been pending.",
+                status.oldest_pending_s,
             ),
+            ("loop_lag_seconds", "Lag of the event loop at its last beat.", status.lag_s),
+            ("loop_worst_lag_seconds", "The maximum lag of the last minute.", status.worst_lag_s),
+            ("troubles", "Things that do not work now; see `threadfast status`.", len(status.troubles)),
         ):
-            yield _one(name, words, value)
-        yield from _transports(status)
-        yield from _circuits(status)
-        yield from _spend(status)
+            yield _gauge(name, words, "", [((), value)])
+        links, models, spend = status.transports, status.circuits[:MOST_NAMES], status.spend
+        silent = [((one.name,), one.silent_s) for one in links if one.silent_s is not None]
+        up = [((one.name,), one.state == "connected") for one in links]
+        state = [((one.name, one.state), 1) for one in links]
+        circuits = [((m.model, state), m.state == state) for m in models for state in get_args(CircuitState)]
+        waiting = [((one.model,), one.waiting) for one in models]
+        reserved = [((one.scope,), one.reserved) for one in spend]
+        limits = [((one.scope,), one.limit) for one in spend if one.limit is not None]
+        yield _gauge("transport_up", "1 if it is connected.", "transport", up)
+        yield _gauge("transport_state", "1 for its state.", "transport state", state)
+        yield _gauge("transport_silent_seconds", "How long its link has been silent.", "transport", silent)
+        yield _gauge("circuit", "1 for the state of the model's circuit.", "model state", circuits)
+        yield _gauge("calls_waiting", "Calls in the model's queue.", "model", waiting)
+        yield _gauge("spend_usd", "Spent under this limit.", "scope", [((s.scope,), s.spent) for s in spend])
+        yield _gauge("spend_reserved_usd", "Reserved for calls.", "scope", reserved)
+        yield _gauge("spend_limit_usd", "The limit, if there is one.", "scope", limits)
 
 
-def _one(name: str, words: str, value: float, **labels: str) -> Metric:
-    family = GaugeMetricFamily(f"threadfast_{name}", words, labels=list(labels))
-    family.add_metric(list(labels.values()), float(value))
+def _gauge(name: str, words: str, labels: str, samples: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    """Return a gauge with one sample for each tuple of values of *labels*, which are separated by blanks."""
+    family = GaugeMetricFamily(f"threadfast_{name}", words, labels=labels.split())
+    for values, value in samples:
+        family.add_metric(values, float(value))
     return family
-
-
-def _transports(status: Status) -> Iterator[Metric]:
-    up = GaugeMetricFamily("threadfast_transport_up", "1 when it is connected.", labels=["transport"])
-    state = GaugeMetricFamily(
-        "threadfast_transport_state", "1 for the state it is in.", labels=["transport", "state"]
-    )
-    silent = GaugeMetricFamily(
-        "threadfast_transport_silent_seconds", "How long its link said nothing at all.", labels=["transport"]
-    )
-    for one in status.transports:
-        up.add_metric([one.name], float(one.state == "connected"))
-        state.add_metric([one.name, one.state], 1.0)
-        if one.silent_s is not None:
-            silent.add_metric([one.name], one.silent_s)
-    yield from (up, state, silent)
-
-
-def _circuits(status: Status) -> Iterator[Metric]:
-    circuit = GaugeMetricFamily(
-        "threadfast_circuit", "1 for the state that the model's circuit is in.", labels=["model", "state"]
-    )
-    waiting = GaugeMetricFamily("threadfast_calls_waiting", "Calls in the model's line.", labels=["model"])
-    for one in status.circuits[:MOST_NAMES]:
-        for state in get_args(CircuitState):
-            circuit.add_metric([one.model, state], float(one.state == state))
-        waiting.add_metric([one.model], one.waiting)
-    yield from (circuit, waiting)
-
-
-def _spend(status: Status) -> Iterator[Metric]:
-    spent = GaugeMetricFamily("threadfast_spend_usd", "Spent under this limit.", labels=["scope"])
-    reserved = GaugeMetricFamily("threadfast_spend_reserved_usd", "Set aside for calls.", labels=["scope"])
-    limit = GaugeMetricFamily(
-        "threadfast_spend_limit_usd", "The limit, where there is one.", labels=["scope"]
-    )
-    for one in status.spend:
-        spent.add_metric([one.scope], one.spent)
-        reserved.add_metric([one.scope], one.reserved)
-        if one.limit is not None:
-            limit.add_metric([one.scope], one.limit)
-    yield from (spent, reserved, limit)

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -89,13 +89,10 @@ def _headers_only() -> requests.Session:
     """Return a session that reads only headers: the status is enough, and a body may never end."""
     import requests  # noqa: PLC0415
 
-    class HeadersOnly(requests.Session):
-        def request(self, *args: Any, **kwargs: Any) -> requests.Response:
-            response = super().request(*args, **{**kwargs, "stream": True})
-            response.close()
-            return response
-
-    return HeadersOnly()
+    session = requests.Session()
+    session.stream = True
+    session.hooks["response"] = [lambda response, **_: response.close()]
+    return session
 
 
 def _warns_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:

@@ -56,8 +56,8 @@ class Silence:
     _last: float | None = None
 
     def beat(self, silent_s: float | None, seconds: float) -> None:
-        heard = silent_s is None or self._last is None or silent_s < self._last
-        self.lasted_s = 0.0 if heard else self.lasted_s + seconds
+        received = silent_s is None or self._last is None or silent_s < self._last
+        self.lasted_s = 0.0 if received else self.lasted_s + seconds
         self._last = silent_s
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Literal, assert_never
@@ -22,11 +23,11 @@ from bot.routing.rate_limit import RateLimiter
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
-from threads.errors import MailboxFull
-from threads.journal.journal import Journal
+from threads.errors import Fenced, MailboxFull
 from threads.journal.records import PendingMessage, Received
 from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
 from threads.store.checksummed_lines import scrub
+from threads.stores import Journal
 from threads.wording import NOT_YOURS
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,14 @@ class Orchestrator:
             case _:
                 assert_never(event)
 
+    def take_change(self, event: Edited | Deleted) -> None:
+        """Carry out what another worker received for a thread of this one."""
+        self._tasks.start_soon(self._carry_out, event)
+
+    async def _carry_out(self, event: Edited | Deleted) -> None:
+        with suppress(Fenced):
+            await retry_until_stored(lambda: self.receive(event))
+
     def route(self, pending: PendingMessage) -> None:
         """Send a durable message where it belongs; never waits."""
         incoming = pending.incoming
@@ -112,7 +121,7 @@ class Orchestrator:
                 self._share(pending, _full)
 
     def recover(self, found: Plan) -> None:
-        """Take up what the last process left; call before any transport serves."""
+        """Take up what another process left: the last one here, or a worker that is gone."""
         for pending in found.serve:
             self.route(pending)
         for stale in found.stale.values():
@@ -140,6 +149,8 @@ class Orchestrator:
                 text = await retry_until_stored(lambda: obey(command, pending, self._controls))
             except CapabilityMissing as error:
                 text, code = error.friendly, error.code
+            except Fenced:
+                return  # the thread's new owner carries it out
         await self._delivery.insist(pending, Ending("answered", text, "notice", code))
 
     def _take_up(self, pending: PendingMessage, words: str) -> Ending | None:

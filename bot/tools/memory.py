@@ -86,7 +86,7 @@ class Recall:
         ]
         room, notes = MOST_CHARACTERS, list[JsonValue]()
         for scope, note in found:
-            room -= len(note.shown)
+            room -= len(note.line)
             if room < 0:
                 break
             notes.append(_describe(scope, note))

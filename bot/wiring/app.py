@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import anyio
@@ -49,11 +48,14 @@ from bot.wiring.remedy import explain_to_operator
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
+from threads.file_store import FileStore
 from threads.journal.records import PendingMessage
 from threads.model import Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
-from threads.store.data_folder import lock_data_folder, thread_folder
+from threads.store.attachments import AttachmentStore
+from threads.store.data_folder import Spill, lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
+from threads.stores import Store
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -95,7 +97,8 @@ async def serve(
     data = settings.data  # absolute
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(offload, journal_offload, Masker(secrets), observing or Observing())
+    resources = _resources(offload, Masker(secrets), observing or Observing())
+    store = FileStore(data, resources.disk, offload=offload, journal_offload=journal_offload, now=utc_now)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
@@ -139,10 +142,19 @@ async def serve(
                 return [*link_troubles(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
 
             veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
-            run = _run(settings, models, tool_set, instructions, veil)
+            run = _run(settings, store, models, tool_set, instructions, veil)
             restore = await offload(restored, data)
             parts = _parts(
-                settings, resources, outboxes, run, models, tool_set, troubles, escalation.failed, restore
+                settings,
+                store,
+                resources,
+                outboxes,
+                run,
+                models,
+                tool_set,
+                troubles,
+                escalation.failed,
+                restore,
             )
             core = await open_core(tasks, parts)
             if tool_set.schedules:
@@ -170,18 +182,19 @@ async def serve(
         raise ConfigInvalid("\n".join(stopped))
 
 
-def _resources(offload: Offload, journal_offload: Offload, mask: Masker, observing: Observing) -> Resources:
+def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
     # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
     threads = anyio.CapacityLimiter(TOOL_THREADS)
 
     def work(function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]:
         return anyio.to_thread.run_sync(function, *args, limiter=threads)
 
-    return Resources(PosixDisk(), offload, journal_offload, work, utc_now, mask, observing)
+    return Resources(PosixDisk(), offload, work, utc_now, mask, observing)
 
 
 def _parts(
     settings: Settings,
+    store: Store,
     resources: Resources,
     outboxes: Mapping[str, Outbox],
     run: Run,
@@ -191,18 +204,16 @@ def _parts(
     escalate: Callable[[Exception, ThreadId, str], None],
     restore: Restored | None,
 ) -> Parts:
-    admin = partial(is_admin, settings.access)
+    admin, limits = partial(is_admin, settings.access), limits_of(settings)
     return Parts(
-        data=settings.data,
-        disk=resources.disk,
-        offload=resources.offload,
-        journal_offload=resources.journal_offload,
+        store=store,
+        attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
         now=resources.now,
         mask=resources.mask,
         observing=resources.observing,
         outboxes=outboxes,
         run=run,
-        limits=limits_of(settings),
+        limits=limits,
         rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=admin),
         recovery=settings.recovery,
         restored=restore,
@@ -223,6 +234,7 @@ def _parts(
 
 def _run(
     settings: Settings,
+    store: Store,
     models: Models,
     tool_set: ToolSet,
     instructions: Instructions,
@@ -230,15 +242,18 @@ def _run(
 ) -> Run:
     """Return what answers turns: an agent that reads its instructions anew for each."""
 
-    def workspace(thread: ThreadId) -> Path:
-        return thread_folder(settings.data, thread) / "workspace"
+    def spill(thread: ThreadId) -> Spill:
+        async def save(name: str, text: str, *, outside: bool) -> str:
+            return await tool_set.spill(await store.workspace(thread), name, text, outside=outside)
+
+        return save
 
     agent = Agent(
         models,
         tool_set.toolbox,
         "",
-        workspace,
-        lambda thread: partial(tool_set.spill, workspace(thread)),
+        store.workspace,
+        spill,
         max_steps=settings.limits.max_steps,
         max_tokens=settings.max_tokens,
         temperature=settings.temperature,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 
-import anyio
 from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
@@ -23,22 +21,16 @@ from bot.routing.rate_limit import RateLimiter
 from bot.store.restored_answers import Restored
 from bot.wiring.instrumentation import observe_outcome, observe_run
 from threads.absent_transport import AbsentOutlet
-from threads.actor.recovery import plan
+from threads.actor.recovery import Plan, plan
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
-from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal
 from threads.journal.records import PendingMessage, Settled
-from threads.log import Log
-from threads.model import Feedback, Limits, Run, ThreadId
+from threads.model import Deleted, Edited, Feedback, Limits, Run, ThreadId
 from threads.store.attachments import AttachmentStore
-from threads.store.checkpoints import Checkpoints
-from threads.store.context import ContextFile
-from threads.store.data_folder import conversation_exists, thread_folder
-from threads.store.disk import Disk, Offload
 from threads.store.thread_files import Reader, ThreadFiles
+from threads.stores import Journal, Store
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -49,17 +41,13 @@ log = logging.getLogger(__name__)
 class Parts:
     """What a core is made of. ``outboxes`` are those of the served transports, by name.
 
-    ``journal_offload`` is a thread for the journal alone: no other work on the disk delays a promise.
-
     ``memory`` and ``schedules`` are None when they are off, ``reader`` when files are only kept. ``restored`` is the
     backup that the data folder came from. ``explain`` returns what the thread reads about a failure; ``escalate``
     tells the operators about it.
     """
 
-    data: Path
-    disk: Disk
-    offload: Offload
-    journal_offload: Offload
+    store: Store
+    attachments: AttachmentStore
     now: Callable[[], datetime]
     mask: Callable[[str], str]
     observing: Observing
@@ -98,39 +86,28 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
 
     Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
     """
-    data, disk, offload, now = parts.data, parts.disk, parts.offload, parts.now
-    threads = data / "threads"
-    for path in (*reversed(data.parents), data, threads, *(threads / name for name in parts.outboxes)):
-        await offload(disk.mkdir, path)
-    journal = Journal(disk, data / "journal.jsonl", offload=parts.journal_offload, now=now)
-    if damaged := await offload(journal.open):
-        log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
+    store = parts.store
+    await store.open(parts.outboxes)
+    ledger = store.journal.ledger
     if parts.restored:  # a process that went on after the backup may have posted more than the journal knows
-        journal.ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
-    folder = partial(thread_folder, data)
-    history, checkpoints = Log(disk, offload=offload), Checkpoints(disk, offload)
+        ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(journal, history, outlet=outlet, folder=folder, mask=parts.mask, choices=choices)
-    attachments = AttachmentStore(disk, offload, parts.limits.attachment_bytes)
+    delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
     actors = ActorParts(
-        journal=journal,
+        store=store,
         delivery=delivery,
         slots=Slots(parts.limits.running_turns, parts.limits.running_turns_per_user),
         limits=parts.limits,
         run=observe_run(parts.run, parts.observing),
-        context=lambda thread: ContextFile(disk, folder(thread), offload, checkpoints.replace),
-        files=ThreadFiles(attachments, parts.outboxes.__getitem__, folder, parts.reader),
+        files=ThreadFiles(parts.attachments, parts.outboxes.__getitem__, store.workspace, parts.reader),
         on_error=partial(_report_failure, parts),
         explain=parts.explain,
-        now=now,
+        now=parts.now,
     )
     registry = Registry(tasks, actors)
 
     async def joined(thread: ThreadId) -> bool:
-        try:
-            return registry.serves(thread) or await offload(conversation_exists, disk, folder(thread))
-        except OSError as error:
-            raise StoreUnavailable(f"context: {error}") from error
+        return registry.serves(thread) or await store.begun(thread)
 
     controls = Controls(
         registry,
@@ -145,47 +122,54 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     )
     orchestrator = Orchestrator(
         tasks,
-        journal=journal,
+        journal=store.journal,
         registry=registry,
         delivery=delivery,
-        admission=Admission(parts.allowed, joined, now),
+        admission=Admission(parts.allowed, joined, parts.now),
         rates=parts.rates,
         controls=controls,
         on_feedback=parts.on_feedback,
     )
 
-    def settled(pending: PendingMessage, end: Settled) -> None:
-        delivery.write_log(pending, end)
-        observe_outcome(parts.observing, pending, end)
-
-    last = anyio.CancelScope(shield=True)
-
-    async def write_journal() -> None:
-        try:
-            await journal.run(orchestrator.route, settled)
-        finally:
-            last.cancel()
-
-    async def write_logs() -> None:
-        with last:  # they end after the journal, because they tell of its last records
-            await history.run()
-
-    tasks.start_soon(checkpoints.run)
-    tasks.start_soon(write_journal)
-    tasks.start_soon(write_logs)
-    orchestrator.recover(
-        plan(
-            journal.ledger,
-            now(),
-            max_age_s=parts.recovery.max_age_s,
-            resume=parts.recovery.resume,
-            turn_s=parts.limits.turn_timeout_s,
-            asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
-            served=parts.outboxes.__contains__,
-        )
+    planned = partial(
+        plan,
+        max_age_s=parts.recovery.max_age_s,
+        resume=parts.recovery.resume,
+        turn_s=parts.limits.turn_timeout_s,
+        asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
+        served=parts.outboxes.__contains__,
     )
+    store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
+    orchestrator.recover(planned(ledger.pending.values(), parts.now()))
     delivery.repair()
-    return Core(orchestrator, registry, journal, actors.slots)
+    return Core(orchestrator, registry, store.journal, actors.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taker:
+    """The core as its store sees it: a `threads.journal.ports.Taker`."""
+
+    parts: Parts
+    orchestrator: Orchestrator
+    registry: Registry
+    delivery: Delivery
+    plan: Callable[[Iterable[PendingMessage], datetime], Plan]
+
+    def route(self, pending: PendingMessage) -> None:
+        self.orchestrator.route(pending)
+
+    def settled(self, pending: PendingMessage, end: Settled) -> None:
+        self.delivery.write_log(pending, end)
+        observe_outcome(self.parts.observing, pending, end)
+
+    def take_up(self, pending: Sequence[PendingMessage]) -> None:
+        self.orchestrator.recover(self.plan(pending, self.parts.now()))
+
+    def lose(self, thread: ThreadId) -> None:
+        self.registry.lose(thread)
+
+    def changed(self, event: Edited | Deleted) -> None:
+        self.orchestrator.take_change(event)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:

@@ -58,7 +58,6 @@ class Resources:
 
     disk: Disk
     offload: Offload
-    journal_offload: Offload
     work: Offload
     now: Callable[[], datetime]
     mask: Masker

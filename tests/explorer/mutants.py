@@ -10,7 +10,7 @@ from unittest import mock
 
 from threads import log
 from threads.journal import journal, records
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
 from threads.store import checksummed_lines, context, disk
 from threads.store.disk import Disk, File
 
@@ -98,7 +98,7 @@ def _in_place(on: Disk, path: Path, data: bytes) -> None:
     _append(on, path, data)
 
 
-def _open_goes_on(self: Journal, data: bytes) -> None:
+def _open_goes_on(self: FileJournal, data: bytes) -> None:
     """Go on in the file that was found, torn tail or not."""
     self._abandon()
     if str(self._path) not in self._disk.names:  # type: ignore[attr-defined]
@@ -107,7 +107,7 @@ def _open_goes_on(self: Journal, data: bytes) -> None:
     self._grown = len(data)
 
 
-def _open_trusts_the_cache(self: Journal, data: bytes) -> None:
+def _open_trusts_the_cache(self: FileJournal, data: bytes) -> None:
     """Cut the torn tail, but take what is there for durable."""
     self._abandon()
     try:
@@ -120,14 +120,14 @@ def _open_trusts_the_cache(self: Journal, data: bytes) -> None:
     self._grown = len(data)
 
 
-def _keeps_old_descriptor(self: Journal, data: bytes) -> None:
+def _keeps_old_descriptor(self: FileJournal, data: bytes) -> None:
     old = self._file
     disk.replace_file(self._disk, self._path, data)
     self._file = old or self._disk.append(self._path)
     self._grown = len(data)
 
 
-def _fsync_again(self: Journal, data: bytes) -> None:
+def _fsync_again(self: FileJournal, data: bytes) -> None:
     if self._file is None:
         self._compact()
     assert self._file is not None
@@ -138,7 +138,7 @@ def _fsync_again(self: Journal, data: bytes) -> None:
         self._file.fsync()
 
 
-def _goes_on_after_a_failure(self: Journal, data: bytes) -> None:
+def _goes_on_after_a_failure(self: FileJournal, data: bytes) -> None:
     if self._file is None:
         self._compact()
     assert self._file is not None
@@ -146,11 +146,11 @@ def _goes_on_after_a_failure(self: Journal, data: bytes) -> None:
     self._file.fsync()
 
 
-async def _duplicate_at_once(self: Journal, key: str) -> bool:
+async def _duplicate_at_once(self: FileJournal, key: str) -> bool:
     return key in self._receiving or self.ledger.knows(key)
 
 
-async def _deaf_to_errors(self: Journal, batch: Any) -> None:
+async def _deaf_to_errors(self: FileJournal, batch: Any) -> None:
     await batch.done.wait()
 
 
@@ -206,27 +206,30 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
     "rename before write": ("context, ordered", lambda: _replacing(_rename_first)),
     "the old file unlinked before the rename": ("context, ordered", lambda: _replacing(_unlink_first)),
     "rewritten in place": ("context, ordered", lambda: _replacing(_in_place)),
-    "the journal's torn tail stays": ("journal, ordered", lambda: _patch(Journal, "_replace", _open_goes_on)),
+    "the journal's torn tail stays": (
+        "journal, ordered",
+        lambda: _patch(FileJournal, "_replace", _open_goes_on),
+    ),
     "a killed process's writes taken for durable": (
         "journal, ordered",
-        lambda: _patch(Journal, "_replace", _open_trusts_the_cache),
+        lambda: _patch(FileJournal, "_replace", _open_trusts_the_cache),
     ),
     "the log's torn tail stays": ("log, ordered", lambda: _patch(log, "repair_tail", _only_looks)),
     "compaction goes on in the old file": (
         "journal, growing, ordered",
-        lambda: _patch(Journal, "_replace", _keeps_old_descriptor),
+        lambda: _patch(FileJournal, "_replace", _keeps_old_descriptor),
     ),
     "a failed fsync tried again": (
         "journal, n-th fails, ordered",
-        lambda: _patch(Journal, "_write", _fsync_again),
+        lambda: _patch(FileJournal, "_write", _fsync_again),
     ),
     "writing on after a failed write": (
         "journal, n-th fails, ordered",
-        lambda: _patch(Journal, "_write", _goes_on_after_a_failure),
+        lambda: _patch(FileJournal, "_write", _goes_on_after_a_failure),
     ),
     "a failed write acknowledged": (
         "journal, n-th fails, ordered",
-        lambda: _patch(Journal, "durable", _deaf_to_errors),
+        lambda: _patch(FileJournal, "durable", _deaf_to_errors),
     ),
     "checksums not verified": ("journal, rot", lambda: _patch(checksummed_lines, "intact", _no_crc)),
     "compaction drops what is pending": (
@@ -235,7 +238,7 @@ MUTANTS: Mapping[str, tuple[str, Mutant]] = {
     ),
     "a duplicate acknowledged while the first is written": (
         "journal, ordered",
-        lambda: _patch(Journal, "knows", _duplicate_at_once),
+        lambda: _patch(FileJournal, "knows", _duplicate_at_once),
     ),
     "the conversation emptied before it is archived": (
         "context, ordered",

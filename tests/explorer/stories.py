@@ -19,7 +19,8 @@ from typing import ParamSpec, Protocol, TypeVar
 import anyio
 
 from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
+from threads.journal.ports import NullTaker
 from threads.journal.records import Intent, Ledger, PendingMessage, Posted, Received, Record, Settled, Started
 from threads.model import Author, Incoming, Outcome, ThreadId
 
@@ -160,7 +161,7 @@ class JournalStory:
     opened_with: tuple[Record, ...] = ()
     _facts: dict[int, dict[Facts, tuple[Record, ...]]] = field(default_factory=dict)
 
-    async def ask(self, disk: ModelDisk, journal: Journal, *records: Record) -> None:
+    async def ask(self, disk: ModelDisk, journal: FileJournal, *records: Record) -> None:
         """Append, or receive when it is one received record; a refusing disk is noted and passed over."""
         step = Appended(records=records, asked=len(disk.ops))
         self.steps.append(step)
@@ -177,7 +178,7 @@ class JournalStory:
             return
         step.keep(len(disk.ops))
 
-    async def again(self, disk: ModelDisk, journal: Journal) -> None:
+    async def again(self, disk: ModelDisk, journal: FileJournal) -> None:
         """Deliver the message asked for last once more; when that returns, the message is promised too."""
         step = self.steps[-1]
         (record,) = step.records
@@ -204,10 +205,10 @@ class JournalStory:
                 asked = (*asked, *step.records)
         return [(*kept, *some) for some in subsets(asked)]
 
-    async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> tuple[Journal, tuple[Record, ...]]:
+    async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> tuple[FileJournal, tuple[Record, ...]]:
         """Return the journal opened, and the records it holds."""
         found = disk.seen().get(str(JOURNAL)) or b""
-        journal = Journal(disk, JOURNAL, offload=inline, now=clock())
+        journal = FileJournal(disk, JOURNAL, offload=inline, now=clock())
         journal.open()
         if at not in self._facts:
             self._facts[at] = {folded(records): records for records in self.allowed(at)}
@@ -271,16 +272,16 @@ def kept_aside(found: bytes, disk: ModelDisk, path: Path) -> None:
 
 
 @asynccontextmanager
-async def running(journal: Journal) -> AsyncIterator[None]:
+async def running(journal: FileJournal) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(journal.run, lambda _: None)
+        tasks.start_soon(journal.run, NullTaker())
         yield
         tasks.cancel_scope.cancel()
 
 
 async def life(disk: ModelDisk, story: JournalStory) -> None:
     """A few messages' whole lives: a group commit, a redelivery, an undelivered reply that is mentioned later."""
-    journal = Journal(disk, JOURNAL, offload=inline, now=clock())
+    journal = FileJournal(disk, JOURNAL, offload=inline, now=clock())
     journal.open()
     async with running(journal):
         await story.ask(disk, journal, received(incoming("a")))
@@ -298,7 +299,7 @@ async def life(disk: ModelDisk, story: JournalStory) -> None:
 
 async def two_messages(disk: ModelDisk, story: JournalStory) -> None:
     """The shortest life that is worth a fault at each operation."""
-    journal = Journal(disk, JOURNAL, offload=inline, now=clock())
+    journal = FileJournal(disk, JOURNAL, offload=inline, now=clock())
     journal.open()
     async with running(journal):
         await story.ask(disk, journal, received(incoming("a")))

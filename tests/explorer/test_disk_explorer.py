@@ -39,7 +39,7 @@ from tests.explorer.threadfiles import (
     said,
 )
 from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
 from threads.log import Log, entries
 from threads.store.disk import PosixDisk
 
@@ -102,7 +102,7 @@ async def test_a_journal_survives_a_fault_at_every_operation():
 async def test_a_journal_goes_on_in_the_same_process_when_the_fault_is_gone():
     for faults in faulty_runs():
         disk, story = ModelDisk.holding(EMPTY), JournalStory()
-        journal = Journal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
+        journal = FileJournal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
         async with running(journal):
             disk.faults = faults
             for name in ("a", "b"):
@@ -112,7 +112,7 @@ async def test_a_journal_goes_on_in_the_same_process_when_the_fault_is_gone():
                 again = await journal.receive(incoming(name))
                 assert again != any(step.done and step.records[0].message_id == name for step in story.steps)
         assert sorted(pending.incoming.id for pending in journal.ledger.pending.values()) == ["a", "b", "c"]
-        reopened = Journal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
+        reopened = FileJournal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
         reopened.open()
         assert list(reopened.ledger.pending) == list(journal.ledger.pending)
 
@@ -149,7 +149,7 @@ async def test_a_checkpoint_that_failed_is_whole_at_the_next_one():
 async def test_a_log_loses_no_line_to_a_fault_at_any_operation():
     for faults in faulty_runs():
         disk = ModelDisk.holding(EMPTY)
-        log = Log(disk, offload=inline)
+        log = Log(disk, folder=Path, offload=inline)
         written = [entry_of(name, kind) for name in "abcd" for kind in ("message", "settled")]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.run)

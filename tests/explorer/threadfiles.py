@@ -197,7 +197,7 @@ class LogStory:
         raw = {folder: disk.seen().get(str(folder / "log.jsonl")) or b"" for folder in (FOLDER, OTHER)}
         found = await self.judge(disk, at, power=power)
         story = LogStory(before=found)
-        log = Log(disk, offload=inline)
+        log = Log(disk, folder=Path, offload=inline)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.run)
             for folder in (FOLDER, OTHER):
@@ -233,7 +233,7 @@ def ordered_in(part: Sequence[Entry], whole: Sequence[Entry]) -> bool:
 
 
 async def history(disk: ModelDisk, story: LogStory) -> None:
-    log = Log(disk, offload=inline)
+    log = Log(disk, folder=Path, offload=inline)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(log.run)
         await story.add(disk, log, FOLDER, "m1")

@@ -221,7 +221,7 @@ async def scene_of(
     (scene.outside / "secret.txt").write_text(CANARY)
     scene.workspace.mkdir(parents=True)
     offload = anyio.to_thread.run_sync
-    means = Resources(PosixDisk(), offload, offload, offload, Clock(), scene.mask, Observing())
+    means = Resources(PosixDisk(), offload, offload, Clock(), scene.mask, Observing())
     async with open_tool_set(settings, {}, means, attach=True) as bench:
         scene.bench = bench
         yield scene

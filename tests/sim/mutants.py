@@ -22,7 +22,7 @@ from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
 from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
 from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
 from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
@@ -51,34 +51,34 @@ def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]
 
 def duplicate_acknowledged_early() -> AbstractContextManager[None]:
     """A duplicate is acknowledged while the first copy is still being written."""
-    receive = Journal.receive
+    receive = FileJournal.receive
 
-    async def hasty(self: Journal, incoming: Incoming) -> bool:
+    async def hasty(self: FileJournal, incoming: Incoming) -> bool:
         return False if incoming.key in self._receiving else await receive(self, incoming)
 
-    return _instead(Journal, receive=hasty)
+    return _instead(FileJournal, receive=hasty)
 
 
 def acknowledged_before_fsync() -> AbstractContextManager[None]:
     """A message is acknowledged when its record is written, not when it is durable."""
 
-    async def hasty(self: Journal, incoming: Incoming) -> bool:
+    async def hasty(self: FileJournal, incoming: Incoming) -> bool:
         if incoming.key in self._receiving or self.ledger.knows(incoming.key):
             return False
         asyncio.get_running_loop().create_task(write(self, incoming))
         return True
 
-    async def write(self: Journal, incoming: Incoming) -> None:
+    async def write(self: FileJournal, incoming: Incoming) -> None:
         with suppress(StoreUnavailable):
             await self.append(Received.of(incoming))
 
-    return _instead(Journal, receive=hasty)
+    return _instead(FileJournal, receive=hasty)
 
 
 def no_inbound_dedupe() -> AbstractContextManager[None]:
     """Every delivery of a message is a new message."""
 
-    async def trusting(self: Journal, incoming: Incoming) -> bool:
+    async def trusting(self: FileJournal, incoming: Incoming) -> bool:
         await self.append(Received.of(incoming))
         return True
 
@@ -89,7 +89,7 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
             self.settled.pop(_key_of(record), None)
         return apply(self, record)
 
-    return _both(_instead(Journal, receive=trusting), _instead(Ledger, apply=forgetful))
+    return _both(_instead(FileJournal, receive=trusting), _instead(Ledger, apply=forgetful))
 
 
 def no_outbox() -> AbstractContextManager[None]:
@@ -182,7 +182,7 @@ def blind_repost() -> AbstractContextManager[None]:
 def torn_tail_kept() -> AbstractContextManager[None]:
     """A torn line stays at the end of the journal, and the next record sticks to it."""
 
-    def careless(self: Journal) -> int:
+    def careless(self: FileJournal) -> int:
         try:
             found = scan(self._disk.read(self._path))
         except FileNotFoundError:
@@ -194,19 +194,19 @@ def torn_tail_kept() -> AbstractContextManager[None]:
         self._file = self._disk.append(self._path)
         return 0
 
-    return _instead(Journal, open=careless)
+    return _instead(FileJournal, open=careless)
 
 
 def fsync_tried_again() -> AbstractContextManager[None]:
     """After a failed fsync the same descriptor is fsynced again and believed (fsyncgate)."""
 
-    def stubborn(self: Journal, data: bytes) -> None:
+    def stubborn(self: FileJournal, data: bytes) -> None:
         if self._file is not None:
             self._file = _Stubborn(self._file)
         write(self, data)
 
-    write = Journal._write
-    return _instead(Journal, _write=stubborn)
+    write = FileJournal._write
+    return _instead(FileJournal, _write=stubborn)
 
 
 class _Stubborn:

@@ -196,8 +196,13 @@ class Stage:
 
     def kept(self, *but: str) -> str:
         """Return every byte on the disk, but in files of these names."""
-        files = [path for path in self.data.rglob("*") if path.is_file() and path.name not in but]
-        return "\n".join(f"{path.name}: {path.read_bytes().decode('utf-8', 'replace')}" for path in files)
+        for _ in range(100):
+            files = [path for path in self.data.rglob("*") if path.is_file() and path.name not in but]
+            with suppress(FileNotFoundError):  # the bot has just replaced one of them: read them all again
+                return "\n".join(
+                    f"{path.name}: {path.read_bytes().decode('utf-8', 'replace')}" for path in files
+                )
+        raise AssertionError("the files never stood still")
 
 
 CONVERSATION = ("journal.jsonl", "log.jsonl", "context.jsonl")

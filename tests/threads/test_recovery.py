@@ -11,7 +11,8 @@ import pytest
 
 from tests.world import Clock, FaultyDisk, Platform, Scripted, inline, message, running, says
 from threads.actor.recovery import plan
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
+from threads.journal.ports import NullTaker
 from threads.journal.records import RECENT, Intent, Ledger, Received, record_adapter
 from threads.model import ThreadId, TurnSettled
 from threads.store.checksummed_lines import encode
@@ -53,7 +54,7 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
     received_s, started_s, asked, part
 ):
     ledger = owing(received_s=received_s, started_s=started_s)
-    found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked)
+    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked)
     parts = {"serve": len(found.serve), "stale": len(found.stale), "cut": len(found.cut)}
     assert parts == {"serve": 0, "stale": 0, "cut": 0, part: 1}
 
@@ -61,12 +62,16 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
 @pytest.mark.parametrize(("asked", "attempts"), [(True, 1), (False, 3)])
 def test_restarts_while_a_person_is_asked_do_not_make_a_dead_letter(asked, attempts):
     ledger = owing(received_s=60, started_s=60, attempt=3)
-    [pending] = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked).serve
+    [pending] = plan(
+        ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked
+    ).serve
     assert pending.attempts == attempts
 
 
 def test_without_resuming_a_turn_that_had_begun_gets_the_note_that_says_so():
-    found = plan(owing(received_s=5, started_s=5), NOW, max_age_s=600, resume=False, turn_s=900)
+    found = plan(
+        owing(received_s=5, started_s=5).pending.values(), NOW, max_age_s=600, resume=False, turn_s=900
+    )
     assert len(found.cut) == 1
 
 
@@ -75,7 +80,7 @@ def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
     later = Received.of(message(2))
     later.at, later.seq = ago(1300), 3
     ledger.apply(later)
-    found = plan(ledger, NOW, max_age_s=600, resume=True, turn_s=900)
+    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900)
     assert [pending.received.message_id for pending in found.serve] == ["m1", "m2"]
     assert not found.stale
 
@@ -132,10 +137,10 @@ async def test_what_an_interrupted_turn_may_have_left_is_known_to_later_starts_h
 @asynccontextmanager
 async def journal_of(data, clock):
     """A process that has only a journal."""
-    journal = Journal(PosixDisk(), data / "journal.jsonl", offload=inline, now=clock)
+    journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=inline, now=clock)
     journal.open()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(journal.run, lambda _: None)
+        tasks.start_soon(journal.run, NullTaker())
         yield journal
         tasks.cancel_scope.cancel()
 

@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from threads import wording
 from threads.delivery import Ending, retry_until_stored
-from threads.errors import StoreUnavailable, TurnTimeout
+from threads.errors import Fenced, StoreUnavailable, TurnTimeout
 from threads.journal.records import Intent, PendingMessage
 from threads.model import Message, ThreadId, TurnEvent, TurnStarted
 from threads.scheduled_messages import headings
@@ -35,9 +35,10 @@ class Actor:
         self.mailbox = Mailbox(shared.limits.mailbox)
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
-        self._conversation = Conversation(shared.context(thread))
+        self._conversation = Conversation(shared.store.context(thread))
         self._conversing = anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
+        self.life = anyio.CancelScope()
         self._scope: anyio.CancelScope | None = None
         self._stopped_by = ""
         self._turn_over = anyio.Event()
@@ -65,6 +66,11 @@ class Actor:
             if self.current is not None:
                 await self._serve_one(self.current)
                 self.current = None
+
+    def lose(self) -> None:
+        """Forget what is at hand and what waits, because another worker serves the thread."""
+        self.mailbox, self.current = Mailbox(self._shared.limits.mailbox), None
+        self.life.cancel()
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
@@ -117,7 +123,7 @@ class Actor:
                 async with self._conversing:
                     return await self._take_turn(pending, turn)
             except Exception as error:  # the boundary of a turn
-                if turn.started is None:
+                if turn.started is None or isinstance(error, Fenced):
                     raise
                 await turn.begun()
                 return self._failed(pending, error, turn)
@@ -146,6 +152,7 @@ class Actor:
             with turn.clock:
                 text = await shared.run(turn)
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a stop that came last counts
+                await shared.store.keep_workspace(pending.incoming.thread)
             if turn.clock.cancelled_caught:
                 raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
         except BaseException:
@@ -177,7 +184,7 @@ class Actor:
                 self._damaged(damaged)
             await self._shared.run(turn)
             await self._conversation.checkpoint(partial(self._tell, pending))
-        except StoreUnavailable:
+        except (StoreUnavailable, Fenced):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake
             self._shared.on_error(error, pending, pending.reference)

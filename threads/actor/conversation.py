@@ -10,7 +10,7 @@ import anyio
 from threads import wording
 from threads.errors import StoreUnavailable, retry_fields
 from threads.model import Message, Resumed, TurnEvent, Waiting
-from threads.store.context import ContextFile
+from threads.stores import Context
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Conversation:
     ``anew``: people here have put an older one aside.
     """
 
-    def __init__(self, context: ContextFile) -> None:
+    def __init__(self, context: Context) -> None:
         self.messages: list[Message] = []
         self.loaded, self.saved, self.anew = False, True, False
         self._context = context

@@ -13,11 +13,11 @@ bot was up then. What was said behind such a turn goes on with it: the turn may 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from threads.journal.records import Ledger, PendingMessage
+from threads.journal.records import PendingMessage
 from threads.model import ThreadId
 
 
@@ -36,7 +36,7 @@ class Plan:
 
 
 def plan(
-    ledger: Ledger,
+    messages: Iterable[PendingMessage],
     now: datetime,
     *,
     max_age_s: float,
@@ -45,7 +45,7 @@ def plan(
     asked: Callable[[PendingMessage], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
-    """Return what to do with every pending message at start-up. A turn may take *turn_s*.
+    """Return what to do with pending messages of another process. A turn may take *turn_s*.
 
     Of a turn that a person is asked about, the attempts are counted anew.
     """
@@ -53,7 +53,7 @@ def plan(
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
     going_on: set[ThreadId] = set()
-    for pending in ledger.pending.values():
+    for pending in messages:
         thread, received = pending.incoming.thread, pending.received
         if not served(thread.transport):
             found.elsewhere.append(pending)

@@ -7,13 +7,14 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
 
 from threads.delivery import retry_pauses
-from threads.errors import NewerSchema, StoreUnavailable, retry_fields
+from threads.errors import Fenced, NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
 from threads.model import Deleted, Message, Taken, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS, code_of
@@ -22,6 +23,15 @@ from .actor import Actor
 from .turn import ActorParts
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Failures:
+    """How often an actor has crashed over one message; ``pauses`` are the numbers of the tries to come, and waits."""
+
+    at_hand: PendingMessage | None = None
+    crashes: int = 0
+    pauses: Iterator[tuple[int, float]] = field(default_factory=lambda: enumerate(retry_pauses(), 2))
 
 
 class Registry:
@@ -46,7 +56,7 @@ class Registry:
     async def withdraw(self, deleted: Deleted) -> None:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
         key = message_key(deleted.thread, deleted.id)
-        await self._shared.journal.knows(key)
+        await self._shared.store.journal.knows(key)
         async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
             if actor is None or not (
@@ -71,6 +81,11 @@ class Registry:
             for actor in self._at(by.incoming.thread):
                 tasks.start_soon(one, actor)
         return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)
+
+    def lose(self, thread: ThreadId) -> None:
+        """Cancel the thread's actor, because another worker serves the thread. Nothing is ended, nobody is told."""
+        if actor := self._actors.get(thread):
+            actor.lose()
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor in memory."""
@@ -99,7 +114,7 @@ class Registry:
         if actor and actor.conversation is not None:
             return actor.conversation
         try:
-            return (await self._shared.context(thread).load()).messages
+            return (await self._shared.store.context(thread).load()).messages
         except NewerSchema:
             return ()
 
@@ -123,21 +138,38 @@ class Registry:
         return [actor for thread, actor in self._actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
-        pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
+        failures = _Failures()
         try:
-            while actor.current is not None or len(actor.mailbox):
-                try:
-                    await actor.serve()
-                    continue
-                except Exception as error:  # noqa: BLE001 - the boundary of an actor: the other threads never notice
-                    failed = error
-                if actor.current is not at_hand:
-                    pauses, crashes, at_hand = enumerate(retry_pauses(), 2), 0, actor.current
-                crashes += not isinstance(failed, StoreUnavailable)
-                actor.crashed(crashes)
-                await self._pause(thread, actor, failed, *next(pauses))
+            with actor.life:
+                while actor.current is not None or len(actor.mailbox):
+                    try:
+                        await actor.serve()
+                    except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice
+                        await self._restart(thread, actor, error, failures)
         finally:
             del self._actors[thread]
+        if actor.life.cancel_called:
+            self._lost(thread, actor)
+
+    async def _restart(self, thread: ThreadId, actor: Actor, failed: Exception, failures: _Failures) -> None:
+        """Pause before the actor goes on; after too many crashes over one message, that is a dead letter."""
+        if isinstance(failed, Fenced):
+            actor.lose()
+            return
+        if actor.current is not failures.at_hand:
+            failures.at_hand, failures.crashes, failures.pauses = (
+                actor.current,
+                0,
+                enumerate(retry_pauses(), 2),
+            )
+        failures.crashes += not isinstance(failed, StoreUnavailable)
+        actor.crashed(failures.crashes)
+        await self._pause(thread, actor, failed, *next(failures.pauses))
+
+    def _lost(self, thread: ThreadId, actor: Actor) -> None:
+        log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
+        while pending := actor.mailbox.take():  # the thread has come back meanwhile
+            self.tell(pending)
 
     async def _pause(
         self, thread: ThreadId, actor: Actor, failed: Exception, attempt: int, seconds: float

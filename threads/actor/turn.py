@@ -17,7 +17,7 @@ import anyio
 from threads import wording
 from threads.delivery import Delivery, retry_until_stored
 from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal, Written
+from threads.journal.ports import Write
 from threads.journal.records import PendingMessage
 from threads.model import (
     Answer,
@@ -35,12 +35,11 @@ from threads.model import (
     Text,
     TextDelta,
     TextReset,
-    ThreadId,
     TurnEvent,
     Waiting,
 )
-from threads.store.context import ContextFile
 from threads.store.thread_files import ThreadFiles
+from threads.stores import Store
 
 from .conversation import Conversation
 from .mailbox import Mailbox
@@ -63,12 +62,11 @@ class ActorParts:
     ``explain`` says what the thread may read about it.
     """
 
-    journal: Journal
+    store: Store
     delivery: Delivery
     slots: Slots
     limits: Limits
     run: Run
-    context: Callable[[ThreadId], ContextFile]
     files: ThreadFiles
     on_error: Callable[[Exception, PendingMessage, str], None]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -89,7 +87,7 @@ class ActorTurn:
         self.incoming, self.known_answer = pending.incoming, ""
         self.notes = list[str]()
         self.attempt, self.correlation_id = 0, ""
-        self.started: Written | None = None
+        self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
         self.clock = anyio.CancelScope()
@@ -171,7 +169,7 @@ class ActorTurn:
     async def begun(self) -> None:
         """Return when the start of the turn is on disk, and show what was held back; raises `StoreUnavailable`."""
         if self.started is not None and self._pending.attempts < self.attempt:
-            await self._shared.journal.durable(self.started)
+            await self._shared.store.journal.durable(self.started)
         for event in self._held:
             self._shared.delivery.show(self._pending, event)
         self._held.clear()
@@ -185,7 +183,7 @@ class ActorTurn:
         await self.acquire()
         again = self._pending.recovered or self._pending.begun
         start = self._pending.start(self.attempt, self.correlation_id)
-        self.started, self._pending.begun = self._shared.journal.carry(start), True
+        self.started, self._pending.begun = self._shared.store.journal.carry(start), True
         if again or self._pending.edits:
             await self.begun()
         self.incoming = self._pending.incoming  # as edited until now

@@ -1,7 +1,7 @@
 """journal.jsonl: the one place where a promise becomes durable.
 
 One writer, many waiters: records that arrive while a batch is being fsynced share the next one. They are applied to
-the ledger and routed once they are on disk, in the order of the file. `Journal.put` begins a write and leaves its
+the ledger and routed once they are on disk, in the order of the file. `FileJournal.put` begins a write and leaves its
 caller to do something else meanwhile; records that nobody waits for are carried. After a failed write nothing more
 goes to that descriptor: the ledger is written to a fresh file first.
 """
@@ -20,7 +20,8 @@ from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
 
-from .records import Ledger, PendingMessage, Received, Record, Settled, record_adapter
+from .ports import Taker, Write
+from .records import Ledger, Received, Record, Settled, record_adapter
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ COMPACT_ABOVE = 16_000_000
 """Bytes appended since the last compaction before the next: read back in well under a second."""
 
 
-class Journal:
+class FileJournal:
     """The journal of one data folder. Construct, `open`, then keep `run` going in a task."""
 
     def __init__(
@@ -48,8 +49,7 @@ class Journal:
         self._grown = 0
         self._group = GroupWriter(self._commit, self._take_in)
         self._receiving: dict[str, Written] = {}
-        self._route: Callable[[PendingMessage], None]
-        self._on_settled: Callable[[PendingMessage, Settled], None]
+        self._taker: Taker
 
     def open(self) -> int:
         """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
@@ -125,23 +125,16 @@ class Journal:
         """As `put`, for records that nobody may wait for: those that fail are written before any later ones."""
         return self._group.carry(*self._lines(records))
 
-    async def durable(self, written: Written) -> None:
+    async def durable(self, written: Write) -> None:
         """Return when the records of a `put` are on disk, all of them; raises `StoreUnavailable`."""
         if not written.done.is_set():
             await written.done.wait()
         if written.error is not None:
             raise StoreUnavailable(f"journal: {written.error}") from written.error
 
-    async def run(
-        self,
-        route: Callable[[PendingMessage], None],
-        on_settled: Callable[[PendingMessage, Settled], None] = lambda *_: None,
-    ) -> None:
-        """Write until cancelled. *route* each message once it is durable, in the file's order.
-
-        *on_settled* is told of each message that has its outcome, once that is durable.
-        """
-        self._route, self._on_settled = route, on_settled
+    async def run(self, taker: Taker) -> None:
+        """Write until cancelled. *taker* learns of what is durable, in the order of the file."""
+        self._taker = taker
         await self._group.run()
 
     def _lines(self, records: Sequence[Record]) -> Iterator[tuple[bytes, Record]]:
@@ -165,9 +158,9 @@ class Journal:
             waiting = len(self.ledger.pending)
             self.ledger.apply(record)
             if len(self.ledger.pending) > waiting:
-                self._route(next(reversed(self.ledger.pending.values())))
+                self._taker.route(next(reversed(self.ledger.pending.values())))
             elif isinstance(record, Settled) and (settled := self.ledger.unlogged.get(record.seq)):
-                self._on_settled(*settled)
+                self._taker.settled(*settled)
 
     def _write(self, data: bytes) -> None:
         if self._file is None or self._grown > COMPACT_ABOVE:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -158,6 +159,7 @@ class PendingMessage:
     One that has ``begun`` may not be ``started`` on the disk yet; ``edits`` of it are on their way there. A
     ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
     its answer may still stand in the thread. The post of a ``dropped`` one was given up.
+    Its thread was ``taken_at`` that time of the event loop's clock from another worker.
     """
 
     received: Received
@@ -170,6 +172,7 @@ class PendingMessage:
     recovered: bool = False
     interrupted: bool = False
     dropped: bool = False
+    taken_at: float = -math.inf
 
     @property
     def damaged(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
 from operator import is_
 from pathlib import Path
 from typing import TypeVar
@@ -73,7 +72,7 @@ class ContextFile:
 
     async def save(self, messages: list[Message]) -> None:
         """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
-        same = sum(1 for _ in takewhile(bool, map(is_, self._messages, messages)))
+        same = [*map(is_, self._messages, messages), False].index(False)
         self._lines[same:] = map(_encode, messages[same:])
         self._messages[same:] = messages[same:]
         await self._stored(self._replace(self._path, b"".join(self._lines), self._new))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,14 +75,14 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThreadFiles:
-    """One for all threads. ``source`` gives a transport by its name, ``folder`` where a thread's files are.
+    """One for all threads. ``source`` gives a transport by its name, ``workspace`` where a thread's files are.
 
     Without a ``reader`` files are kept and named, and only pictures that models take as they are are shown.
     """
 
     store: AttachmentStore
     source: Callable[[str], Source]
-    folder: Callable[[ThreadId], Path]
+    workspace: Callable[[ThreadId], Awaitable[Path]]
     reader: Reader | None = None
 
     async def files(self, incoming: Incoming) -> list[File]:
@@ -103,7 +103,7 @@ class ThreadFiles:
         """Return the picture with its bytes, or without them when it is not there any more as it was."""
         read = self.store.read
         try:
-            data = await self.store.offload(read, self._workspace(thread), image.file, MAX_BYTES + 1)
+            data = await self.store.offload(read, await self.workspace(thread), image.file, MAX_BYTES + 1)
         except OSError as error:
             log.warning("picture.unread: %s", error, extra={"thread_id": str(thread)})
             return image
@@ -160,7 +160,7 @@ class ThreadFiles:
             return replace(file, problem=SHUT)
 
     async def _read(self, reader: Reader, thread: ThreadId, file: File) -> File:
-        workspace = self._workspace(thread)
+        workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.text_of(place, file.media_type, file.name)
         if not found.text:
@@ -179,7 +179,7 @@ class ThreadFiles:
         )
 
     async def _shown(self, reader: Reader, thread: ThreadId, file: File) -> File:
-        workspace = self._workspace(thread)
+        workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.picture_of(place)
         if found.problem:
@@ -190,7 +190,7 @@ class ThreadFiles:
         return ReadableFile(file.name, file.path, file.media_type, file.size, shown=shown)
 
     async def _kept(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
-        workspace = self._workspace(thread)
+        workspace = await self.workspace(thread)
         if found := await self.store.find(workspace, path):
             return found
         if attachment.size > self.store.max_bytes:
@@ -209,6 +209,3 @@ class ThreadFiles:
         except Exception as error:  # the boundary of a transport: its bugs are files that cannot be had
             log.exception("file.download_failed: see the traceback", extra={"thread_id": str(thread)})
             raise unavailable(wording.NO_FILE) from error
-
-    def _workspace(self, thread: ThreadId) -> Path:
-        return self.folder(thread) / "workspace"

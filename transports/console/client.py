@@ -122,7 +122,7 @@ class Console:
 
 
 def _is_terminal(stdin: TextIO | None, stdout: TextIO | None) -> bool:
-    """Tell whether both streams are a terminal that can move its cursor."""
+    """Return whether both streams are a terminal that can move its cursor."""
     if stdin is None or stdout is None or os.environ.get("TERM", "dumb") in {"", "dumb", "unknown"}:
         return False
     return stdin.isatty() and stdout.isatty()

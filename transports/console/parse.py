@@ -109,16 +109,16 @@ def help_text(
 
     In a narrow window the meaning stands below its command.
     """
-    listed = {**OWN_COMMANDS, **commands, **keys}
-    width = max(map(len, listed)) + 2
+    rows = {**OWN_COMMANDS, **commands, **keys}
+    width = max(map(len, rows)) + 2
     if columns - width < LEAST_COLUMNS:
         return "\n".join(
             f"{command}\n{textwrap.indent(textwrap.fill(meaning, max(columns - 2, LEAST_COLUMNS)), '  ')}"
-            for command, meaning in listed.items()
+            for command, meaning in rows.items()
         )
     return "\n".join(
         f"{' ' * width if more else command:<{width}}{row}"
-        for command, meaning in listed.items()
+        for command, meaning in rows.items()
         for more, row in enumerate(textwrap.wrap(meaning, columns - width))
     )
 

@@ -98,9 +98,9 @@ def render(
         case _:
             assert_never(outgoing.kind)
     if outgoing.choices:
-        there = (Choice("go there first, then:", f"/thread {heading}"),) if heading else ()
+        switch = (Choice("go there first, then:", f"/thread {heading}"),) if heading else ()
         lines.append(
-            _styled(_choices((*there, *outgoing.choices), alone=alone), "bold", width, colour=colour)
+            _styled(_choices((*switch, *outgoing.choices), alone=alone), "bold", width, colour=colour)
         )
     return "".join(lines) + "\n"
 

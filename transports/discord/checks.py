@@ -1,16 +1,5 @@
 """Checks Discord with the settings, one finding after another.
 
-| finding           | check                                                                                      |
-|-------------------|--------------------------------------------------------------------------------------------|
-| `discord.proxy`   | nothing; only there when the environment names one                                         |
-| `discord.token`   | `GET /users/@me`: whose token it is                                                        |
-| `discord.clock`   | the Date of that answer beside this machine's                                              |
-| `discord.intents` | `GET /applications/@me`: is Message Content ticked?                                        |
-| `discord.gateway` | `GET /gateway/bot`: how many sessions may begin today                                      |
-| `discord.session` | a session up to READY, closed again; not beside a running bot, nor with few sessions left  |
-| `discord.servers` | `GET /users/@me/guilds`: where it is, and which permissions lack there; else how to invite |
-| `discord.post`    | a message without a ping, posted and deleted; only in a channel that was named for it      |
-
 Not through the library: it sleeps through limits and retries for half a minute, and a person is waiting.
 API: https://docs.discord.com/developers/reference
 """
@@ -144,22 +133,15 @@ def _gateway(answer: Answer | PostFailed) -> Finding:
     if not _limit(answer):
         found = "Discord did not say how many sessions may begin"
         return Finding(name, "fail", found, "What answers may not be Discord; no session was begun.", REACH)
-    left, total, reset = (
-        _sessions_left(answer),
-        _limit(answer).get("total"),
-        _limit(answer).get("reset_after"),
-    )
+    left, limit = _sessions_left(answer), _limit(answer)
+    total, reset = limit.get("total"), limit.get("reset_after")
     found = f"{left} of {total} sessions left today"
     if left >= FEW_SESSIONS:
         return Finding(name, "ok", found)
     hours = f" in {reset / 3_600_000:.0f} h" if isinstance(reset, int) else ""
-    return Finding(
-        name,
-        "warn" if left else "fail",
-        f"{found}; no more was begun for this check",
-        "Something begins sessions again and again; Discord resets the token of a bot that uses up all.",
-        f"Stop other programs that use this token. The count begins anew{hours}.",
-    )
+    meaning = "Something begins sessions again and again; Discord resets the token of a bot that uses up all."
+    fix = f"Stop other programs that use this token. The count begins anew{hours}."
+    return Finding(name, "warn" if left else "fail", f"{found}; this check began none", meaning, fix)
 
 
 async def _session(session: aiohttp.ClientSession, options: Options) -> Finding:
@@ -207,34 +189,30 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
     name = "discord.servers"
     if isinstance(guilds, PostFailed):
         return [failed_call(name, guilds, "Where it is, is not known.")]
-    listed = guilds.body if isinstance(guilds.body, list) else []
-    there = [guild for guild in listed if isinstance(guild, dict)]
+    entries = guilds.body if isinstance(guilds.body, list) else []
+    servers = [guild for guild in entries if isinstance(guild, dict)]
     invite = _invite(application, me)
-    if not there:
+    if not servers:
         meaning = "It only hears people who share a server with it."
         return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
-    lacking = [(guild, missing) for guild in there if (missing := _missing(guild))]
-    count = f"in {len(there)} server{'s' if len(there) > 1 else ''}"
-    if not lacking:
+    incomplete = [(guild, missing) for guild in servers if (missing := _missing(guild))]
+    count = f"in {len(servers)} server{'s' if len(servers) > 1 else ''}"
+    if not incomplete:
         return [Finding(name, "ok", f"{count}, with the permissions it needs (channels may take some away)")]
-    lacks = f"{count}; {len(lacking)} of them lack{'s' if len(lacking) == 1 else ''} something"
+    lacks = f"{count}; {len(incomplete)} of them lack{'s' if len(incomplete) == 1 else ''} something"
     findings = [Finding(name, "ok", lacks)]
-    findings += [_lacks(guild, missing, invite) for guild, missing in lacking[:MAX_SERVERS]]
-    if (more := len(lacking) - MAX_SERVERS) > 0:
+    findings += [_lacks(guild, missing, invite) for guild, missing in incomplete[:MAX_SERVERS]]
+    if (more := len(incomplete) - MAX_SERVERS) > 0:
         findings.append(Finding(name, "warn", f"and {more} more servers lack permissions"))
     return findings
 
 
 def _lacks(guild: Mapping[str, JsonValue], missing: list[str], invite: str) -> Finding:
     words = ", ".join(name.replace("_", " ").title() for name in missing)
-    return Finding(
-        f"discord.servers.{guild.get('id')}",
-        "warn",
-        f"{str(guild.get('name'))[:60]}: lacks {words}",
-        "What needs these does not work there.",
-        f"Give them to the bot's role, or open {invite}",
-        (str(guild.get("id")), str(guild.get("name"))[:60], invite),
-    )
+    id_, server = str(guild.get("id")), str(guild.get("name"))[:60]
+    found, meaning = f"{server}: lacks {words}", "What needs these does not work there."
+    fix = f"Give them to the bot's role, or open {invite}"
+    return Finding(f"discord.servers.{id_}", "warn", found, meaning, fix, (id_, server, invite))
 
 
 def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
@@ -258,7 +236,7 @@ async def _post(api: Api, channel: str) -> Finding:
     name = "discord.post"
     body: JsonValue = {"content": TEST, "flags": SILENT, "allowed_mentions": {"parse": []}}
     if not channel.isdecimal():
-        found = f"{channel[:40]!r} is no channel's id"
+        found = f"{channel[:40]!r} is not a channel id"
         fix = "Give the number: Discord, Advanced, Developer Mode; then Copy Channel ID."
         return Finding(name, "fail", found, "Nothing was posted.", fix)
     message = await api.ask(f"/channels/{channel}/messages", "POST", body)

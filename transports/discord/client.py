@@ -146,8 +146,8 @@ class Discord(Client[Options, Rest, _Connection]):
         spot = await connection.places.seen(thread)
         if spot.channel == thread.channel:
             return ()
-        said = await connection.api.history(spot.channel, before=before if is_snowflake(before) else "")
-        return [line for message in said if (line := spoken(message, connection.me))]
+        messages = await connection.api.history(spot.channel, before=before if is_snowflake(before) else "")
+        return [line for message in messages if (line := spoken(message, connection.me))]
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -10,6 +11,9 @@ import anyio
 from threads.errors import PostFailed, retry_fields
 
 T = TypeVar("T")
+
+ASK_AGAIN_S = 10.0
+"""The wait after a 429 without a usable Retry-After."""
 
 OnRetry = Callable[[PostFailed, Mapping[str, str | float]], None]
 """Gets the error and the log fields of the retry to come."""
@@ -36,3 +40,12 @@ async def retry(
             on_retry(error, retry_fields(error.code, tried + 1, wait_s))
             await anyio.sleep(wait_s)
     return await call()
+
+
+def retry_seconds(retry_after: str) -> float:
+    """Return the seconds of a Retry-After header, at least one."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        return ASK_AGAIN_S
+    return max(seconds, 1.0) if math.isfinite(seconds) else ASK_AGAIN_S

@@ -1,17 +1,4 @@
-"""Checks Slack with the settings, one finding after another.
-
-| finding           | check                                                                                      |
-|-------------------|--------------------------------------------------------------------------------------------|
-| `slack.proxy`     | nothing; only there when the environment names one                                         |
-| `slack.token`     | `auth.test`: whose token it is, and in which workspace                                     |
-| `slack.clock`     | the Date of that answer beside this machine's                                              |
-| `slack.scopes`    | its `x-oauth-scopes` beside the manifest's, with what does not work without each           |
-| `slack.app_token` | `apps.connections.open`                                                                    |
-| `slack.socket`    | a socket up to its hello, closed again; not beside a running bot, whose events it may take |
-| `slack.app`       | `bots.info` beside the hello (or the token's own form): are both tokens of one app?        |
-| `slack.post`      | a message, posted and deleted, in the place that was named; else one that nobody can see:  |
-|                   | scheduled for a far day in the first direct conversation, and taken back at once           |
-"""
+"""Checks Slack with the settings, one finding after another."""
 
 from __future__ import annotations
 
@@ -31,6 +18,7 @@ from transports.shared.checks import (
     TEST,
     WITHIN_S,
     Finding,
+    State,
     clock,
     describe_failure,
     failed_call,
@@ -141,12 +129,10 @@ def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
     missing = [scope for scope in scopes(options.features) if scope.name not in granted]
     if not missing:
         return Finding(name, "ok", "all that these settings need")
+    state: State = "fail" if any(scope.name == "chat:write" for scope in missing) else "warn"
+    found = f"missing: {', '.join(scope.name for scope in missing)}"
     return Finding(
-        name,
-        "fail" if any(scope.name == "chat:write" for scope in missing) else "warn",
-        f"missing: {', '.join(scope.name for scope in missing)}",
-        f"Without: {'; '.join(scope.without for scope in missing)}.",
-        ADD_SCOPES,
+        name, state, found, f"Without: {'; '.join(scope.without for scope in missing)}.", ADD_SCOPES
     )
 
 
@@ -193,47 +179,38 @@ async def _hello(web: Web, url: str) -> Mapping[str, JsonValue] | Finding:
 
 
 def _socket(hello: Mapping[str, JsonValue]) -> Finding:
-    links = hello.get("num_connections")
-    if isinstance(links, int) and links > 1:
-        return Finding(
-            "slack.socket",
-            "warn",
-            f"opened and greeted; {links - 1} more of this app {'is' if links == 2 else 'are'} open",
-            "Slack gives each event to one of them: another copy of the bot takes a part of what is said.",
-            "Stop the other copy, or give this one an app of its own.",
-        )
-    return Finding("slack.socket", "ok", "opened and greeted")
+    name, links = "slack.socket", hello.get("num_connections")
+    if not isinstance(links, int) or links < 2:
+        return Finding(name, "ok", "opened and greeted")
+    found = f"opened and greeted; {links - 1} more of this app {'is' if links == 2 else 'are'} open"
+    meaning = "Slack gives each event to one of them: another copy of the bot takes a part of what is said."
+    return Finding(name, "warn", found, meaning, "Stop the other copy, or give this one an app of its own.")
 
 
 async def _same_app(
     web: Web, auth: AsyncSlackResponse, hello: Mapping[str, JsonValue], app_token: str
 ) -> Finding | None:
     """Compare the apps of the two tokens; None if one of them is unknown."""
-    found = APP_ID.match(app_token)
-    listening = string(part(hello, "connection_info"), "app_id") or (found[1] if found else "")
+    app = APP_ID.match(app_token)
+    listening = string(part(hello, "connection_info"), "app_id") or (app[1] if app else "")
     answer = await _ask(web, "bots.info", bot=auth.get("bot_id"))
-    match None if isinstance(answer, PostFailed) else answer.get("bot"):
-        case {"app_id": str(speaking)} if listening and speaking != listening:
-            return Finding(
-                "slack.app",
-                "fail",
-                f"the tokens belong to two apps: it would listen as {listening} and answer as {speaking}",
-                "It hears what is said to one app and answers as the other.",
-                "Take both tokens from one app.",
-            )
-        case {"app_id": str(speaking)} if listening:
-            return Finding("slack.app", "ok", f"both tokens belong to {speaking}")
-        case _:
-            return None
+    bot = None if isinstance(answer, PostFailed) else answer.get("bot")
+    speaking = string(bot, "app_id") if isinstance(bot, dict) else ""
+    if not listening or not speaking:
+        return None
+    if speaking == listening:
+        return Finding("slack.app", "ok", f"both tokens belong to {speaking}")
+    found = f"the tokens belong to two apps: it would listen as {listening} and answer as {speaking}"
+    meaning = "It hears what is said to one app and answers as the other."
+    return Finding("slack.app", "fail", found, meaning, "Take both tokens from one app.")
 
 
 async def _visible_post(web: Web, where: str) -> Finding:
     name = "slack.post"
     message = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
     if isinstance(message, PostFailed):
-        return failed_call(
-            name, message, "It cannot answer there.", "Invite the bot there, or name another place."
-        )
+        fix = "Invite the bot there, or name another place."
+        return failed_call(name, message, "It cannot answer there.", fix)
     deletion = await _ask(web, "chat.delete", channel=message.get("channel"), ts=message.get("ts"))
     return posted(name, where, deletion)
 
@@ -255,13 +232,9 @@ async def _unseen_post(web: Web, now: datetime) -> Finding:
     id_ = scheduled.get("scheduled_message_id")
     deletion = await _ask(web, "chat.deleteScheduledMessage", channel=channel, scheduled_message_id=id_)
     if isinstance(deletion, PostFailed):
-        return Finding(
-            name,
-            "warn",
-            f"a test message could be scheduled and not be taken back ({deletion})",
-            f"It will be posted in {FAR_DAY.days} days in {channel}.",
-            f"Take it back: chat.deleteScheduledMessage with {channel} and {id_}.",
-        )
-    return Finding(
-        name, "ok", "may post (a message was scheduled for a far day and taken back; nobody saw it)"
-    )
+        found = f"a test message was scheduled and cannot be deleted ({deletion})"
+        meaning = f"It will be posted in {FAR_DAY.days} days in {channel}."
+        fix = f"Delete it: chat.deleteScheduledMessage with {channel} and {id_}."
+        return Finding(name, "warn", found, meaning, fix)
+    found = "may post (a message was scheduled for a far day and deleted; nobody saw it)"
+    return Finding(name, "ok", found)

@@ -175,13 +175,15 @@ class Slack(Client[Options, Web, _Connection]):
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         connection = await self._connect()
-        said = [
+        messages = [
             message
             for message in await thread_history.read(connection.api, thread.channel, thread.root, "")
             if instant(stamp(message, "ts") or "0") < instant(before if is_stamp(before) else "9" * 10)
         ]
-        await connection.names.learn(said)
-        return [line for message in said if (line := spoken(message, connection.me, connection.names.known))]
+        await connection.names.learn(messages)
+        return [
+            line for message in messages if (line := spoken(message, connection.me, connection.names.known))
+        ]
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

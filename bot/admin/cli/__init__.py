@@ -37,21 +37,7 @@ def main() -> None:
 
 
 for command in (
-    init,
-    chat,
-    run,
-    status,
-    check,
-    doctor,
-    threads,
-    why,
-    usage,
-    dead_letters,
-    audit,
-    backup,
-    restore,
-    manifest,
-    schema,
-    completion,
-):
+    init, chat, run, status, check, doctor, threads, why, usage, dead_letters, audit, backup, restore,
+    manifest, schema, completion,
+):  # fmt: skip
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""Commands that keep the data folder: a copy of it while the bot runs, and back from one."""
+"""The commands `backup` and `restore`."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ def backup(
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
         with byte_progress("Copying", size_of(folder), quiet=as_json) as on_bytes:
-            made = back_up(folder, file.absolute(), _now, on_bytes)
+            report = back_up(folder, file.absolute(), _now, on_bytes)
     except BotError as error:
         refuse(str(error))
     except OSError as error:
         _no_disk(file, error, "no backup was written")
-    if keep is not None and not made.problems:  # a copy that lacks something replaces none that is whole
+    if keep is not None and not report.problems:  # an incomplete backup replaces no complete one
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:
-        _json({**asdict(made), "file": str(made.file), "at": made.at.isoformat()})
+        _json({**asdict(report), "file": str(report.file), "at": report.at.isoformat()})
     else:
-        _tell(made)
-    sys.exit(1 if made.problems else 0)
+        _tell(report)
+    sys.exit(1 if report.problems else 0)
 
 
 @click.command()
@@ -145,14 +145,14 @@ def _verify(file: Path, as_json: bool) -> None:
         click.echo(f"not in it, or not whole: {flat(line)}")
 
 
-def _tell(made: Report) -> None:
+def _tell(report: Report) -> None:
     from bot.admin.safe_text import flat
 
     click.echo(
-        f"{made.file}: {made.files:,} files, {_size(made.bytes)}, {_size(made.stored_bytes)} compressed. "
+        f"{report.file}: {report.files:,} files, {_size(report.bytes)}, {_size(report.stored_bytes)} compressed. "
         "Settings and credentials are not in it."
     )
-    for lines, what in ((made.skipped, "left out"), (made.problems, "could not be read")):
+    for lines, what in ((report.skipped, "left out"), (report.problems, "could not be read")):
         for line in lines[:SHOWN]:
             click.echo(f"{what}: {flat(line)}", err=True)
         if len(lines) > SHOWN:

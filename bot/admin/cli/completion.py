@@ -1,4 +1,4 @@
-"""``threadfast completion``: what a shell needs to complete commands, options and thread ids."""
+"""``threadfast completion``: the script with which a shell completes commands, options and thread ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def completion(ctx: click.Context, shell: str | None) -> None:
     used = shell or Path(os.environ.get("SHELL", "")).name
     if used not in SHELLS:
         raise click.UsageError(f"name your shell: {', '.join(SHELLS)}")
-    made = get_completion_class(used)
-    assert made is not None, "click knows these three"
-    complete = made(ctx.find_root().command, {}, PROGRAM, VARIABLE)
+    shell_class = get_completion_class(used)
+    assert shell_class is not None, "click knows these three"
+    complete = shell_class(ctx.find_root().command, {}, PROGRAM, VARIABLE)
     click.echo(complete.source_template % complete.source_vars())

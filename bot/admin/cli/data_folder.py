@@ -1,4 +1,4 @@
-"""What commands that only read share: the data folder, its errors, and times as people type them."""
+"""What read-only commands share: the data folder, its errors, and times as people type them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
     except NewerSchema as error:
         refuse(str(error))
     except BrokenPipeError:
-        raise  # the reader of our output has seen enough
+        raise  # the reader of our output has closed the pipe
     except OSError as error:
         more = "; run this as the bot's user or as root." if isinstance(error, PermissionError) else ""
         fail(f"{error.filename or folder}: {error.strerror or error}{more}")

@@ -1,4 +1,4 @@
-"""Commands about the bot that runs, and about what it stands on."""
+"""The commands `doctor` and `status`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def doctor(
         sys.exit(130)
     except BaseExceptionGroup as group:
         if isinstance(cause := first_cause(group), BrokenPipeError):
-            raise cause from None  # whoever read our output has seen enough
+            raise cause from None  # the reader of our output has closed the pipe
         raise
 
 

@@ -1,4 +1,4 @@
-"""What every command is given, and how it ends: the settings, the data folder, the masks, the exit codes."""
+"""What commands share: settings, data folder, masking and exit codes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
 
 
 def masker(loaded: Loaded) -> Masker:
-    """Return what hides the secrets of these settings, and what looks like one, from a screen."""
+    """Return a masker for the secrets of these settings, and for text that looks like a secret."""
     from bot.config.load import secrets_of
     from bot.guards.redaction import Masker
 
@@ -81,7 +81,7 @@ def masker(loaded: Loaded) -> Masker:
 
 
 def refuse(text: str) -> NoReturn:
-    """End because a person has to act: nothing restarts this."""
+    """Exit with a code that nothing restarts: a person has to act."""
     click.echo(text, err=True)
     sys.exit(EX_CONFIG)
 

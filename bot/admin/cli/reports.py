@@ -103,14 +103,14 @@ def usage(
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    made = usage_report.report(data.path, by, usage_report.period(since, month, now))
-    if made.files:
+    report = usage_report.report(data.path, by, usage_report.period(since, month, now))
+    if report.files:
         policy = Policy.of(data.loaded.settings.budget)
-        made.limits = spent_on(now.date().isoformat(), budgets(data.path), policy)
+        report.limits = spent_on(now.date().isoformat(), budgets(data.path), policy)
     if as_json:
-        click.echo(usage_report.as_json(made))
+        click.echo(usage_report.as_json(report))
     else:
-        usage_report.show(made, sys.stdout)
+        usage_report.show(report, sys.stdout)
 
 
 @click.command()

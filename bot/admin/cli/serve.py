@@ -1,4 +1,4 @@
-"""Commands that serve: a chat here, or the platforms that the settings name."""
+"""The commands that serve: `chat` in this terminal, and `run` for the configured platforms."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
 
 
 def _crashed(error: BaseException, loaded: Loaded) -> NoReturn:
-    """End with what went wrong in the log: the interpreter would print it with whatever secret is in it."""
+    """Log the error and exit. The interpreter would print it without masking secrets."""
     import logging
     import traceback
 

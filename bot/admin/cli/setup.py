@@ -1,4 +1,4 @@
-"""Commands before the first start: the setup, settings, and what platforms must know."""
+"""The commands before the first start: `init`, `check`, `manifest` and `schema`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def init(
 
 
 def on_terminal() -> bool:
-    """Say whether somebody sits there who can be asked."""
+    """Return whether a person can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -145,8 +145,8 @@ def manifest_slack(settings_file: Path | None) -> None:
 
     from bot.wiring.run import slack_manifest
 
-    made, reasons = slack_manifest(load(settings_file, None).settings)
-    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
+    app_manifest, reasons = slack_manifest(load(settings_file, None).settings)
+    click.echo(json.dumps(app_manifest, indent=2, ensure_ascii=False))
     click.echo("Why it asks for these scopes:", err=True)
     for reason in reasons:
         click.echo(f"  {reason}", err=True)

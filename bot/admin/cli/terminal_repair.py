@@ -1,7 +1,6 @@
-"""The terminal as a command finds it: what a killed chat left raw is put right before anybody types.
+"""Restores a terminal that a killed chat left in raw mode.
 
-A chat reads keys one by one, without echo. Killed with -9 it cannot undo that, and whoever asks for a line next waits
-for a line end that Enter does not send any more.
+A chat reads single keys without echo. After kill -9 the terminal stays so, and Enter sends no line end any more.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ PLAIN = "\x1b[?2004l\x1b[?1l\x1b[?7h\x1b[?25h\x1b[0m"
 
 
 def repair_terminal() -> None:
-    """Give a terminal that was left raw its line editing, echo and Ctrl-C back; anything else is left as it is."""
-    with suppress(termios.error, OSError, ValueError):  # no terminal, or one that is gone: nothing to fix
+    """Restore line editing, echo and Ctrl-C if the terminal is in raw mode."""
+    with suppress(termios.error, OSError, ValueError):  # no terminal: nothing to restore
         fd = sys.stdin.fileno() if sys.stdin else -1
         if (
             not os.isatty(fd) or os.tcgetpgrp(fd) != os.getpgrp()

@@ -1,4 +1,4 @@
-"""Commands about threads: which there are, what was said in one, and a copy to keep or hand over."""
+"""The commands that list, show and export threads."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     if since:
         found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
     totals = budgets(data.path)
-    listed = [
+    summaries = [
         (thread, totals.total(("thread", thread.thread)).spent)
         for thread in map(summary, progress(found[:limit], "Reading threads"))
     ]
     if as_json:
         lines = [
             {**asdict(thread), "text": data.mask(thread.text), "usd": dollars(cost)}
-            for thread, cost in listed
+            for thread, cost in summaries
         ]
         click.echo(json.dumps({"threads": lines, "total": len(found)}, indent=2))
     elif not found:
         click.echo("No threads yet." if not (transport or since) else "No such threads.")
     else:
-        _print_list(data, listed)
+        _print_list(data, summaries)
         if len(found) > limit:
             click.echo(f"… and {len(found) - limit:,} more; --limit shows them.", err=not is_terminal())
 
 
-def _print_list(data: DataFolder, listed: list[tuple[Summary, int]]) -> None:
+def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
     from bot.admin.safe_text import line, plain
     from bot.admin.terminal import WIDE, Column, print_table, width
@@ -83,18 +83,18 @@ def _print_list(data: DataFolder, listed: list[tuple[Summary, int]]) -> None:
     room = width()
     table: dict[Column, list[str]] = {
         Column("Last (UTC)", "whole"): [
-            one.at[0 if room >= WIDE else 5 : 16].replace("T", " ") or "-" for one, _ in listed
+            one.at[0 if room >= WIDE else 5 : 16].replace("T", " ") or "-" for one, _ in summaries
         ],
-        Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in listed],
+        Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in summaries],
     }
     if room >= WIDE:
-        table[Column("Cost", "whole", right=True)] = [usd(cost) if cost else "-" for _, cost in listed]
-    table[Column("Ended", "whole")] = [plain(one.outcome) or "pending" for one, _ in listed]
+        table[Column("Cost", "whole", right=True)] = [usd(cost) if cost else "-" for _, cost in summaries]
+    table[Column("Ended", "whole")] = [plain(one.outcome) or "pending" for one, _ in summaries]
     if room >= WIDE:
-        table[Column("Who", "cut")] = [line(one.author, 20) or "-" for one, _ in listed]
-    table[Column("Thread", style="bold")] = [line(one.thread, 200) for one, _ in listed]
+        table[Column("Who", "cut")] = [line(one.author, 20) or "-" for one, _ in summaries]
+    table[Column("Thread", style="bold")] = [line(one.thread, 200) for one, _ in summaries]
     if room >= WIDEST:
-        table[Column("Said last", "cut")] = [line(data.mask(one.text), 60) for one, _ in listed]
+        table[Column("Said last", "cut")] = [line(data.mask(one.text), 60) for one, _ in summaries]
     print_table([*table], [*zip(*table.values(), strict=True)])
 
 
@@ -137,8 +137,8 @@ def _transcript(
     from bot.admin.reports.transcript import Transcript
     from bot.admin.reports.workspace_files import files_of
 
-    said = entries(folder, data.damage, last, wait=wait)
-    return Transcript(folder.name, said, tools_used(folder), files_of(folder.path), mask)
+    messages = entries(folder, data.damage, last, wait=wait)
+    return Transcript(folder.name, messages, tools_used(folder), files_of(folder.path), mask)
 
 
 @threads.command("show")

@@ -1,4 +1,4 @@
-"""Dead letters: messages that were put aside, and what became of those that were put back in line."""
+"""Dead letters: messages set aside after repeated interruptions, and the state of those that were resubmitted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeadLetter:
 
 
 def dead_letters(data: Path, over: Callable[[Sequence[Folder]], Iterable[Folder]] = iter) -> list[DeadLetter]:
-    """Return the messages put aside, oldest first; *over* goes through all threads (it may show progress).
+    """Return the dead letters, oldest first; *over* iterates over all threads, and may show progress.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
@@ -43,14 +43,16 @@ def _of_thread(folder: Folder, in_line: set[tuple[str, str]]) -> list[DeadLetter
     ends = {e.message_id: e.at for e in entries(folder, Damage(), having=[_ENDED]) if e.kind == "settled"}
     if not ends:
         return []
-    told = [*entries(folder, Damage(), having=[*map(in_json, ends)])]
+    recorded = [*entries(folder, Damage(), having=[*map(in_json, ends)])]
     again = {_first(each): "in line" for thread, each in in_line if thread == folder.name}
-    again |= {_first(e.message_id): e.outcome for e in told if e.kind == "settled" and "~" in e.message_id}
+    again |= {
+        _first(e.message_id): e.outcome for e in recorded if e.kind == "settled" and "~" in e.message_id
+    }
     return [
         DeadLetter(
             ends[e.message_id], folder.name, e.message_id, e.author, e.text, again.get(e.message_id, "")
         )
-        for e in told
+        for e in recorded
         if e.kind == "message" and e.message_id in ends
     ]
 

@@ -12,7 +12,8 @@ import anyio.to_thread
 
 from bot.admin.dead_letters.listing import DeadLetter
 from bot.store.migrations import prepare
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
+from threads.journal.ports import NullTaker
 from threads.model import Author, Incoming, ThreadId
 from threads.store.data_folder import lock_data_folder
 from threads.store.disk import PosixDisk
@@ -25,7 +26,7 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
     """
     with lock_data_folder(data):
         prepare(data, partial(datetime.now, UTC))
-        journal = Journal(
+        journal = FileJournal(
             PosixDisk(),
             data / "journal.jsonl",
             offload=anyio.to_thread.run_sync,
@@ -33,7 +34,7 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
         )
         journal.open()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(journal.run, lambda _: None)
+            tasks.start_soon(journal.run, NullTaker())
             tries = (_again(letter, number) for number in count(1))
             found = next(again for again in tries if not journal.ledger.knows(again.key))
             await journal.receive(found)

@@ -3,7 +3,7 @@
 | in it                                                  | not in it                                            |
 |--------------------------------------------------------|------------------------------------------------------|
 | versions: program, Python, system, libraries           | names of the machine and its users, paths            |
-| settings: numbers, switches, model names, references   | texts, addresses, names; ids only as marks           |
+| settings: numbers, switches, model names, references   | texts, addresses, names, ids                         |
 | all findings                                           | names in them, output of other programs              |
 | the status of the running bot                          | where its data is                                    |
 | counts of outcomes, failures with their references     | messages and their authors                           |
@@ -14,14 +14,13 @@ What goes in is listed here; everything else is left out. Secrets are masked at 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
-import secrets
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -33,31 +32,31 @@ from bot.admin.doctor.checks import Context
 from bot.admin.doctor.records import summarize_journal
 from bot.admin.doctor.screen import plain_lines
 from bot.admin.status.client import NoStatus
-from bot.config.settings import REFERENCE
+from bot.config.settings import REFERENCE, Settings
 from threads.errors import NewerSchema
 from transports.shared.checks import Finding
 
 LIBRARIES = (
     "anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich", "slack-bolt",
-    "slack-sdk", "aiohttp", "httpx", "playwright", "uvloop",
+    "slack-sdk", "aiohttp", "httpx2", "playwright", "uvloop",
 )  # fmt: skip
 LOG_LINES = 200
 LOG_BYTES = 1_000_000
 REFERENCES = 5
-"""Of each code of an error, how many of the last ones."""
+"""The last ones of each error code."""
 
 PLAIN_KEYS = frozenset({
     "model", "fallback_models", "model_map", "mode", "kind", "backoff", "acknowledge", "busy", "sandbox", "streaming",
     "log_level", "log_format", "enabled", "after_outside_text", "policy",
     "bot_token", "app_token", "token", "api_key",
 })  # fmt: skip
-"""Keys of the settings whose words are ours, a model's name, or a reference."""
+"""Settings keys whose values are words of ours, model names or references."""
 
 NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
-"""Maps whose keys are names of models, providers and tools."""
+"""Maps by model, provider or tool."""
 
-MARKED = frozenset({"mcp_servers", "env", "headers"})
-"""Maps whose keys are anything."""
+PRIVATE_NAMES = frozenset({"mcp_servers", "env", "headers"})
+"""Maps whose keys are left out."""
 
 OMITTED = frozenset({"$schema", "data"})
 LOCAL = re.compile(
@@ -65,28 +64,23 @@ LOCAL = re.compile(
 )
 """Addresses that are the same on every machine."""
 
-IDS = frozenset({"users", "roles", "channels", "admins", "bots", "in_place", "channel"})
-EVENT = re.compile(r"([a-z_]+(?:\.[a-z_]+)+|library)(?::|$)")
+LOG_FIELDS = (
+    ("at", re.compile(r"([0-9T:.-]{1,23})(?:[+Z].*)?$")),
+    ("level", re.compile(r"([a-z]{1,8})$")),
+    ("logger", re.compile(r"((?:bot|threads|transports)[a-z_.]*)$")),
+    ("event", re.compile(r"([a-z_]+(?:\.[a-z_]+)+|library)(?::|$)")),
+    ("correlation_id", re.compile(r"([0-9a-zA-Z-]{1,40})$")),
+)
+"""What a line of the log may show, and its form."""
 PATTERN = re.compile(r"\(.*", re.DOTALL)
-
-
-class Marks:
-    """Replaces private words by marks, equal words alike within one bundle; nobody can find out what they were."""
-
-    def __init__(self) -> None:
-        self._salt = secrets.token_bytes(16)
-
-    def __call__(self, text: str) -> str:
-        return f"<{hashlib.blake2s(text.encode('utf-8', 'replace'), key=self._salt).hexdigest()[:6]}>"
 
 
 def bundle(context: Context, findings: Sequence[Finding], *, at: datetime) -> str:
     """Return the text. Blocking; raises nothing but for bugs."""
-    marks = Marks()
     parts = (
         ("Versions", _versions()),
-        ("Checks", _checks(findings, context, marks)),
-        ("Settings that are not the default", _settings(context, marks)),
+        ("Checks", _checks(findings, context)),
+        ("Settings that are not the default", _settings(context.settings)),
         ("Running bot", _status(context)),
         ("Journal", _journal(context.settings.data)),
         ("Log", _log(context.settings.data / "threadfast.log")),
@@ -102,23 +96,16 @@ def bundle(context: Context, findings: Sequence[Finding], *, at: datetime) -> st
 
 
 def _versions() -> list[str]:
-    libraries = [f"{name} {found}" for name in LIBRARIES if (found := _version(name))]
+    libraries = []
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            libraries.append(f"{name} {version(name)}")
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     python = f"Python {platform.python_version()} ({sys.implementation.name})"
-    return [
-        f"threadfast {_version('threadfast')}, {python}, {system}",
-        ", ".join(libraries),
-    ]
+    return [f"threadfast {version('threadfast')}, {python}, {system}", ", ".join(libraries)]
 
 
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
-def _checks(findings: Sequence[Finding], context: Context, marks: Marks) -> list[str]:
+def _checks(findings: Sequence[Finding], context: Context) -> list[str]:
     places = {str(context.settings.data): "<data>", str(Path.home()): "~", str(Path.cwd()): "<here>"}
     if context.settings_file:
         places[str(context.settings_file.absolute().parent)] = "<settings>"
@@ -126,7 +113,7 @@ def _checks(findings: Sequence[Finding], context: Context, marks: Marks) -> list
     def hide(line: str, finding: Finding) -> str:
         servers = context.settings.mcp_servers if finding.name.startswith("mcp_servers.") else ()
         for name in sorted((*finding.names, *servers), key=len, reverse=True):
-            line = line.replace(" ".join(name.split()), marks(name)) if name.strip() else line
+            line = line.replace(" ".join(name.split()), "<name>") if name.strip() else line
         for place, short in sorted(places.items(), key=lambda pair: -len(pair[0])):
             line = line.replace(place, short) if len(place) > 1 else line
         return line
@@ -134,43 +121,36 @@ def _checks(findings: Sequence[Finding], context: Context, marks: Marks) -> list
     return [hide(line, finding) for finding in findings for line in plain_lines(finding)]
 
 
-def _settings(context: Context, marks: Marks) -> list[str]:
-    given: JsonValue = context.settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-    values = masked_settings(given, "", marks)
-    return json.dumps(values, indent=1, ensure_ascii=False).splitlines() if values else []
+def _settings(settings: Settings) -> list[str]:
+    changed: JsonValue = settings.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    return json.dumps(public_settings(changed), indent=1, ensure_ascii=False).splitlines() if changed else []
 
 
-def masked_settings(value: JsonValue, key: str, marks: Callable[[str], str]) -> JsonValue:
-    """Return settings without what is somebody's own; *key* is that of the settings which holds the value."""
+def public_settings(value: JsonValue, key: str = "") -> JsonValue:
+    """Return settings without private values; *key* is the settings key that holds *value*."""
     match value:
-        case dict() if key in NAMED or key in MARKED:
-            # A map: its keys are names, and what they hold is a section of its own, or the map's.
-            tell = marks if key in MARKED else _without_pattern
+        case dict() if key in PRIVATE_NAMES:
+            return [
+                public_settings(inner, "" if isinstance(inner, dict) else key) for inner in value.values()
+            ]
+        case dict() if key in NAMED:
+            # The rule of a tool may name some of its calls, which are private.
             return {
-                tell(name): masked_settings(held, "" if isinstance(held, dict) else key, marks)
-                for name, held in value.items()
+                PATTERN.sub("(…)", name): public_settings(inner, "" if isinstance(inner, dict) else key)
+                for name, inner in value.items()
             }
         case dict():
             return {
-                name: masked_settings(held, name, marks)
-                for name, held in value.items()
-                if name not in OMITTED
+                name: public_settings(inner, name) for name, inner in value.items() if name not in OMITTED
             }
         case list():
-            return [masked_settings(held, key, marks) for held in value]
-        case str() if (
+            return [public_settings(inner, key) for inner in value]
+        case str() if not (
             value in ("", "*") or key in PLAIN_KEYS or REFERENCE.fullmatch(value) or LOCAL.match(value)
         ):
-            return value
-        case str():
-            return marks(value) if key in IDS else f"[{len(value)} characters]"
+            return f"[{len(value)} characters]"
         case _:
             return value
-
-
-def _without_pattern(name: str) -> str:
-    """Return the name of a tool whose rule is about some of its calls."""
-    return PATTERN.sub("(…)", name)
 
 
 def _status(context: Context) -> list[str]:
@@ -216,23 +196,16 @@ def _log(path: Path) -> list[str]:
 
 
 def _events(lines: Sequence[str]) -> Iterator[str]:
-    """Return when, how grave and which event each JSON line is about: never what it says."""
+    """Yield the time, level, logger, event and reference of each JSON line, but never its text."""
     for line in lines:
         try:
             entry = json.loads(line)
         except ValueError:
             continue
-        if isinstance(entry, Mapping):
-            event = EVENT.match(str(entry.get("event", "")))
-            at, level = str(entry.get("at", ""))[:23], str(entry.get("level", ""))[:8]
-            reference = re.fullmatch(r"[0-9a-zA-Z-]{1,40}", str(entry.get("correlation_id", "")))
-            logger = re.fullmatch(r"(?:bot|threads|transports)[a-z_.]*", str(entry.get("logger", "")))
-            words = (
-                at,
-                level,
-                logger[0] if logger else "",
-                event[1] if event else "",
-                reference[0] if reference else "",
-            )
-            if re.fullmatch(r"[0-9T:.-]*", at) and level.isalpha():
-                yield " ".join(filter(None, words))
+        if isinstance(entry, Mapping) and (words := [_public(entry, *field) for field in LOG_FIELDS])[0]:
+            yield " ".join(filter(None, words))
+
+
+def _public(entry: Mapping[str, object], name: str, pattern: re.Pattern[str]) -> str:
+    found = pattern.match(str(entry.get(name, "")))
+    return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""What every check is given, and how all of them run side by side."""
+"""The context of every check, and the runner of all checks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Check:
 async def run_checks(
     checks: Sequence[Check],
     context: Context,
-    tell: Callable[[Finding], None],
+    report: Callable[[Finding], None],
     waiting: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> list[Finding]:
     """Run all checks at once, and report each finding in the order of the checks.
@@ -93,7 +93,7 @@ async def run_checks(
             with receive:
                 async for finding in receive:
                     findings.append(finding)
-                    tell(finding)
+                    report(finding)
     return findings
 
 

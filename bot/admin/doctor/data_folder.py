@@ -1,4 +1,4 @@
-"""The data folder: whether it is there, ours, closed to others, on a disk that survives a reboot, with room."""
+"""Checks the data folder: that it exists, is ours and closed to others, on a durable disk with free space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bot.admin.doctor.checks import Context, Findings
 from bot.store.layout import Step, files_of
-from transports.shared.checks import Finding
+from transports.shared.checks import Finding, State
 
 OPEN = stat.S_IRWXG | stat.S_IRWXO
 FULL_BYTES, LOW_BYTES = 100_000_000, 1_000_000_000
@@ -21,6 +21,7 @@ SLOW_FSYNC_S = 0.2
 MOST_FILES = 50_000
 """Files whose modes are checked; the mode of the folder decides anyway."""
 
+AS_BOT = "Run this as the bot's user: sudo -u threadfast threadfast doctor."
 KEEP = "Set `data` to a folder on a local disk."
 FILESYSTEMS = {
     **dict.fromkeys(("tmpfs", "ramfs"), ("memory, not a disk", "The next reboot deletes everything.", KEEP)),
@@ -30,11 +31,7 @@ FILESYSTEMS = {
     ),
     **dict.fromkeys(
         ("overlay", "aufs"),
-        (
-            "a container's own layer",
-            "Removing the container deletes everything.",
-            "Mount a volume there.",
-        ),
+        ("a container's own layer", "Removing the container deletes everything.", "Mount a volume there."),
     ),
 }
 """What is wrong with a file system, what that means, and the fix."""
@@ -47,8 +44,15 @@ async def check_folder(context: Context) -> Findings:
     if not await context.offload(is_open, data):
         yield await context.offload(_absent, data)
         return
-    for check in (_owned, _writable, _modes, _space, _filesystem):
-        yield await context.offload(check, data)
+    checks = {
+        "folder": _owned,
+        "writable": _writable,
+        "modes": _modes,
+        "space": _space,
+        "filesystem": _filesystem,
+    }
+    for name, check in checks.items():
+        yield Finding(f"data.{name}", *await context.offload(check, data))
 
 
 def is_open(data: Path) -> bool:
@@ -64,49 +68,35 @@ def _is_folder(path: Path) -> bool:
 
 
 def _absent(data: Path) -> Finding:
-    name = "data.folder"
+    name, broken = "data.folder", "The bot cannot start."
     if not os.access(data, os.R_OK | os.X_OK) and _is_folder(data):
-        return Finding(
-            name,
-            "fail",
-            f"{data} cannot be opened by this user ({os.geteuid()})",
-            "The bot cannot start as this user.",
-            "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
-        )
+        found, fix = f"{data} cannot be opened by this user ({os.geteuid()})", AS_BOT
+        return Finding(name, "fail", found, "The bot cannot start as this user.", fix)
     if os.path.lexists(data):
-        return Finding(name, "fail", f"{data} is not a folder", "The bot cannot start.", "Move it away.")
+        return Finding(name, "fail", f"{data} is not a folder", broken, "Move it away.")
     above = next((folder for folder in data.parents if _is_folder(folder)), data.parents[-1])
     if os.access(above, os.W_OK | os.X_OK):
-        return Finding(
-            name,
-            "ok",
-            f"{data} does not exist yet; the first start creates it",
-            fix="`threadfast doctor --fix` creates it now.",
-        )
-    return Finding(
-        name,
-        "fail",
-        f"{data} does not exist and cannot be created: {above} is not writable",
-        "The bot cannot start.",
-        "Create it and give it to the bot's user, or set another folder in `data`.",
-    )
+        found = f"{data} does not exist yet; the first start creates it"
+        return Finding(name, "ok", found, fix="`threadfast doctor --fix` creates it now.")
+    found = f"{data} does not exist and cannot be created: {above} is not writable"
+    fix = "Create it and give it to the bot's user, or set another folder in `data`."
+    return Finding(name, "fail", found, broken, fix)
 
 
-def _owned(data: Path) -> Finding:
+Result = tuple[State, str] | tuple[State, str, str, str]
+"""The state, what was found, what it means, and the fix."""
+
+
+def _owned(data: Path) -> Result:
     owner, mine = data.stat().st_uid, os.geteuid()
     if owner == mine:
-        return Finding("data.folder", "ok", f"{data}")
-    return Finding(
-        "data.folder",
-        "warn",
-        f"{data} belongs to user {owner}, and this is user {mine}",
-        "The bot may not be able to read files that this user writes there, and the reverse.",
-        "Run this as the bot's user: sudo -u threadfast threadfast doctor.",
-    )
+        return "ok", f"{data}"
+    found = f"{data} belongs to user {owner}, and this is user {mine}"
+    meaning = "The bot may not be able to read files that this user writes there, and the reverse."
+    return "warn", found, meaning, AS_BOT
 
 
-def _writable(data: Path) -> Finding:
-    name = "data.writable"
+def _writable(data: Path) -> Result:
     began = time.monotonic()
     try:
         with tempfile.NamedTemporaryFile(dir=data, prefix="doctor-", suffix=".tmp") as file:
@@ -114,18 +104,14 @@ def _writable(data: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return Finding(
-            name,
-            "fail",
-            f"cannot write a file there ({error.strerror})",
-            "The bot cannot store messages, so it accepts none.",
-            "Make room, mount it read-write, or give it to the bot's user.",
-        )
+        meaning = "The bot cannot store messages, so it accepts none."
+        fix = "Make room, mount it read-write, or give it to the bot's user."
+        return "fail", f"cannot write a file there ({error.strerror})", meaning, fix
     took = time.monotonic() - began
-    said = f"written and fsynced in {took * 1000:.0f} ms"
+    found = f"written and fsynced in {took * 1000:.0f} ms"
     if took < SLOW_FSYNC_S:
-        return Finding(name, "ok", said)
-    return Finding(name, "warn", said, "Each message waits this long before it is acknowledged.", KEEP)
+        return "ok", found
+    return "warn", found, "Each message waits this long before it is acknowledged.", KEEP
 
 
 def too_open(data: Path) -> Iterator[Path]:
@@ -139,43 +125,37 @@ def too_open(data: Path) -> Iterator[Path]:
             yield path
 
 
-def _modes(data: Path) -> Finding:
-    name = "data.modes"
+def _modes(data: Path) -> Result:
     try:
-        ajar = list(too_open(data))
+        open_paths = list(too_open(data))
     except OSError as error:
-        return Finding(name, "fail", f"cannot be read ({error.strerror}: {error.filename})", "The bot cannot start.",
-                       "Give the folder to the bot's user: chown -R.")  # fmt: skip
-    if not ajar:
-        return Finding(name, "ok", "closed to others")
-    more = f" and {len(ajar) - 1} more" if len(ajar) > 1 else ""
+        found = f"cannot be read ({error.strerror}: {error.filename})"
+        return "fail", found, "The bot cannot start.", "Give the folder to the bot's user: chown -R."
+    if not open_paths:
+        return "ok", "closed to others"
+    more = f" and {len(open_paths) - 1} more" if len(open_paths) > 1 else ""
     meaning = "Conversations can be read by others on this machine."
-    return Finding(name, "warn", f"open to others: {ajar[0]}{more}", meaning, CLOSED.format(data))
+    return "warn", f"open to others: {open_paths[0]}{more}", meaning, CLOSED.format(data)
 
 
-def _space(data: Path) -> Finding:
-    name = "data.space"
-    there = os.statvfs(data)
-    free = there.f_bavail * there.f_frsize
+def _space(data: Path) -> Result:
+    volume = os.statvfs(data)
+    free = volume.f_bavail * volume.f_frsize
     free_space = f"{free / 1e9:.1f} GB free" if free >= LOW_BYTES else f"{free / 1e6:.0f} MB free"
     full = "A full disk stops the bot: it can store no message."
-    if there.f_files and there.f_favail < FEW_FILES:
-        return Finding(
-            name, "fail", f"room for {there.f_favail} more files", full, "Delete what is not needed."
-        )
+    if volume.f_files and volume.f_favail < FEW_FILES:
+        return "fail", f"room for {volume.f_favail} more files", full, "Delete what is not needed."
     if free >= LOW_BYTES:
-        return Finding(name, "ok", free_space)
-    return Finding(
-        name, "fail" if free < FULL_BYTES else "warn", free_space, full, "Make room, or move `data`."
-    )
+        return "ok", free_space
+    return "fail" if free < FULL_BYTES else "warn", free_space, full, "Make room, or move `data`."
 
 
-def _filesystem(data: Path) -> Finding:
-    name, kind = "data.filesystem", filesystem(data, _mounts())
+def _filesystem(data: Path) -> Result:
+    kind = filesystem(data, _mounts())
     if kind in FILESYSTEMS:
         what, meaning, fix = FILESYSTEMS[kind]
-        return Finding(name, "warn", f"{kind}: {what}", meaning, fix)
-    return Finding(name, "ok", kind or "unknown on this system")
+        return "warn", f"{kind}: {what}", meaning, fix
+    return "ok", kind or "unknown on this system"
 
 
 def _mounts() -> str:
@@ -186,7 +166,7 @@ def _mounts() -> str:
 
 
 def filesystem(data: Path, mounts: str) -> str:
-    """Return the kind of file system of a folder, by what /proc/self/mountinfo says; empty when it does not."""
+    """Return a folder's file system by the lines of /proc/self/mountinfo, or "" if they do not name it."""
     best, kind = Path(), ""
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")

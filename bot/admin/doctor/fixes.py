@@ -59,9 +59,9 @@ def _not_ours(data: Path) -> str:
 
 
 def _apply_fixes(data: Path) -> Iterator[str]:
-    made = not data.exists()
+    created = not data.exists()
     with lock_data_folder(data):
-        if made:
+        if created:
             yield f"made {data}"
         yield from _close(too_open(data))
         yield from _delete_temporary(data)
@@ -79,12 +79,8 @@ def _close(places: Iterator[Path]) -> Iterator[str]:
 
 
 def _delete_temporary(data: Path) -> Iterator[str]:
-    folders = [
-        data,
-        *(data / name for name in ("usage", "audit")),
-        *data.glob("threads/*/*/"),
-    ]
-    for folder in folders:  # not in workspaces: those files are people's, whatever their name
+    # Not in workspaces: those files are people's, whatever their name.
+    for folder in (data, data / "usage", data / "audit", *data.glob("threads/*/*/")):
         if not folder.resolve().is_relative_to(data.resolve()):
             continue  # a link to somewhere else
         for file in sorted(folder.glob("*.tmp")):

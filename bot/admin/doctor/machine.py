@@ -1,4 +1,4 @@
-"""The machine: Python, who runs it, how many files may be open, and systemd."""
+"""Checks the machine: Python, the user, the limit of open files, and systemd."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,73 +33,60 @@ async def check_machine(context: Context) -> Findings:
 
 
 def _python() -> Finding:
-    said = f"threadfast {version('threadfast')}, Python {platform.python_version()}, {_system()}"
+    found = f"threadfast {version('threadfast')}, Python {platform.python_version()}, {_system()}"
     if sys.version_info >= OLDEST:
-        return Finding("version", "ok", said)
-    return Finding("version", "fail", said, "It needs Python 3.11 or newer.", "Install a newer Python.")
+        return Finding("version", "ok", found)
+    return Finding("version", "fail", found, "It needs Python 3.11 or newer.", "Install a newer Python.")
 
 
 def _system() -> str:
-    try:
-        named = platform.freedesktop_os_release().get("PRETTY_NAME", "")
-    except OSError:
-        named = ""
-    return f"{named or platform.system()} ({platform.machine()}, kernel {platform.release()})"
+    name = ""
+    with suppress(OSError):
+        name = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    return f"{name or platform.system()} ({platform.machine()}, kernel {platform.release()})"
 
 
 def _user() -> Finding:
     if os.geteuid() != 0:
         return Finding("user", "ok", f"user {os.geteuid()}")
-    return Finding(
-        "user",
-        "warn",
-        "this is root",
-        "As root the shell and the browser are off, because their sandboxes do not contain root.",
-        "Run it as its own user; deploy/ has a unit and a container for that.",
-    )
+    meaning = "As root the shell and the browser are off, because their sandboxes do not contain root."
+    fix = "Run it as its own user; deploy/ has a unit and a container for that."
+    return Finding("user", "warn", "this is root", meaning, fix)
 
 
 def _files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY
-    said = "no limit" if soft == endless else f"{soft:,} may be open"
+    found = "no limit" if soft == endless else f"{soft:,} may be open"
     if soft == endless or soft >= FEW_FILES:
-        return Finding("open_files", "ok", said)
-    return Finding(
-        "open_files",
-        "warn",
-        said,
-        "With many threads at once, files and connections fail to open.",
-        f"ulimit -n {hard if hard != endless else 65_536}, or LimitNOFILE=65536 in the unit.",
-    )
+        return Finding("open_files", "ok", found)
+    meaning = "With many threads at once, files and connections fail to open."
+    fix = f"ulimit -n {hard if hard != endless else 65_536}, or LimitNOFILE=65536 in the unit."
+    return Finding("open_files", "warn", found, meaning, fix)
 
 
 def _unit() -> Finding | None:
-    """Say how systemd's unit is, if there is one; nothing is missed without."""
+    """Return the state of systemd's unit, or None if there is no unit."""
     if not any(unit.exists() for unit in UNITS):
         return None
-    told = _shown() if shutil.which("systemctl") and Path("/run/systemd/system").is_dir() else {}
-    state = told.get("ActiveState", "")
+    unit = _properties() if shutil.which("systemctl") and Path("/run/systemd/system").is_dir() else {}
+    state = unit.get("ActiveState", "")
     if not state:
         return Finding("systemd", "ok", f"{UNIT} is installed; systemd does not run here")
-    restarts = told.get("NRestarts", "0")
-    said = f"{UNIT}: {state}, restarted {restarts} times"
-    if state == "failed":
-        why = (
-            f"exit code {told.get('ExecMainStatus')}"
-            if told.get("Result") == "exit-code"
-            else told.get("Result")
-        )
-        return Finding("systemd", "fail", f"{said} ({why})", "systemd does not start it again.",
-                       "journalctl -u threadfast -n 50; fix it, then systemctl restart threadfast.")  # fmt: skip
-    return Finding("systemd", "ok", said)
+    found = f"{UNIT}: {state}, restarted {unit.get('NRestarts', '0')} times"
+    if state != "failed":
+        return Finding("systemd", "ok", found)
+    result = unit.get("Result")
+    why = f"exit code {unit.get('ExecMainStatus')}" if result == "exit-code" else result
+    fix = "journalctl -u threadfast -n 50; fix it, then systemctl restart threadfast."
+    return Finding("systemd", "fail", f"{found} ({why})", "systemd does not start it again.", fix)
 
 
-def _shown() -> dict[str, str]:
-    wanted = "ActiveState,Result,NRestarts,ExecMainStatus"
+def _properties() -> dict[str, str]:
+    names = "ActiveState,Result,NRestarts,ExecMainStatus"
     try:
         done = subprocess.run(  # noqa: S603  fixed words
-            ["systemctl", "show", UNIT, "--property", wanted],  # noqa: S607  the system's own
+            ["systemctl", "show", UNIT, "--property", names],  # noqa: S607  the system's own
             capture_output=True,
             text=True,
             timeout=SYSTEMCTL_WITHIN_S,

@@ -1,4 +1,4 @@
-"""The models: each is asked for a real answer, and its price is looked up."""
+"""Checks that each model answers, and that its price is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.llm.verify import Verification, verify
 from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates
-from transports.shared.checks import Finding
+from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
 OFFLINE = "offline/"
@@ -60,48 +60,32 @@ def model_checks(models: Sequence[Candidate]) -> list[Check]:
 async def check_model(one: Candidate, context: Context) -> Findings:
     yield await _answer(one, context)
     if catalog_of(one.settings).rate(one.name) is None:
-        hard = one.settings.budget.mode == "hard"
-        yield Finding(
-            f"{one.title}.price",
-            "fail" if hard and not one.place else "warn",
-            f"the price of {one.name} is unknown",
-            "A hard budget refuses it." if hard else "What it costs is not counted.",
-            price_fix(one.name),
-        )
+        hard, found = one.settings.budget.mode == "hard", f"the price of {one.name} is unknown"
+        meaning = "A hard budget refuses it." if hard else "What it costs is not counted."
+        state: State = "fail" if hard and not one.place else "warn"
+        yield Finding(f"{one.title}.price", state, found, meaning, price_fix(one.name))
 
 
 async def _answer(one: Candidate, context: Context) -> Finding:
+    name = f"{one.name}{one.why}"
     if one.name.startswith(OFFLINE):
-        return Finding(
-            one.title,
-            "ok",
-            f"{one.name}{one.why}: built-in rules, no real model",
-            fix="`threadfast init` connects a real one.",
-        )
+        fix = "`threadfast init` connects a real one."
+        return Finding(one.title, "ok", f"{name}: built-in rules, no real model", fix=fix)
     if context.offline:
-        return Finding(one.title, "ok", f"{one.name}{one.why}: not asked (--offline)")
+        return Finding(one.title, "ok", f"{name}: not asked (--offline)")
     verified = await verify(one.name, one.settings, context.environ, within_s=WITHIN_S)
     if context.has_all_links and verified.error and verified.error.code == "config_invalid":
-        return Finding(
-            one.title,
-            "warn",
-            f"{one.name}{one.why}: not asked: {verified.error}",
-            "The running bot can.",
-            AS_ROOT,
-        )
+        found = f"{name}: not asked: {verified.error}"
+        return Finding(one.title, "warn", found, "The running bot can.", AS_ROOT)
     return finding_of(one, verified)
 
 
 def finding_of(one: Candidate, verified: Verification) -> Finding:
     """Return the finding of a model that was asked. A fallback that fails is a warning."""
+    name, error = f"{one.name}{one.why}", verified.error
     if verified.ok:
-        return Finding(one.title, "ok", f"{one.name}{one.why} answered in {verified.took_s:.1f} s")
-    error = verified.error
+        return Finding(one.title, "ok", f"{name} answered in {verified.took_s:.1f} s")
     code = error.code if error else "unavailable"
-    return Finding(
-        one.title,
-        "warn" if one.place else "fail",
-        f"{one.name}{one.why}: {code}: {error}",
-        "The bot skips it and asks the next model." if one.place else "The bot cannot answer.",
-        FIXES.get(code, "Check `providers` in the settings."),
-    )
+    meaning = "The bot skips it and asks the next model." if one.place else "The bot cannot answer."
+    fix = FIXES.get(code, "Check `providers` in the settings.")
+    return Finding(one.title, "warn" if one.place else "fail", f"{name}: {code}: {error}", meaning, fix)

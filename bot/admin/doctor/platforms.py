@@ -1,4 +1,4 @@
-"""The chat platforms that the settings name, asked with their own tokens."""
+"""Checks the configured chat platforms with their own tokens."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from transports.shared.checks import Finding
 
 
 async def check_platforms(context: Context) -> Findings:
-    """Say that no platform is configured; each one that is has checks of its own."""
+    """Report that no platform is configured; each configured one has its own checks."""
     named = context.settings.transports
     if named.slack is None and named.discord is None:
-        yield Finding(
-            "transports",
-            "ok",
-            "no platform is configured: the bot works in the terminal only",
-            fix="`threadfast init slack` or `init discord` sets one up.",
-        )
+        found = "no platform is configured: the bot works in the terminal only"
+        yield Finding("transports", "ok", found, fix="`threadfast init slack` or `init discord` sets one up.")
 
 
 async def check_platform(section: Slack | Discord, context: Context) -> Findings:
@@ -30,13 +26,9 @@ async def check_platform(section: Slack | Discord, context: Context) -> Findings
     try:
         checks = _checks(section, context)
     except ConfigInvalid:
-        yield Finding(
-            name,
-            "warn",
-            "not checked: its secrets cannot be read (see above)",
-            "It cannot be checked.",
-            AS_ROOT if context.has_all_links else f"`threadfast init {name}` asks for what is missing.",
-        )
+        fix = AS_ROOT if context.has_all_links else f"`threadfast init {name}` asks for what is missing."
+        found = "not checked: its secrets cannot be read (see above)"
+        yield Finding(name, "warn", found, "It cannot be checked.", fix)
         return
     async with aclosing(checks) as findings:
         async for finding in findings:

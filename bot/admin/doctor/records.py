@@ -1,4 +1,4 @@
-"""What the data folder holds: its version, damaged lines, pending messages and dead letters."""
+"""Checks the records in the data folder: version, damaged lines, pending messages and dead letters."""
 
 from __future__ import annotations
 
@@ -49,13 +49,10 @@ async def check_records(context: Context) -> Findings:
     yield _journal(summary, running=context.running)
     yield await context.offload(_sidecars, data)
     if put_aside := summary.outcomes["dead_letter"]:
-        yield Finding(
-            "data.dead_letters",
-            "warn",
-            f"{put_aside} message{'s' if put_aside > 1 else ''} put aside after repeated failures",
-            "They were not answered; their authors were told.",
-            "`threadfast dead-letters list`, then `dead-letters resubmit`.",
-        )
+        found = f"{put_aside} message{'s' if put_aside > 1 else ''} put aside after repeated failures"
+        meaning = "They were not answered; their authors were told."
+        fix = "`threadfast dead-letters list`, then `dead-letters resubmit`."
+        yield Finding("data.dead_letters", "warn", found, meaning, fix)
 
 
 def summarize_journal(data: Path) -> JournalSummary:
@@ -100,12 +97,9 @@ def _version(data: Path) -> Finding:
     except (NewerSchema, OSError) as error:
         return Finding(name, "fail", str(error), "The bot does not start with it.", UPDATE)
     if version > DATA_VERSION:
+        found = f"written by a newer Threadfast: version {version}, this one knows {DATA_VERSION}"
         return Finding(
-            name,
-            "fail",
-            f"written by a newer Threadfast: version {version}, this one knows {DATA_VERSION}",
-            "The bot does not start with it, and changes nothing there.",
-            UPDATE,
+            name, "fail", found, "The bot does not start with it, and changes nothing there.", UPDATE
         )
     older = f"{version}; the next start makes {DATA_VERSION} of it, and keeps the old files"
     return Finding(name, "ok", str(version) if version == DATA_VERSION else older)
@@ -114,38 +108,31 @@ def _version(data: Path) -> Finding:
 def _journal(summary: JournalSummary, *, running: bool) -> Finding:
     name = "data.journal"
     waiting = f"{summary.waiting} wait{'s' if summary.waiting == 1 else ''}"
-    said = f"{summary.records:,} records; {'nothing waits' if not summary.waiting else waiting}"
+    found = f"{summary.records:,} records; {'nothing waits' if not summary.waiting else waiting}"
     if summary.damaged:
-        return Finding(
-            name,
-            "warn",
-            f"{said}; {summary.damaged} damaged line{'s' if summary.damaged > 1 else ''}",
-            "Their content is lost. The rest is good. The next start puts them aside.",
-            "Check the disk: dmesg, smartctl. Restore a backup if much is lost.",
-        )
+        found += f"; {summary.damaged} damaged line{'s' if summary.damaged > 1 else ''}"
+        meaning = "Their content is lost. The rest is good. The next start puts them aside."
+        fix = "Check the disk: dmesg, smartctl. Restore a backup if much is lost."
+        return Finding(name, "warn", found, meaning, fix)
     if summary.torn and not running:
-        return Finding(
-            name, "ok", f"{said}; its last line was cut off by a crash, and is put aside at the start"
-        )
-    return Finding(name, "ok", f"{said}{'' if running or not summary.waiting else ' for the next start'}")
+        found += "; its last line was cut off by a crash, and is put aside at the start"
+    elif summary.waiting and not running:
+        found += " for the next start"
+    return Finding(name, "ok", found)
 
 
 def _sidecars(data: Path) -> Finding:
-    there = list(_broken(data))
-    if not there:
+    files = list(_broken(data))
+    if not files:
         return Finding("data.damage", "ok", "no damaged lines")
-    more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    found = f"damaged lines were put aside: {files[0].relative_to(data)}{more}"
+    meaning = "A disk error or a power failure left incomplete lines."
     return Finding(
-        "data.damage",
-        "warn",
-        f"damaged lines were put aside: {there[0].relative_to(data)}{more}",
-        "A disk error or a power failure left incomplete lines.",
-        "Read them, and delete them when you no longer need them.",
+        "data.damage", "warn", found, meaning, "Read them, and delete them when you no longer need them."
     )
 
 
 def _broken(data: Path) -> Iterator[Path]:
-    folders = (data, data / "usage", data / "audit")
-    yield from (path for folder in folders for path in sorted(folder.glob(f"*{SIDECAR}")))
-    for folder in islice(data.glob("threads/*/*/"), MOST_THREADS):
+    for folder in (data, data / "usage", data / "audit", *islice(data.glob("threads/*/*/"), MOST_THREADS)):
         yield from sorted(folder.glob(f"*{SIDECAR}"))

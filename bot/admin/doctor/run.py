@@ -1,4 +1,4 @@
-"""The whole of `threadfast doctor`: load, fix if asked, check, report."""
+"""Runs `threadfast doctor`: load the settings, apply fixes if requested, check, report."""
 
 from __future__ import annotations
 

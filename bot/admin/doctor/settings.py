@@ -1,4 +1,4 @@
-"""The settings, and the secrets that they refer to."""
+"""Checks the settings, and the secrets that they refer to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
 from transports.shared.checks import Finding
 
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-SHOWN = 5
+MOST_NAMED = 5
 
 
 async def check_settings(context: Context) -> Findings:
@@ -21,14 +21,11 @@ async def check_settings(context: Context) -> Findings:
 
 
 def unreadable(faults: str) -> Finding:
-    """Return the finding of settings that cannot be used; *faults* are told one a line."""
-    return Finding(
-        "settings",
-        "fail",
-        "; ".join(line.strip() for line in faults.splitlines()[:-1] or faults.splitlines()),
-        "The bot does not start (exit code 78). The checks below use the defaults.",
-        "Correct it. `threadfast schema` prints every key and its allowed values.",
-    )
+    """Return the finding of settings that cannot be used; *faults* has one a line."""
+    found = "; ".join(line.strip() for line in faults.splitlines()[:-1] or faults.splitlines())
+    meaning = "The bot does not start (exit code 78). The checks below use the defaults."
+    fix = "Correct it. `threadfast schema` prints every key and its allowed values."
+    return Finding("settings", "fail", found, meaning, fix)
 
 
 def _settings(context: Context) -> Finding:
@@ -36,54 +33,34 @@ def _settings(context: Context) -> Finding:
     if file is None:
         return Finding("settings", "ok", "no settings.json here: all settings have their defaults")
     if missing := unknown_skills(context.settings):
-        return Finding(
-            "settings",
-            "fail",
-            "; ".join(missing[:SHOWN]),
-            "The bot does not start (exit code 78).",
-            "Correct these names, or take them out.",
-        )
+        found, fix = "; ".join(missing[:MOST_NAMED]), "Correct these names, or take them out."
+        return Finding("settings", "fail", found, "The bot does not start (exit code 78).", fix)
     if file.stat().st_mode & WRITABLE:
-        return Finding(
-            "settings",
-            "warn",
-            f"{file} can be written by others",
-            "Anyone who can write it controls what the bot runs.",
-            f"chmod go-w {file}",
-        )
+        meaning = "Anyone who can write it controls what the bot runs."
+        return Finding("settings", "warn", f"{file} can be written by others", meaning, f"chmod go-w {file}")
     return Finding("settings", "ok", f"{file} is valid")
 
 
 def _secrets(context: Context) -> list[Finding]:
     faults = check_used(context.settings, context.environ, transports=True)
-    found = [_unread(fault, context) for fault in faults]
+    findings = [_unread(fault, context) for fault in faults]
     open_ones = [place for place in secret_places(context) if _mode(place) & OPEN]
     if open_ones:
-        names = ", ".join(sorted(str(file) for file in open_ones)[:SHOWN])
-        found.append(
-            Finding(
-                "secrets.modes",
-                "warn",
-                f"others on this machine can read {names}",
-                "Anyone who has a token can act as the bot.",
-                "`threadfast doctor --fix`, or chmod 600 (a folder: 700).",
-            )
+        names = ", ".join(sorted(str(file) for file in open_ones)[:MOST_NAMED])
+        found, meaning = (
+            f"others on this machine can read {names}",
+            "Anyone who has a token can act as the bot.",
         )
-    if not found:
-        found.append(Finding("secrets", "ok", "all are readable, and only by this user"))
-    return found
+        fix = "`threadfast doctor --fix`, or chmod 600 (a folder: 700)."
+        findings.append(Finding("secrets.modes", "warn", found, meaning, fix))
+    return findings or [Finding("secrets", "ok", "all are readable, and only by this user")]
 
 
 def _unread(fault: str, context: Context) -> Finding:
     """Return the finding of a secret that this user cannot read. A running bot may have more rights."""
     if context.has_all_links:
-        return Finding(
-            "secrets",
-            "warn",
-            fault,
-            "This user cannot read it. The running bot could at its start.",
-            AS_ROOT,
-        )
+        meaning = "This user cannot read it. The running bot could at its start."
+        return Finding("secrets", "warn", fault, meaning, AS_ROOT)
     fix = "Set it, or run `threadfast init` to be asked for it."
     if ": file:" in fault:
         fix += " Under systemd only the service and root see it: `systemctl status threadfast` says whether it runs."

@@ -1,8 +1,9 @@
-"""What the tools stand on: the walls around commands, the browser, each MCP server."""
+"""Checks the sandbox, the browser and each MCP server."""
 
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,35 +14,28 @@ from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
 from transports.shared.checks import Finding
 
-SHOWN = 3
-"""Of the tools that were left out, how many are named."""
+MOST_NAMED = 3
+"""Tools that are named of those left out."""
 
 
 async def check_sandbox(context: Context) -> Findings:
-    from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - for who asks
+    from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - slow, and only with a shell
 
     mode = context.settings.tools.sandbox
     if "shell" not in context.settings.tools.enabled or mode == "off":
         yield Finding("sandbox", "ok", "shell commands are off in the settings")
         return
-    with tempfile.TemporaryDirectory() as beside:
-        sandbox = await open_sandbox(mode, Path(beside), offload=context.offload)
+    with tempfile.TemporaryDirectory() as folder:
+        sandbox = await open_sandbox(mode, Path(folder), offload=context.offload)
     if sandbox.layer == "off":
-        yield Finding(
-            "sandbox",
-            "warn" if mode == "auto" else "fail",
-            sandbox.why,
+        meaning, fix = (
             "The model has no shell; everything else works.",
             "Fix this, or take shell out of tools.enabled.",
         )
+        yield Finding("sandbox", "warn" if mode == "auto" else "fail", sandbox.why, meaning, fix)
     elif mode == "unsafe-host":
-        yield Finding(
-            "sandbox",
-            "warn",
-            sandbox.why,
-            "Anything the model is talked into runs as this user.",
-            'Set tools.sandbox to "auto".',
-        )
+        meaning = "Anything the model is talked into runs as this user."
+        yield Finding("sandbox", "warn", sandbox.why, meaning, 'Set tools.sandbox to "auto".')
     else:
         yield Finding("sandbox", "ok", sandbox.why)
 
@@ -49,43 +43,38 @@ async def check_sandbox(context: Context) -> Findings:
 async def check_browser(context: Context) -> Findings:
     if "browser" not in context.settings.tools.enabled:
         return
-    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - for who has it
+    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - slow, and only with a browser
 
     why = await context.offload(unavailable)
-    if not why:
-        yield Finding("browser", "ok", "Chromium is installed")
-        return
-    yield Finding(
-        "browser",
-        "warn",
-        why,
-        "Pages are read without a browser, so pages built by scripts are empty.",
-        "Fix this, or take browser out of tools.enabled.",
+    meaning = "Pages are read without a browser, so pages built by scripts are empty."
+    fix = "Fix this, or take browser out of tools.enabled."
+    yield (
+        Finding("browser", "warn", why, meaning, fix)
+        if why
+        else Finding("browser", "ok", "Chromium is installed")
     )
 
 
 def mcp_checks(context: Context, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Check]:
-    """Return a subject for each MCP server: it is started or connected to, and ended again; nothing is kept."""
+    """Return a check for each MCP server. It starts the server or connects to it, and then stops it."""
 
-    def subject(name: str, server: McpServer) -> Check:
-        async def check_server(context: Context) -> Findings:
-            tried = Server(
-                name,
-                server,
-                context.environ,
-                offload=context.offload,
-                mask=context.mask,
-                on_listed=_unkept,
-                times=times,
-            )
-            yield await _listed(tried)
+    async def check_server(name: str, settings: McpServer, context: Context) -> Findings:
+        server = Server(
+            name,
+            settings,
+            context.environ,
+            offload=context.offload,
+            mask=context.mask,
+            on_listed=_discard,
+            times=times,
+        )
+        yield await _list_tools(server)
 
-        return Check(f"mcp_servers.{name}", check_server)
-
-    return [subject(name, server) for name, server in sorted(context.settings.mcp_servers.items())]
+    servers = sorted(context.settings.mcp_servers.items())
+    return [Check(f"mcp_servers.{name}", partial(check_server, name, settings)) for name, settings in servers]
 
 
-async def _listed(server: Server) -> Finding:
+async def _list_tools(server: Server) -> Finding:
     name = f"mcp_servers.{server.name}"
     started_at = anyio.current_time()
     async with anyio.create_task_group() as tasks:
@@ -95,15 +84,9 @@ async def _listed(server: Server) -> Finding:
         took_s = anyio.current_time() - started_at
         tasks.cancel_scope.cancel()
     if server.listing is None:
-        words = f" It said: {server.last_output}" if server.last_output else ""
-        return Finding(
-            name,
-            "fail",
-            f"{server.reason}.{words}",
-            "Its tools are missing. Everything else works.",
-            "Try its command or address by hand.",
-            (server.last_output,),
-        )
+        found = f"{server.reason}.{f' It said: {server.last_output}' if server.last_output else ''}"
+        meaning, fix = "Its tools are missing. Everything else works.", "Try its command or address by hand."
+        return Finding(name, "fail", found, meaning, fix, (server.last_output,))
     return _offer(name, server.listing, took_s)
 
 
@@ -111,17 +94,11 @@ def _offer(name: str, listing: Listing, took_s: float) -> Finding:
     found = f"{count_tools(len(listing.tools))}, in {took_s:.1f} s"
     if not listing.left_out:
         return Finding(name, "ok", found)
-    shown = "; ".join(listing.left_out[:SHOWN])
-    more = len(listing.left_out) - SHOWN
-    return Finding(
-        name,
-        "warn",
-        clean(f"{found}; left out: {shown}{f'; and {more} more' if more > 0 else ''}"),
-        "The model cannot use these.",
-        "Ask the author of the server.",
-        tuple(listing.left_out[:SHOWN]),
-    )
+    named, more = tuple(listing.left_out[:MOST_NAMED]), len(listing.left_out) - MOST_NAMED
+    found += f"; left out: {'; '.join(named)}{f'; and {more} more' if more > 0 else ''}"
+    meaning, fix = "The model cannot use these.", "Ask the author of the server."
+    return Finding(name, "warn", clean(found), meaning, fix, named)
 
 
-async def _unkept(_name: str, _listing: Listing) -> None:
-    """Keep nothing: this is no start of the bot."""
+async def _discard(_name: str, _listing: Listing) -> None:
+    """Store nothing: the bot does not start."""

@@ -13,14 +13,14 @@ from bot.budget.ledger import Part, names_in, parts, since_carried
 
 def budgets(data: Path) -> Budgets:
     """Return all totals. Raises `threads.errors.NewerSchema` and OSError."""
-    folder, told = data / "usage", Budgets()
+    folder, totals = data / "usage", Budgets()
 
     def read(part: Part) -> list[Record]:
         return [*records(folder / part.name, record_adapter(), Damage())]
 
     for record in since_carried(parts(names_in(folder)), read):
-        told.apply(record)
-    return told
+        totals.apply(record)
+    return totals
 
 
 def calls_of(data: Path, turn: str, since: str) -> Iterator[Commit | Reserve]:

@@ -1,4 +1,4 @@
-"""Files of checksummed lines, read a line at a time; one that is just being written is left for the next look."""
+"""Reads files of checksummed lines. A line that is still being written is left for the next read."""
 
 from __future__ import annotations
 

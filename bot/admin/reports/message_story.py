@@ -1,4 +1,4 @@
-"""Why was a message answered so, or not at all? Its story, from the journal, its thread's log, ledger and audit."""
+"""The story of one message, from the journal, its thread's log, the ledger and the audit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNKNOWN = (
         "Slack or Discord will do, and so will the (ref …) of a failure, or the id of the bot's own post."
     ),
 )
-"""What it can mean that nothing on disk knows a message."""
+"""Possible reasons why nothing on disk knows a message."""
 
 ENDS = {
     "answered": "It was answered.",
@@ -230,13 +230,13 @@ def _of_call(call: Commit | Reserve) -> Event:
     match call:
         case Commit():
             cost = "price unknown" if call.micros is None else usd(call.micros)
-            read, said = call.usage.prompt, call.usage.output
+            read, written = call.usage.prompt, call.usage.output
             cached = f" ({call.usage.cache_read:,} cached)" if call.usage.cache_read else ""
             end = "" if call.outcome == "ok" else f", {call.outcome}"
-            if end and not (read or said or call.micros):
+            if end and not (read or written or call.micros):
                 return Event(call.at, "model call", f"{model}: {call.outcome}")
             return Event(
-                call.at, "model call", f"{model}: {read:,}{cached} tokens in, {said:,} out, {cost}{end}"
+                call.at, "model call", f"{model}: {read:,}{cached} tokens in, {written:,} out, {cost}{end}"
             )
         case Reserve():
             return Event(
@@ -249,12 +249,12 @@ def _of_audit(record: AuditRecord) -> Event:
     return Event(record.at, plain(record.kind), flat(describe(record)) + by)
 
 
-def _of_tools(used: Sequence[ToolUse], events: Sequence[Event], told: Container[str]) -> Iterator[Event]:
-    """Return when each tool was called, and why it failed where no line of its own is *told* of that call.
+def _of_tools(used: Sequence[ToolUse], events: Sequence[Event], reported: Container[str]) -> Iterator[Event]:
+    """Return when each tool was called, and why it failed where no line of its own is *reported* of that call.
 
     Where a conversation of an earlier version does not say when, it is as of the last start.
     """
     start = max((event.at for event in events if event.kind in ("started", "received")), default="")
     for one in used:
-        failed = f", failed: {flat(one.reason)}" if one.failed and one.call not in told else ""
+        failed = f", failed: {flat(one.reason)}" if one.failed and one.call not in reported else ""
         yield Event(one.at or start, "tool", f"{plain(one.tool)} {flat(one.arguments)}{failed}")

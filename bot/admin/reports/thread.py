@@ -1,4 +1,4 @@
-"""One thread, told from its files: what was said and how it ended, which tools were used, what waits."""
+"""Reads one thread from its files: messages and outcomes, tool calls, pending messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK = 1 << 20
 END = 1 << 16
 """Bytes of a log's end that hold its last message, most of the time."""
 FURTHER = 16
-"""How many times more are looked at when they do not."""
+"""The factor by which the search is enlarged if they do not."""
 
 LOOKED_AT = 3
 """Messages at a log's end that are read for the last one: its line may be damaged."""
@@ -161,10 +161,10 @@ def tools_used(folder: Folder) -> dict[str, list[ToolUse]]:
 def _reason(content: str) -> str:
     """Return why a call failed, from the result that the model read."""
     try:
-        told = from_json(content)
+        parsed = from_json(content)
     except ValueError:
         return content
-    match told:
+    match parsed:
         case {"error": {"message": str(message)}}:
             return message
         case _:

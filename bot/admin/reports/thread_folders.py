@@ -1,4 +1,4 @@
-"""Which threads there are: their folders, the one last written to first, without reading what was said in them."""
+"""Finds the folders of threads, the last written first, without reading the messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Folder:
 
 
 def folders(data: Path, transport: str = "") -> list[Folder]:
-    """Return the threads of one transport or all; a name and a look at the log for each."""
+    """Return the threads of one transport, or of all; only the age of each log is read."""
     found = [_looked_at(path) for path in _paths(data) if transport in ("", unquote(path.parent.name))]
     return sorted(found, key=lambda folder: (-folder.changed_at, folder.path))
 
@@ -77,7 +77,7 @@ _DISCORD = re.compile(r"/channels/[\d@me]+/(\d+)/(\d+)")
 
 
 def linked(wanted: str) -> tuple[str, str] | None:
-    """Return the message and the root of the thread that a link leads to, None if it is no link."""
+    """Return the message and the thread's root that a link leads to, or None if it is not a link."""
     address = urlsplit(wanted) if wanted.startswith("https://") else None
     if address is None:
         return None

@@ -1,4 +1,4 @@
-"""A thread written out for people: on a terminal, as Markdown, or as JSON; a line at a time, however long it is."""
+"""Writes a thread for people, as text, Markdown or JSON, one line at a time."""
 
 from __future__ import annotations
 

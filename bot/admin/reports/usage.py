@@ -1,4 +1,4 @@
-"""What was spent, told from the ledger's files; reads only, and so works beside a running bot."""
+"""The spending report, from the ledger's files. It only reads, so it works while the bot runs."""
 
 from __future__ import annotations
 
@@ -90,31 +90,31 @@ def report(data: Path, by: By, days: Days) -> Report:
     Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the ledger.
     """
     since, until = days
-    made = Report(by, since, until)
+    result = Report(by, since, until)
     lines: dict[str, Line] = {}
-    for record in _ended(_records(data / "usage", since[:7], made)):
+    for record in _ended(_records(data / "usage", since[:7], result)):
         if since <= record.call.day and (until is None or record.call.day <= until):
             name = _name(record, by)
             lines.setdefault(name, Line(name)).add(record)
-            made.total.add(record)
-    made.lines = sorted(
+            result.total.add(record)
+    result.lines = sorted(
         lines.values(), key=lambda line: line.name if by == "day" else (-line.micros, line.name)
     )
-    return made
+    return result
 
 
-def _records(folder: Path, month: str, made: Report) -> Iterator[Reserve | Commit]:
+def _records(folder: Path, month: str, result: Report) -> Iterator[Reserve | Commit]:
     """Return each call's records once; a call never stands in a file older than its month."""
     seen: set[tuple[int, str]] = set()
     found, damage = parts(names_in(folder)), Damage()
-    made.files = len(found)
+    result.files = len(found)
     wanted = [part for part in found if part.month >= month]
     for part in terminal.progress(wanted, "Reading the ledger", few=SOME):
         for record in records(folder / part.name, record_adapter(), damage):
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
                 yield record
-    made.damaged = damage.lines
+    result.damaged = damage.lines
 
 
 def _ended(records: Iterable[Reserve | Commit]) -> Iterator[Reserve | Commit]:
@@ -142,16 +142,16 @@ def _name(record: Reserve | Commit, by: By) -> str:
             return record.call.model
 
 
-def as_json(made: Report) -> str:
-    lines = [{made.by: line.name, **_numbers(line)} for line in made.lines]
+def as_json(result: Report) -> str:
+    lines = [{result.by: line.name, **_numbers(line)} for line in result.lines]
     whole = {
-        "by": made.by,
-        "since": made.since,
-        "until": made.until,
+        "by": result.by,
+        "since": result.since,
+        "until": result.until,
         "lines": lines,
-        "total": _numbers(made.total),
-        "damaged_lines": made.damaged,
-        "limits": [asdict(one) for one in made.limits],
+        "total": _numbers(result.total),
+        "damaged_lines": result.damaged,
+        "limits": [asdict(one) for one in result.limits],
     }
     return json.dumps(whole, indent=2)
 
@@ -169,34 +169,34 @@ def _numbers(line: Line) -> dict[str, int | float]:
     }
 
 
-def show(made: Report, out: TextIO) -> None:
+def show(result: Report, out: TextIO) -> None:
     """Print the report: with a bar chart and colours to a terminal, in plain columns to anything else."""
-    if not made.lines:
-        out.write(f"{_nothing(made)}\n")
+    if not result.lines:
+        out.write(f"{_nothing(result)}\n")
     else:
-        terminal.print_table(*_rows(made), out=out)
-    out.writelines(f"{remark}\n" for remark in _remarks(made))
-    if made.limits:
+        terminal.print_table(*_rows(result), out=out)
+    out.writelines(f"{remark}\n" for remark in _remarks(result))
+    if result.limits:
         out.write("\n")
-        terminal.print_table(*_limits(made.limits), out=out)
+        terminal.print_table(*_limits(result.limits), out=out)
 
 
-def _nothing(made: Report) -> str:
-    if not made.files:
+def _nothing(result: Report) -> str:
+    if not result.files:
         return "Nothing has been spent yet."
-    return f"Nothing was spent from {made.since} to {made.until or 'now'}."
+    return f"Nothing was spent from {result.since} to {result.until or 'now'}."
 
 
-def _rows(made: Report) -> tuple[list[Column], list[list[str]]]:
-    total = made.total
-    first = Column(made.by.capitalize(), "whole", style="bold", foot="Total")
+def _rows(result: Report) -> tuple[list[Column], list[list[str]]]:
+    total = result.total
+    first = Column(result.by.capitalize(), "whole", style="bold", foot="Total")
     counts = zip(("Calls", "Prompt", "Cached", "Output", "Cost"), _counts(total), strict=True)
     columns = [first, *(Column(title, "whole", right=True, foot=foot) for title, foot in counts)]
-    bars = made.by != "thread" or terminal.width() >= terminal.WIDE  # the names leave no room for them
+    bars = result.by != "thread" or terminal.width() >= terminal.WIDE  # the names leave no room for them
     columns.append(Column("", style="cyan", on_terminal=True))
-    most = max(line.micros for line in made.lines) if bars else 0
+    most = max(line.micros for line in result.lines) if bars else 0
     return columns, [
-        [plain(line.name) or "-", *_counts(line), _bar(line.micros, most)] for line in made.lines
+        [plain(line.name) or "-", *_counts(line), _bar(line.micros, most)] for line in result.lines
     ]
 
 
@@ -239,14 +239,14 @@ def _bar(value: int, most: int) -> str:
     return "█" * max(round(BAR * value / most), 1) if value and most else ""
 
 
-def _remarks(made: Report) -> Iterator[str]:
-    total = made.total
+def _remarks(result: Report) -> Iterator[str]:
+    total = result.total
     if total.open:
         yield f"{_count(total.open, 'call')} not ended: the most that can cost is counted."
     if total.unpriced:
         yield f"{_count(total.unpriced, 'call')} with no known price: not in the cost."
-    if made.damaged:
-        yield f"{_count(made.damaged, 'line')} of the ledger damaged: not counted."
+    if result.damaged:
+        yield f"{_count(result.damaged, 'line')} of the ledger damaged: not counted."
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""The files of a thread's workspace: what there is, and copies of them. No link in it is ever followed."""
+"""Lists and copies the files of a thread's workspace. Links in it are never followed."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def copy_files(thread: Path, target: Path) -> int:
     for name, _, fd in _open_files(thread):
         to = target / name
         to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(made, "wb") as out, os.fdopen(os.dup(fd), "rb") as file:
+        target_fd = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(target_fd, "wb") as out, os.fdopen(os.dup(fd), "rb") as file:
             shutil.copyfileobj(file, out)
         count += 1
     return count

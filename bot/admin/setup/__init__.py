@@ -1,1 +1,1 @@
-"""`threadfast init`: from nothing to a bot that answers. Gathered and tried first, written together at the end."""
+"""`threadfast init`: sets up a bot that answers. All values are tested first, and written together at the end."""

@@ -1,4 +1,4 @@
-"""The key of a model's provider: found where it is, or pasted, and then kept as a file of its own."""
+"""The API key of a model's provider: found, or pasted and stored in a file of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import key_page
+from bot.admin.setup.model_failures import KEY_PAGES
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local
@@ -31,9 +31,9 @@ def variable_of(provider: str) -> str:
 
 
 def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
-    """Let *draft* refer to the key of the provider *name*; *anew* asks for another one.
+    """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
 
-    Raises `ConfigInvalid` when it has to be asked for and nobody can be.
+    Raises `ConfigInvalid` if a person must enter it and nobody can be asked.
     """
     provider = draft.loaded().settings.providers[name]
     open_here = provider.api_key is None and is_local(provider)
@@ -56,13 +56,15 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
     kind, _, file = (provider.api_key or "").partition(":") if provider else ("", "", "")
     if provider is None or kind != "file" or file not in draft.secrets:
         return loaded.settings, loaded.environ
-    tried = provider.model_copy(update={"api_key": f"env:{PENDING}"})
-    settings = loaded.settings.model_copy(update={"providers": {**loaded.settings.providers, name: tried}})
+    candidate = provider.model_copy(update={"api_key": f"env:{PENDING}"})
+    settings = loaded.settings.model_copy(
+        update={"providers": {**loaded.settings.providers, name: candidate}}
+    )
     return settings, {**loaded.environ, PENDING: draft.secrets[file]}
 
 
 def _found(draft: Draft, name: str, provider: Provider) -> bool:
-    """Say whether the key is where the settings say, or else in the environment or kept from before."""
+    """Return whether the key is where the settings say, in the environment, or stored by an earlier setup."""
     variable = variable_of(name)
     if provider.api_key:
         try:
@@ -74,7 +76,7 @@ def _found(draft: Draft, name: str, provider: Provider) -> bool:
     elif draft.environ.get(variable, "").strip():
         draft.put(f"env:{variable}", "providers", name, "api_key")
         return True
-    if draft.kept(file_of(name)):
+    if draft.stored_secret(file_of(name)):
         draft.put(f"file:{file_of(name)}", "providers", name, "api_key")
         return True
     return False
@@ -85,20 +87,20 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     variable = variable if kind == "env" else variable_of(name)
     otherwise = f"{title(name)} needs a key: set {variable}, or name a file that holds it with --key-file"
     optional = provider.api_key is None
-    if page := key_page(name):
+    if page := KEY_PAGES.get(name):
         screen.say(f"{title(name)} keys are made at {page}", state="fix")
     for _ in range(TRIES):
         if pasted := screen.pasted.pop(OWN_FORM.get(name, ""), ""):
             _keep(draft, name, pasted)
             return
         empty = ", Enter for none" if optional else ""
-        given = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
-        if not given.strip() and optional:
+        pasted_text = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
+        if not pasted_text.strip() and optional:
             return
-        if not (fault := _fault(name, given, provider)):
-            _keep(draft, name, tokens.words(given)[0])
+        if not (fault := _fault(name, pasted_text, provider)):
+            _keep(draft, name, tokens.words(pasted_text)[0])
             return
-        other = [word for word in tokens.words(given) if tokens.kind(word) in screen.wanted]
+        other = [word for word in tokens.words(pasted_text) if tokens.kind(word) in screen.wanted]
         for word in other:
             screen.set_aside(word)
         if not other:
@@ -106,9 +108,9 @@ def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     raise ConfigInvalid(f"No key for {title(name)} was given; nothing was changed")
 
 
-def _fault(name: str, given: str, provider: Provider) -> str:
-    """Say why this cannot be the key, or return ``""``."""
-    words = tokens.words(given)
+def _fault(name: str, pasted_text: str, provider: Provider) -> str:
+    """Return why this cannot be the key, or ``""``."""
+    words = tokens.words(pasted_text)
     if not words:
         return "Nothing was pasted. Paste it again."
     if len(words) > 1 or not tokens.usable(words[0]):
@@ -121,4 +123,4 @@ def _fault(name: str, given: str, provider: Provider) -> str:
 
 
 def _keep(draft: Draft, name: str, secret: str) -> None:
-    draft.put(draft.keep(file_of(name), secret), "providers", name, "api_key")
+    draft.put(draft.store_secret(file_of(name), secret), "providers", name, "api_key")

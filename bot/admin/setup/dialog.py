@@ -1,4 +1,4 @@
-"""How a setup talks to a person: on a terminal with colours and questions, through a pipe as plain lines."""
+"""The dialog of a setup: colours and questions on a terminal, plain lines through a pipe."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Screen:
         self._console.print(grid)
 
     def options(self, offers: Sequence[tuple[str, str]]) -> None:
-        """Print what there is to choose from, each with its reason."""
+        """Print the choices, each with its reason."""
         self._numbered([(self.mask(name), Text(f"({self.mask(why)})", "dim")) for name, why in offers])
 
     def steps(self, lines: Sequence[tuple[str, str]]) -> None:
@@ -103,9 +103,9 @@ class Screen:
         return self._console.status(Text(text, "dim"))
 
     def ask(self, question: str, default: str = "", *, otherwise: str = "") -> str:
-        """Ask, and return the answer. Raises `ConfigInvalid` with *otherwise* where nobody can be asked.
+        """Ask, and return the answer. Raises `ConfigInvalid` with *otherwise* if nobody can be asked.
 
-        A secret is no answer: it goes to ``pasted``, and ``""`` is returned.
+        If the answer is a secret, it goes to ``pasted``, and ``""`` is returned.
         """
         self._require_person(otherwise)
         answer = prompt(question, default, is_hidden=tokens.looks_secret).strip()

@@ -1,4 +1,4 @@
-"""Discord: an application and its one token; the look at it gives the link that lets the bot into a server."""
+"""Discord: an application and its token; the checks print the link that invites the bot."""
 
 from __future__ import annotations
 

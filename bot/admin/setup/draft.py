@@ -69,7 +69,7 @@ class Draft:
         return cls(path, environ, before, from_json(before.removeprefix(b"\xef\xbb\xbf")))
 
     def copy(self) -> Draft:
-        """Return another draft, to try things in."""
+        """Return an independent copy."""
         return replace(
             self,
             document=deepcopy(self.document),
@@ -102,20 +102,20 @@ class Draft:
             section = inner
         section[keys[-1]] = value
 
-    def keep(self, name: str, secret: str) -> str:
-        """Keep a secret as a file of that name and return the reference to it."""
+    def store_secret(self, name: str, secret: str) -> str:
+        """Add a secret, to be stored in a file of that name, and return the reference to it."""
         self.secrets[name] = secret
         return f"file:{name}"
 
-    def kept(self, name: str) -> str:
-        """Return the secret that is kept under this name, or ``""``."""
+    def stored_secret(self, name: str) -> str:
+        """Return the secret stored under this name, or ``""``."""
         if name in self.secrets:
             return self.secrets[name]
         try:
             with (self.credentials / name).open("rb") as file:
                 return file.read(MAX_SECRET_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
-            return ""  # not there, or nothing that can be used: it will be asked for
+            return ""  # missing or unusable: the setup asks for it
 
     def loaded(self) -> Loaded:
         """Return the settings as they would be read. Raises `ConfigInvalid`, naming options where those are wrong."""
@@ -171,9 +171,9 @@ class Draft:
         files = dict(self.files)
         if self._whole()["$schema"] == f"./{SCHEMA}":
             files[SCHEMA] = json.dumps(json_schema(), indent=1).encode() + b"\n"
-        beside = [(self.path.parent / name, data) for name, data in files.items()]
+        public_files = [(self.path.parent / name, data) for name, data in files.items()]
         targets = [(path, data, PRIVATE) for path, data in kept if _differs(path, data, private=True)]
-        targets += [(path, data, shared) for path, data in beside if _differs(path, data)]
+        targets += [(path, data, shared) for path, data in public_files if _differs(path, data)]
         if self.before is None or from_json(self.before.removeprefix(b"\xef\xbb\xbf")) != self._whole():
             if self.before is not None:
                 targets.append((real.with_name(real.name + ".bak"), self.before, shared))
@@ -203,7 +203,7 @@ class Draft:
         self._give(temporary, path)
 
     def _give(self, made: Path, *like: Path) -> None:
-        """Give a file that root made to the owner of the others: a service has to read it."""
+        """Give a file that root created to the owner of the other files: the service must read it."""
         if os.geteuid() == 0:
             owner = next(place for place in (*like, self.path, self.path.parent) if place.exists()).stat()
             with suppress(PermissionError):  # a root that may not give things away, as in some containers
@@ -211,7 +211,7 @@ class Draft:
 
 
 def owned_by_another(folder: Path) -> bool:
-    """Say whether root is about to work in somebody else's folder."""
+    """Return whether this is root and the folder belongs to another user."""
     return os.geteuid() == 0 and folder.stat().st_uid != 0
 
 

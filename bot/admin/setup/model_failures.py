@@ -1,4 +1,4 @@
-"""What it means when the test of a model fails, and what to do, for the person who sets the bot up."""
+"""The meaning of a failed model test, and the fix, for the person who sets the bot up."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     "config_invalid": ("{said}", "Correct that."),
 }
 OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
-
-
-def key_page(provider: str) -> str:
-    """Return where people make keys, or ``""``."""
-    return KEY_PAGES.get(provider, "")
 
 
 def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[str, str]:

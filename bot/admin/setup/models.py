@@ -1,4 +1,4 @@
-"""Which model answers: what is found is proposed, a key can be pasted, and the model is asked for one word.
+"""Chooses the model: proposes what it finds, takes a pasted key, and tests the model with one word.
 
 | found                            | without a question                               |
 |----------------------------------|--------------------------------------------------|
@@ -119,7 +119,7 @@ class ModelSelection:
         for variable, model in KEYS:
             if self._draft.environ.get(variable, "").strip():
                 yield Offer(model, f"{variable} is set")
-            elif self._draft.kept(file_of(model.partition("/")[0])):
+            elif self._draft.stored_secret(file_of(model.partition("/")[0])):
                 yield Offer(model, f"its key is in {self._draft.credentials.name}/")
 
     def _pasted(self) -> Iterator[Offer]:
@@ -134,7 +134,7 @@ class ModelSelection:
             yield Offer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
 
     def _picked(self) -> Offer:
-        """Return the choice of a person, or the best where nobody is asked."""
+        """Return a person's choice, or the best offer if nobody can be asked."""
         found = self._found()
         left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
@@ -147,27 +147,27 @@ class ModelSelection:
             )
         known = {offer.provider for offer in found}
         more = [Offer(model, "paste a key") for _, model in KEYS if model.partition("/")[0] not in known]
-        shown = [*found, *more]
-        if OFFLINE not in {offer.model for offer in shown}:
+        offers = [*found, *more]
+        if OFFLINE not in {offer.model for offer in offers}:
             rules = "no model: a few built-in rules, to try the rest"
-            shown.append(Offer(OFFLINE, rules, pinned=bool(found)))
+            offers.append(Offer(OFFLINE, rules, pinned=bool(found)))
         if not found:
             self._screen.say("Found no key and no local model server.", state="warn")
-        self._screen.options([(offer.model, offer.reason) for offer in shown])
-        return self._chosen(shown, default=1 if found else len(shown))
+        self._screen.options([(offer.model, offer.reason) for offer in offers])
+        return self._chosen(offers, default=1 if found else len(offers))
 
-    def _chosen(self, shown: Sequence[Offer], default: int) -> Offer:
+    def _chosen(self, offers: Sequence[Offer], default: int) -> Offer:
         for _ in range(TRIES):
             answer = self._screen.ask("Number, or any provider/model", str(default), otherwise="--model")
-            if answer.isdecimal() and 1 <= int(answer) <= len(shown):
-                return shown[int(answer) - 1]
+            if answer.isdecimal() and 1 <= int(answer) <= len(offers):
+                return offers[int(answer) - 1]
             if MODEL_NAME.fullmatch(answer):
                 return Offer(answer, "as you said")
             if pasted := next(self._pasted(), None):
                 return pasted
             if not answer:
                 continue  # a secret, already reported
-            self._screen.say(f"Enter a number from 1 to {len(shown)}, or provider/model.", state="warn")
+            self._screen.say(f"Enter a number from 1 to {len(offers)}, or provider/model.", state="warn")
         raise ConfigInvalid("No model was chosen; nothing was changed")
 
     def _enter(self, draft: Draft, offer: Offer, *, anew: bool) -> None:
@@ -182,7 +182,7 @@ class ModelSelection:
         enter_key(draft, offer.provider, self._screen, self._options.key_file, anew=anew)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
-        """Say where the provider is, if that is not known."""
+        """Add the provider's address if it is not known."""
         name, url = offer.provider, offer.base_url
         built_in = built_in_providers().get(name)
         if (
@@ -215,7 +215,7 @@ class ModelSelection:
         return verified
 
     def _what_now(self, offer: Offer, verified: Verification) -> str:
-        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` where nobody can be asked."""
+        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` if nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explain_failure(offer.model, error)
         which = f"--model {offer.model}: " if offer.given else ""

@@ -26,38 +26,38 @@ class AccessSetup:
         self._draft = draft.copy()
 
     def run(self) -> Draft:
-        """Return the draft with them in it. Raises `ConfigInvalid` for an option that names nobody."""
+        """Return the draft with these people. Raises `ConfigInvalid` for an option that is not a member id."""
         members = self._platform.people
-        users = self._listed("users")
-        if given := self._options.users:
-            self._put("users", self._ids(given, "--user"))
+        users = self._members("users")
+        if named := self._options.users:
+            self._put("users", self._ids(named, "--user"))
         elif self._asks("users", new=self._draft.get("access", "users") is None):
             rest = members.everyone if EVERYONE in users else "nobody more"
-            self._put("users", self._asked(f"Who may use it? Member ids, or Enter for {rest}"))
-        if given := self._options.admins:
-            self._put("admins", self._ids(given, "--admin"))
+            self._put("users", self._ask_ids(f"Who may use it? Member ids, or Enter for {rest}"))
+        if named := self._options.admins:
+            self._put("admins", self._ids(named, "--admin"))
         elif self._asks("admins"):
             self._screen.say(
                 f"An admin can raise spending limits. Your own id: {members.where}.", state="fix"
             )
-            self._put("admins", self._asked("Who is admin? Member ids, or Enter for nobody"))
-        self._tell()
+            self._put("admins", self._ask_ids("Who is admin? Member ids, or Enter for nobody"))
+        self._warn_without_admin()
         return self._draft
 
-    def _listed(self, key: str) -> Sequence[str]:
+    def _members(self, key: str) -> Sequence[str]:
         access = self._draft.loaded().settings.access
         return access.users if key == "users" else access.admins
 
     def _known(self, key: str) -> bool:
-        """Say whether somebody of this platform is listed by name."""
-        return any(self._platform.people.form.fullmatch(each) for each in self._listed(key))
+        """Return whether a person of this platform is listed by id."""
+        return any(self._platform.people.form.fullmatch(each) for each in self._members(key))
 
     def _asks(self, key: str, *, new: bool = False) -> bool:
-        """Say whether a person is asked: what was decided before is not asked again."""
-        decided = self._known(key) or EVERYONE in self._listed(key)
+        """Return whether to ask: an earlier decision is not asked again."""
+        decided = self._known(key) or EVERYONE in self._members(key)
         return self._screen.interactive and (new or not decided)
 
-    def _asked(self, question: str) -> list[str]:
+    def _ask_ids(self, question: str) -> list[str]:
         for _ in range(TRIES):
             answer = self._screen.ask(question, "")
             try:
@@ -66,22 +66,22 @@ class AccessSetup:
                 self._screen.say(str(error), state="warn")
         raise ConfigInvalid("Nobody was named; nothing was changed")
 
-    def _ids(self, given: Sequence[str], option: str) -> list[str]:
-        """Return the ids, out of their mentions. Raises `ConfigInvalid`, naming the *option*."""
-        ids = [each.strip("<@!>") for each in given]
-        for each, bare in zip(given, ids, strict=True):
+    def _ids(self, named: Sequence[str], option: str) -> list[str]:
+        """Return the ids without the marks of mentions. Raises `ConfigInvalid`, naming the *option*."""
+        ids = [each.strip("<@!>") for each in named]
+        for each, bare in zip(named, ids, strict=True):
             if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
                 what = f"{option} {each!r} is not a member id of {self._platform.title}".strip()
                 raise ConfigInvalid(f"{what}; one looks like {self._platform.people.example}")
         return ids
 
     def _put(self, key: str, ids: Sequence[str]) -> None:
-        """Add *ids* to who is listed; whoever is named takes the place of everyone."""
+        """Add *ids* to the list; a named person replaces "everyone"."""
         if ids:
-            others = () if EVERYONE in ids else [each for each in self._listed(key) if each != EVERYONE]
+            others = () if EVERYONE in ids else [each for each in self._members(key) if each != EVERYONE]
             self._draft.put(list(dict.fromkeys([*others, *ids])), "access", key)
 
-    def _tell(self) -> None:
+    def _warn_without_admin(self) -> None:
         settings = self._draft.loaded().settings
         lifted = (
             self._known("admins") or EVERYONE in settings.access.admins or settings.budget.asker_may_grant
@@ -93,7 +93,7 @@ class AccessSetup:
 
 
 def _stops(budget: Budget) -> bool:
-    """Say whether a limit can stop the bot."""
+    """Return whether a limit can stop the bot."""
     return budget.mode == "hard" and any(
         limit is not None for limit in budget.limit_usd.model_dump().values()
     )

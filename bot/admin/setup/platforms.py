@@ -1,4 +1,4 @@
-"""A chat platform joins: its secrets are found or asked for, looked at live, and put into the draft.
+"""Adds a chat platform: its secrets are found or asked for, checked live, and put into the draft.
 
 | a secret is taken from                      | and kept                        |
 |---------------------------------------------|---------------------------------|
@@ -136,7 +136,7 @@ class PlatformSetup:
             if url := getattr(self._options, key):
                 draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
 
-    # secrets that are there
+    # secrets that exist
 
     def _find(self) -> None:
         for field in self._platform.fields:
@@ -146,8 +146,8 @@ class PlatformSetup:
         newer = {field.name: self._from_environment(field) for field in self._missing()}
         for field in self._missing():
             stored = self._from_store(field)
-            if (given := newer[field.name]) and given != stored:
-                self._take(given, field.variable, keep=True)
+            if (found := newer[field.name]) and found != stored:
+                self._take(found, field.variable, keep=True)
                 if stored:
                     self._newer.append(field.variable)
             elif stored:
@@ -162,7 +162,7 @@ class PlatformSetup:
                 self._take(pasted, "", keep=True)
 
     def _find_again(self) -> None:
-        """Take what was pasted in the place of what there is."""
+        """Replace stored secrets by pasted ones."""
         for field in self._platform.fields:
             if field.kind in self._screen.pasted:
                 del self._secrets[field.name]
@@ -177,7 +177,7 @@ class PlatformSetup:
     def _from_store(self, field: Field) -> str:
         reference = self._draft.get(*self._at(field.name))
         there = self._resolved(reference) if isinstance(reference, str) else ""
-        return there or self._draft.kept(self._file(field))
+        return there or self._draft.stored_secret(self._file(field))
 
     def _take_stored(self, field: Field, stored: str) -> None:
         reference = self._draft.get(*self._at(field.name))
@@ -187,12 +187,12 @@ class PlatformSetup:
             self._take(stored, self._file(field), keep=True)
 
     def _refused(self) -> bool:
-        """Say whether the last look failed for a token, not for what the platform's pages say about the app."""
+        """Return whether the last check failed because of a token, not because of the app's settings."""
         failed = {finding.name.rpartition(".")[2] for finding in self.findings if finding.state == "fail"}
         return not failed.isdisjoint(TOKEN_FINDINGS)
 
     def _go_back(self) -> None:
-        """Take what was stored in the place of what the environment gave."""
+        """Replace secrets from the environment by the stored ones."""
         self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying the stored one", state="warn")
         for field in self._platform.fields:
             if field.variable in self._newer:
@@ -206,12 +206,12 @@ class PlatformSetup:
         try:
             return resolve_secret(reference, self._draft.loaded().environ)
         except ConfigInvalid:
-            return ""  # it will be looked for elsewhere, and asked for at last
+            return ""  # other places are searched, then a person is asked
 
     def _missing(self) -> list[Field]:
         return [field for field in self._platform.fields if field.name not in self._secrets]
 
-    # secrets that are not
+    # missing secrets
 
     def _get(self) -> None:
         if self._screen.interactive:
@@ -240,7 +240,7 @@ class PlatformSetup:
                     self._screen.say(str(error), state="warn")
 
     def _take(self, secret: str, origin: str, *, keep: bool, into: Field | None = None) -> None:
-        """Put a secret where it belongs by its form. Raises `ConfigInvalid` for what is none of ours."""
+        """Put a secret into the field that its form says. Raises `ConfigInvalid` for a secret without a field."""
         kind = tokens.kind(secret)
         field = next((each for each in self._platform.fields if each.kind == kind), None)
         if field is None and not kind and self._elsewhere():
@@ -251,7 +251,7 @@ class PlatformSetup:
             raise ConfigInvalid(f"{origin}: {seems}, not the {wanted}.".removeprefix(": "))
         self._secrets[field.name] = secret
         if keep or field is not into:
-            reference = self._draft.keep(self._file(field), secret)
+            reference = self._draft.store_secret(self._file(field), secret)
             self._draft.put(reference, *self._at(field.name))
         if not origin:
             self._screen.say(f"{field.title.capitalize()}: {len(secret)} characters", state="ok")
@@ -262,26 +262,26 @@ class PlatformSetup:
     def _file(self, field: Field) -> str:
         return f"{self._platform.name}_{field.name}"
 
-    # a look
+    # live checks
 
     async def _look(self) -> list[Finding]:
-        """Look with secrets that may be on no disk yet: the settings refer to them in an environment of their own."""
+        """Check with secrets that may not be on disk yet: the settings refer to them in a separate environment."""
         findings = []
         self._screen.hide(self._secrets.values())
         names = {name: f"THREADFAST_SETUP_{name.upper()}" for name in self._secrets}
         environ = {**self._draft.environ, **{names[name]: secret for name, secret in self._secrets.items()}}
-        tried = self._draft.copy()
+        trial = self._draft.copy()
         for name, variable in names.items():
-            tried.put(f"env:{variable}", *self._at(name))
+            trial.put(f"env:{variable}", *self._at(name))
         with self._screen.working(f"Checking {self._platform.title} …"):
-            looks = self._platform.check(tried.loaded().settings, environ, self._running)
-            async with aclosing(looks):
-                async for finding in looks:
+            checks = self._platform.check(trial.loaded().settings, environ, self._running)
+            async with aclosing(checks):
+                async for finding in checks:
                     findings.append(finding)
-                    self._tell(finding)
+                    self._report(finding)
         return findings
 
-    def _tell(self, finding: Finding) -> None:
+    def _report(self, finding: Finding) -> None:
         about = finding.name.rpartition(".")[2].replace("_", " ")
         self._screen.say(f"{about}: {finding.found}", state=finding.state)
         if finding.state != "ok":
@@ -290,7 +290,7 @@ class PlatformSetup:
                     self._screen.say(text, state=state)
 
     def _what_now(self) -> str:
-        """Return c or t. Raises `ConfigInvalid` when that is the end."""
+        """Return c or t. Raises `ConfigInvalid` if the person quits or nobody can be asked."""
         failed = ", ".join(finding.name for finding in self.findings if finding.state == "fail")
         end = (
             f"{self._platform.title} is not ready ({failed}). Nothing was changed. Fix this and run it again."

@@ -1,4 +1,4 @@
-"""Slack: an app made from a link, two tokens, and a look at both."""
+"""Slack: an app created from a link, and its two tokens."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LONGEST_LINK = 2000
 
 def link(settings: Settings) -> str:
     """Return the address of Slack's page with our manifest filled in."""
-    made, _ = slack_manifest(settings)
-    return NEW_APP + quote(json.dumps(made, separators=(",", ":"), ensure_ascii=False), safe=",:/")
+    app_manifest, _ = slack_manifest(settings)
+    return NEW_APP + quote(json.dumps(app_manifest, separators=(",", ":"), ensure_ascii=False), safe=",:/")
 
 
 def _files(settings: Settings) -> dict[str, bytes]:
-    made, _ = slack_manifest(settings)
-    return {MANIFEST: json.dumps(made, indent=2, ensure_ascii=False).encode() + b"\n"}
+    app_manifest, _ = slack_manifest(settings)
+    return {MANIFEST: json.dumps(app_manifest, indent=2, ensure_ascii=False).encode() + b"\n"}
 
 
 def _guide(screen: Screen, settings: Settings) -> None:
@@ -53,7 +53,7 @@ def _guide(screen: Screen, settings: Settings) -> None:
 
 
 def _open(screen: Screen, url: str) -> None:
-    """Open the page here, or show its address: that is too long to stand in everybody's way."""
+    """Open the page here, or print its long address on request."""
     here = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     question = f"{'[o]pen that page, ' if here else ''}[p]rint its address, or Enter to go on"
     for _ in range(TRIES):

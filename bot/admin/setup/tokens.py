@@ -1,4 +1,4 @@
-"""Secrets as people hand them in, pasted, in a file or through a pipe: cleaned of what comes along, known by form."""
+"""Secrets that are pasted, piped or in a file: cleaned of surrounding text, and recognized by their form."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def kind(secret: str) -> str:
 
 
 def looks_secret(text: str) -> bool:
-    """Say whether something in *text* looks like a secret, or like the beginning of one that is still being typed."""
+    """Return whether something in *text* looks like a secret, or like the beginning of one."""
     return any(
         _BEGINS.match(word) or mask(word) != word or ("/" not in word and _LONG.search(word))
         for word in words(text)
@@ -71,7 +71,7 @@ def looks_secret(text: str) -> bool:
 
 
 def usable(secret: str) -> bool:
-    """Say whether it can be sent in a header at all."""
+    """Return whether a header can hold it."""
     return _SECRET.fullmatch(secret) is not None
 
 
@@ -96,7 +96,7 @@ def read_piped(lines: int, *, within_s: float = PIPED_WITHIN_S) -> str:
     try:
         source = sys.stdin.fileno()
     except (OSError, io.UnsupportedOperation):
-        return sys.stdin.read(MAX_SECRET_BYTES)  # no file at all: there is nothing to wait for
+        return sys.stdin.read(MAX_SECRET_BYTES)  # not a file, so there is no wait
     data, until = b"", time.monotonic() + within_s
     while len(data) < MAX_SECRET_BYTES and data.count(b"\n") < lines:
         if not select.select([source], [], [], max(0.0, until - time.monotonic()))[0]:

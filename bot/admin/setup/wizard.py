@@ -1,4 +1,4 @@
-"""One setup from its first question to its last line: model, platform, then the disk."""
+"""Runs one setup: model, platform, people, then the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Done:
     then: str
     hello: str = ""
     startable: bool = True
-    """False beside a running bot, and for root in somebody else's folder: what it made would not be theirs."""
+    """False while a bot runs, and for root in another user's folder: its files would belong to root."""
 
     def document(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -52,7 +52,7 @@ class Done:
 
 
 def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
-    """Ask, try, write. Raises `ConfigInvalid` and OSError with everything as it was before."""
+    """Ask, test, write. Raises `ConfigInvalid` and OSError; then nothing has changed."""
     draft = Draft.open(options.settings, environ)
     if write_obstacle := draft.write_obstacle():
         raise ConfigInvalid(write_obstacle)
@@ -64,17 +64,17 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
-    beside = anyio.run(find_running_bot, final.loaded().settings.data)
-    runs = beside != ABSENT
+    running = anyio.run(find_running_bot, final.loaded().settings.data)
+    runs = running != ABSENT
     if platform:
-        joining = PlatformSetup(platform, final, options, screen, running=runs)
-        final, findings = joining.run(), joining.findings
+        platform_setup = PlatformSetup(platform, final, options, screen, running=runs)
+        final, findings = platform_setup.run(), platform_setup.findings
         final = AccessSetup(platform, final, options, screen).run()
     written = final.write()
-    _tell(screen, final, written, chosen)
+    _report(screen, final, written, chosen)
     if runs:
-        said = f"A bot runs here (process {beside.pid}). Restart it to use the changes."
-        screen.say(said, state="warn")
+        note = f"A bot runs here (process {running.pid}). Restart it to use the changes."
+        screen.say(note, state="warn")
     startable = not (runs or owned_by_another(final.path.parent) or _others(final.loaded().settings.data))
     hello = platform.hello(final.loaded().settings) if platform else ""
     return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
@@ -103,7 +103,7 @@ def _platform(name: str) -> Platform | None:
             return None
 
 
-def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
+def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
     if chosen.model == OFFLINE:
         how = (
             "`threadfast init` changes that"
@@ -119,8 +119,8 @@ def _tell(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelCh
         return
     names = ", ".join(path.name for path in written if path.parent == draft.path.parent)
     secrets = sum(path.parent == draft.credentials for path in written)
-    kept = f"; {secrets} secret{'s' * (secrets > 1)} in {draft.credentials.name}/" if secrets else ""
-    screen.say(f"Written: {names or draft.credentials.name}{kept}", state="ok")
+    stored = f"; {secrets} secret{'s' * (secrets > 1)} in {draft.credentials.name}/" if secrets else ""
+    screen.say(f"Written: {names or draft.credentials.name}{stored}", state="ok")
 
 
 def _others(data: Path) -> bool:

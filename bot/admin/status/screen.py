@@ -80,24 +80,23 @@ def _group(label: str, found: Iterator[Line]) -> Iterator[Line]:
 
 
 def _transport(one: TransportStatus) -> Line:
-    silent_s = one.silent_s
-    heard = (
-        ""
-        if silent_s is None
-        else f", last sign {span(silent_s)} ago"
-        if silent_s >= 1
-        else ", last sign just now"
-    )
-    said = f"{one.name} {one.state}{heard}{f'; {one.trouble}' if one.trouble else ''}"
+    trouble = f"; {one.trouble}" if one.trouble else ""
+    text = f"{one.name} {one.state}{_last_sign(one.silent_s)}{trouble}"
     if one.state != "connected":
-        return Line("", said, "fail" if one.state in ("disconnected", "stopped") else "warn")
-    return Line("", said, "warn" if one.trouble or (silent_s or 0) > QUIET_S else "ok")
+        return Line("", text, "fail" if one.state in ("disconnected", "stopped") else "warn")
+    return Line("", text, "warn" if trouble or (one.silent_s or 0) > QUIET_S else "ok")
+
+
+def _last_sign(silent_s: float | None) -> str:
+    if silent_s is None:
+        return ""
+    return f", last sign {span(silent_s)} ago" if silent_s >= 1 else ", last sign just now"
 
 
 def _circuit(one: CircuitStatus) -> Line:
     waiting = f"; {one.waiting} calls wait" if one.waiting else ""
-    said = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
-    return Line("", said, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
+    text = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
+    return Line("", text, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
 
 
 def _messages(status: Status) -> Iterator[Line]:
@@ -126,11 +125,11 @@ def silence(found: NoStatus) -> Line:
         case "absent":
             return Line("threadfast", "not running: nothing serves this data folder", "fail")
         case "mute":
-            said = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
-            return Line("threadfast", said, "fail")
+            text = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
+            return Line("threadfast", text, "fail")
         case "stuck":
-            said = f"{who} is stuck: it accepts connections but does not answer; end it with: kill -9 {found.pid}"
-            return Line("threadfast", said if found.pid else said.partition(";")[0], "fail")
+            text = f"{who} is stuck: it accepts connections but does not answer; end it with: kill -9 {found.pid}"
+            return Line("threadfast", text if found.pid else text.partition(";")[0], "fail")
 
 
 def on_terminal(found: list[Line]) -> RenderableType:

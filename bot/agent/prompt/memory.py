@@ -91,13 +91,13 @@ class Memory:
     async def read(self, thread: ThreadId) -> str:
         """Return the block for the head of a conversation, each line quoted; blank if nothing is remembered."""
         sections = _sections(
-            await self.notes(thread), reversed(SCOPES), lambda note: f"> {note.shown}", "left out"
+            await self.notes(thread), reversed(SCOPES), lambda note: f"> {note.line}", "left out"
         )
         return "\n".join([HEADING, *sections]) if sections else ""
 
     async def describe(self, thread: ThreadId) -> str:
         """Return what is remembered here, for the people of the thread."""
-        sections = _sections(await self.notes(thread), SCOPES, _listed, "not shown")
+        sections = _sections(await self.notes(thread), SCOPES, _describe_note, "not shown")
         return "\n".join([*sections, "`/memory forget ID` takes one back."]) if sections else NOTHING
 
     async def notes(self, thread: ThreadId) -> dict[Scope, list[Note]]:
@@ -232,5 +232,5 @@ def _sections(
     return lines
 
 
-def _listed(note: Note) -> str:
+def _describe_note(note: Note) -> str:
     return f"- `{note.id}` {note.text} ({note.by}, {note.day})" if note.id else note.text

@@ -17,6 +17,7 @@ HEADING = (
     "out; with `/memory forget ID` people take a note back."
 )
 CHANGED = "What you were asked to remember has changed. This stands in place of what was above:"
+HEADS = (HEADING, CHANGED)
 SECTION = "Remembered "
 NOTHING_MORE = "(nothing any more)"
 
@@ -34,9 +35,8 @@ def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
 
 def _known(conversation: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """Yield the sections in the conversation, oldest first. They are only at the head of a person's message."""
-    for message in conversation:
-        first = message.blocks[0] if message.source and message.blocks else None
-        if isinstance(first, Text) and first.text.startswith((HEADING, CHANGED)):
+    for first in [message.blocks[0] for message in conversation if message.source and message.blocks]:
+        if isinstance(first, Text) and first.text.startswith(HEADS):
             yield from _sections(first.text).items()
 
 

@@ -49,7 +49,7 @@ class Note:
     raw: str = ""
 
     @property
-    def shown(self) -> str:
+    def line(self) -> str:
         """The note as one line that is safe to quote."""
         return f"[{self.id}] {self.text} ({self.by}, {self.day})" if self.id else self.text
 
@@ -134,9 +134,9 @@ def select_notes(notes: Sequence[Note], room: int) -> tuple[list[Note], int]:
     by_hand = [place for place, note in enumerate(filled) if not note.id]
     newest = [place for place in reversed(range(len(filled))) if filled[place].id]
     needed = sum(_size(filled[place]) for place in newest)
-    theirs = min(needed, room - room // 2)
-    first, left = _first(filled, by_hand, room - theirs)
-    rest, _ = _first(filled, newest, theirs + left)
+    notes_room = min(needed, room - room // 2)
+    first, left = _first(filled, by_hand, room - notes_room)
+    rest, _ = _first(filled, newest, notes_room + left)
     places = sorted([*first, *rest])
     return [filled[place] for place in places], len(filled) - len(places)
 
@@ -153,4 +153,4 @@ def _first(notes: Sequence[Note], places: Iterable[int], room: int) -> tuple[lis
 
 
 def _size(note: Note) -> int:
-    return len(note.shown) + 1
+    return len(note.line) + 1

@@ -10,6 +10,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from threads.model import Message, Text, ToolCall, ToolResult
 
@@ -54,16 +55,11 @@ def repair(messages: list[Message]) -> list[Message]:
 
 
 def _only_text(messages: list[Message]) -> bool:
-    """Return whether there is nothing to repair; a plain loop is fast enough for long histories."""
+    """Return whether there is nothing to repair. Long histories take no loop of Python's."""
     if messages and messages[0].role == "assistant":
         return False
-    for message in messages:
-        if not message.blocks:
-            return False
-        for block in message.blocks:
-            if type(block) is not Text:
-                return False
-    return True
+    blocks = [message.blocks for message in messages]
+    return all(blocks) and {Text}.issuperset(map(type, chain.from_iterable(blocks)))
 
 
 def _answered(assistant: Message, following: list[Message]) -> list[Message]:

@@ -60,7 +60,7 @@ async def build_user_message(turn: Turn, incoming: Incoming, read_memory: ReadMe
     above, *words = message.blocks
     known = (Text(memory),) if memory else ()
     return replace(
-        message, blocks=(*known, *_quoted(earlier, incoming.author), above, *_listed(files), *words)
+        message, blocks=(*known, *_quoted(earlier, incoming.author), above, *_file_blocks(files), *words)
     )
 
 
@@ -94,7 +94,7 @@ def _quote(text: str) -> str:
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
-def _listed(files: Sequence[File]) -> Iterator[Block]:
+def _file_blocks(files: Sequence[File]) -> Iterator[Block]:
     if not files:
         return
     shares = list(_shares(files))

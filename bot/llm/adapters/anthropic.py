@@ -1,14 +1,6 @@
 """Anthropic's Messages API, for Claude and compatible servers: both directions of the wire.
 
 The reader takes raw events, because the SDK turns tool arguments that were cut off into ``{}``.
-
-| event               | becomes |
-| message_start       | usage |
-| content_block_start | an open block; other types than text and calls are kept unchanged, to be sent back |
-| content_block_delta | more of that block; text and readable thinking are streamed at once |
-| content_block_stop  | the end of a block |
-| message_delta       | stop reason, usage; there may be several, and a missing value erases nothing |
-| message_stop        | complete: without it the answer does not count |
 """
 
 from __future__ import annotations
@@ -64,7 +56,7 @@ class AnthropicModel(SdkModel):
         return AsyncAnthropic(**settings, open_telemetry=False), AsyncStream
 
     def _body(self, request: Request) -> dict[str, object]:
-        # Without a key there is no next call: writing its prompt to the cache would only cost.
+        # Without a key there is no next call: writing its prompt to the cache would only cost money.
         cached = bool(request.cache_key)
         body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
         if supports_adaptive_thinking(self.model):
@@ -174,7 +166,7 @@ _COUNTS = (
 
 
 class MessagesReader:
-    """The state machine of the table above, for one answer; pure."""
+    """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model

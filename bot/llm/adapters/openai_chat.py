@@ -1,14 +1,5 @@
 """OpenAI's Chat Completions, for Ollama, vLLM, llama.cpp and gateways; only what all of them support.
 
-| in a chunk          | becomes |
-| delta.content       | text, streamed at once |
-| delta.reasoning…    | thinking, streamed at once, and sent back under the same name |
-| delta.tool_calls    | more of a call |
-| delta.refusal       | the reason of a refusal |
-| finish_reason       | complete: without it the answer does not count |
-| usage               | usage; mostly in a last chunk without choices, or inside the choice |
-| error               | raised |
-
 A server that cannot stream sends the whole answer as one chunk, with a ``message`` in place of the ``delta``.
 """
 
@@ -73,17 +64,11 @@ class OpenAIChatModel(OpenAIModel):
             form = {"name": "answer", "schema": schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": tool.parameters,
-                    },
-                }
+            functions = [
+                {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
                 for tool in request.tools
             ]
+            body["tools"] = [{"type": "function", "function": function} for function in functions]
             if request.tool_choice == "none":
                 body["tool_choice"] = "none"
         body["messages"] = to_wire(request.system, request.messages, self.name, vision=self.vision)
@@ -164,7 +149,7 @@ class _OpenCall:
 
 
 class ChatReader:
-    """The state machine of the table above, for one answer; pure."""
+    """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model

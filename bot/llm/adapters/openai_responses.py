@@ -1,14 +1,4 @@
-"""OpenAI's own models, over the Responses API; nothing is stored at the provider (``store=False``).
-
-| event                           | becomes |
-| response.output_text.delta      | text, streamed at once |
-| response.reasoning_….delta      | readable thinking |
-| response.output_item.done       | a complete block: text, call, or reasoning with its encrypted content |
-| response.refusal.*              | the reason of a refusal |
-| any other delta, or item.added  | hidden content |
-| response.completed, .incomplete | complete: without it the answer does not count; blocks that were not done |
-| response.failed, error          | raised |
-"""
+"""OpenAI's own models, over the Responses API; nothing is stored at the provider (``store=False``)."""
 
 from __future__ import annotations
 
@@ -145,7 +135,7 @@ def _block_to_wire(message: Message, block: Block) -> ResponseInputItemParam:
 
 
 class ResponsesReader:
-    """The state machine of the table above, for one answer; pure."""
+    """Turns the events of one answer into a `Completion`; pure."""
 
     def __init__(self, model: str) -> None:
         self._model = model

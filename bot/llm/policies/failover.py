@@ -137,14 +137,14 @@ class Failover:
 
     def _skip_unavailable(self) -> Chain:
         """Drop unavailable candidates before the first available one; if there is none, keep one to wait for."""
-        shut = [(candidate, candidate.unavailable()) for candidate in self._left]
-        first_open = next((at for at, (_, error) in enumerate(shut) if error is None), None)
+        states = [(candidate, candidate.unavailable()) for candidate in self._left]
+        first_open = next((at for at, (_, error) in enumerate(states) if error is None), None)
         if first_open is None:
-            passing = [pair for pair in shut if pair[1] and pair[1].code in wording.PASSING]
-            first, _ = min(passing or shut, key=_wait_of)
-            passed, self._left = [pair for pair in shut if pair[0] is not first], [first]
+            passing = [pair for pair in states if pair[1] and pair[1].code in wording.PASSING]
+            first, _ = min(passing or states, key=_wait_of)
+            passed, self._left = [pair for pair in states if pair[0] is not first], [first]
         else:
-            passed, self._left = shut[:first_open], self._left[first_open:]
+            passed, self._left = states[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
         for model, error in chain:
             log.info("model.passed_over: %s: %s", model, error, extra={"code": error.code})

@@ -129,7 +129,7 @@ class Gate:
     def _noticeable(
         self, ticket: Ticket, now: float, notice_at: float, announced: float | None
     ) -> Waiting | None:
-        """Return a new event about the wait, or None. ``told`` is the end of the wait as last announced."""
+        """Return a new event about the wait, or None. *announced* is the last announced end of the wait."""
         expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
         if expected >= now + NOTICE_S and (announced is None or expected >= announced + NOTICE_S):
             return Waiting(reason(self.line.trouble(ticket.model)), expected - now)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import attrgetter
 
 from bot.llm.adapters.wire_form import image_placeholder
 from bot.ports import wording
@@ -82,7 +84,7 @@ class VisionModel(TurnModelWrapper):
 
 
 def _has_images(messages: Iterable[Message]) -> bool:
-    return any(isinstance(block, Image) for message in messages for block in message.blocks)
+    return Image in map(type, chain.from_iterable(map(attrgetter("blocks"), messages)))  # no loop of Python's
 
 
 def _newest(messages: Sequence[Message]) -> list[Message] | None:

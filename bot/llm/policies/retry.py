@@ -47,8 +47,8 @@ def retry_delay(
     if isinstance(error, UnknownFailure) and failures > 1:
         return None
     if error.retry_after is not None:
-        obeyed = error.retry_after <= settings.max_retry_after_s
-        return error.retry_after * (1 + 0.1 * random()) if obeyed else None
+        acceptable = error.retry_after <= settings.max_retry_after_s
+        return error.retry_after * (1 + 0.1 * random()) if acceptable else None
     if local and failures == 1 and not limited:
         return 0.0
     schedule = settings.rate_limited if limited else settings

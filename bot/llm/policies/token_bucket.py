@@ -53,8 +53,8 @@ class TokenBucket:
     def ready_at(self, amount: float, now: float) -> float:
         """Return when *amount* may be taken."""
         self._refill(now)
-        lacking = min(amount, self._capacity) - self._level
-        return now if lacking <= NEARLY else now + lacking / self._rate
+        missing = min(amount, self._capacity) - self._level
+        return now if missing <= NEARLY else now + missing / self._rate
 
     def take(self, amount: float, now: float) -> None:
         """Take *amount*; a negative one is given back."""

@@ -58,6 +58,8 @@ class McpTool:
         return images
 
 
-def make_tool(server: Server, name: str, listed: ListedTool, save: Save) -> McpTool:
-    description = f"A tool of the {server.origin}, which says of it: {listed.description or 'nothing'}"
-    return McpTool(server, listed.name, name, description, arguments_model(name, listed.parameters), save)
+def make_tool(server: Server, name: str, listed_tool: ListedTool, save: Save) -> McpTool:
+    description = f"A tool of the {server.origin}, which says of it: {listed_tool.description or 'nothing'}"
+    return McpTool(
+        server, listed_tool.name, name, description, arguments_model(name, listed_tool.parameters), save
+    )

@@ -20,7 +20,12 @@ from threads.model import Message, Text, ToolCall
 
 pytestmark = pytest.mark.anyio
 
-PLACES = (lambda thread: Path("/nowhere"), lambda thread: unspilled)
+
+async def no_folder(thread):
+    return Path("/nowhere")
+
+
+PLACES = (no_folder, lambda thread: unspilled)
 
 
 class FakeTurn:

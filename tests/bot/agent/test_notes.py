@@ -122,6 +122,6 @@ def test_when_room_is_short_the_newest_notes_and_the_top_of_what_was_written_by_
 
 def test_room_that_one_kind_does_not_need_is_the_others():
     notes = [note(f"note {n} {'x' * 60}") for n in range(10)]
-    room = sum(len(one.shown) + 1 for one in notes)
+    room = sum(len(one.line) + 1 for one in notes)
     assert select_notes(notes, room) == (notes, 0)
     assert select_notes([Note("y" * (room - 1))], room)[1] == 0

@@ -6,7 +6,8 @@ import pytest
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.model import Completion, Model, Request
 from tests.fakes import anthropic, openai
 from tests.fakes.http import FakeHttp, Reply, Seen

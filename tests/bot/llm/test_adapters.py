@@ -10,7 +10,8 @@ import pytest
 
 from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.errors import ModelTimeout, ModelUnavailable
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import (
@@ -204,7 +205,7 @@ async def test_the_first_call_leaves_the_garbage_collector_on(complete):
 
 def test_importing_the_adapters_imports_no_sdk():
     code = (
-        "import sys, bot.llm.adapters.anthropic, bot.llm.adapters.openai, bot.llm.classify, bot.llm.adapters.http_client\n"
+        "import sys, bot.llm.adapters.anthropic, bot.llm.adapters.openai_chat, bot.llm.classify, bot.llm.adapters.http_client\n"
         "print(sorted({'anthropic', 'openai', 'httpx2'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

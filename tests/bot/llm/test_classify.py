@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.llm.classify import MAX_RETRY_AFTER, MAX_TEXT, Fault, classify, failure_of
 from bot.ports.errors import (
     BadRequest,

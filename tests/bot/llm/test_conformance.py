@@ -16,7 +16,8 @@ import openai
 import pytest
 
 from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.llm.classify import RULES, classify
 from bot.ports.errors import (
     BadRequest,

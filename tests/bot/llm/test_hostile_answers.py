@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from bot.llm.adapters import body_limit
 from bot.llm.adapters.anthropic import AnthropicModel
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,

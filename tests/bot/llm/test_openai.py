@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from bot.llm.adapters.openai import OpenAIChatModel, OpenAIResponsesModel
-from bot.llm.adapters.openai_responses import cache_key
+from bot.llm.adapters.openai_chat import OpenAIChatModel
+from bot.llm.adapters.openai_responses import OpenAIResponsesModel, cache_key
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import ask, user
 from tests.fakes.http import error

@@ -135,6 +135,6 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
 @pytest.mark.parametrize("taken", [True, False])
 async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
-    means = Resources(PosixDisk(), inline, inline, inline, Clock(), str, Observing())
+    means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     async with open_tool_set(settings, {}, means, attach=taken) as bench:
         assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken

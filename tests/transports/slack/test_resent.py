@@ -16,7 +16,7 @@ from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory
 from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
 from threads.errors import StoreUnavailable
-from threads.journal.journal import Journal
+from threads.journal.journal import FileJournal
 from threads.store.disk import PosixDisk
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
@@ -42,7 +42,7 @@ class Bot:
 
     def __init__(self, tasks, folder, slack, disk):
         self.slack, self.routed, self.acked = slack, [], []
-        self.journal = Journal(PosixDisk(), folder / "journal.jsonl", offload=slowly, now=now)
+        self.journal = FileJournal(PosixDisk(), folder / "journal.jsonl", offload=slowly, now=now)
         self.marks = Marks(disk, FILE, slowly, now, STAMPS)
         self.marks.open()
         self.journal.open()
@@ -59,6 +59,9 @@ class Bot:
         ts = self.slack.say(at=at, client_msg_id="c-1", **more)
         return {"type": "event_callback", "event": {**self.slack.channels["C1"][ts], "channel": "C1"}}
 
+    def route(self, pending):
+        self.routed.append(pending.incoming.id)
+
     async def hear(self, body):
         try:
             await self.intake.take("event", body)
@@ -71,7 +74,7 @@ class Bot:
 async def listening(folder, slack, disk=None):
     async with anyio.create_task_group() as tasks:
         bot = Bot(tasks, folder, slack, disk or Memory())
-        tasks.start_soon(bot.journal.run, lambda owed: bot.routed.append(owed.incoming.id))
+        tasks.start_soon(bot.journal.run, bot)
         bot.marks.start("C1", f"{START:.6f}")
         await bot.marks.save()
         yield bot, tasks
@@ -134,7 +137,7 @@ async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_mark
         """The first start, after which the channel is followed."""
     async with anyio.create_task_group() as tasks:
         bot = Bot(tasks, tmp_path, slack, disk)
-        tasks.start_soon(bot.journal.run, lambda owed: bot.routed.append(owed.incoming.id))
+        tasks.start_soon(bot.journal.run, bot)
         told = []
         for n in range(8):
             said = bot.say()

@@ -28,10 +28,10 @@ from tests.fakes.slack import (
 )
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
 from transports.shared.link.proxy import proxy_for
+from transports.shared.retry import ASK_AGAIN_S
 from transports.slack.api import http_session as session_module
 from transports.slack.api.api_errors import (
     ADVICE,
-    ASK_AGAIN_S,
     FRIENDLY,
     KINDS,
     PASSING,

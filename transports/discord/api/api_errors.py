@@ -1,20 +1,10 @@
 """Errors of the library and of its sockets as our errors. Pure.
 
-| answer                                                | error                                              |
-|-------------------------------------------------------|----------------------------------------------------|
-| 429 of Discord's own, after the library's retries     | `TransportRateLimited`                           |
-| 429 without ``Via``, or with a page                   | `Banned`: Cloudflare has shut out this address     |
-| 5xx, no answer, a cut connection                      | `TransportUnavailable`, maybe posted if it was sent |
-| 4xx in Discord's JSON, by a code that will pass       | `TransportUnavailable`                             |
-| 4xx in Discord's JSON                                 | `DiscordRefused`, with a kind                      |
-| 4xx without Discord's JSON                            | `TransportUnavailable`: a proxy answered           |
-
 Codes: https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
 """
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import aiohttp
@@ -27,6 +17,7 @@ from threads.errors import (
     TransportRejected,
     TransportUnavailable,
 )
+from transports.shared.retry import retry_seconds
 
 Kind = Literal[
     "token", "forbidden", "locked", "gone", "expired", "exists", "blocked",
@@ -94,8 +85,6 @@ ADVICE: dict[Kind, str] = {
 }
 """For operators, after the code."""
 
-ASK_AGAIN_S = 10.0
-"""The wait after a 429 without a time."""
 BANNED_S = 600.0
 """How long no call is made after a ban: Discord counts bad requests in windows of ten minutes."""
 
@@ -131,7 +120,7 @@ def kind_of(status: int, number: int) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Tell whether every form of the same post would be refused there."""
+    """Return whether every form of the same post would be refused there."""
     return isinstance(error, DiscordRefused) and error.kind in ("token", "forbidden", "locked", "gone")
 
 
@@ -180,17 +169,8 @@ def _limited(call: str, error: discord.HTTPException) -> PostFailed:
 
 
 def _is_discords(error: discord.HTTPException) -> bool:
-    """Tell whether Discord's API itself answered: in JSON, by the header that the library reads."""
+    """Return whether Discord's API itself answered: in JSON, by the header that the library reads."""
     return error.response.headers.get("Content-Type") == "application/json"
-
-
-def retry_seconds(text: str) -> float:
-    """Return the seconds of a Retry-After, at least one."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return ASK_AGAIN_S
-    return max(seconds, 1.0) if math.isfinite(seconds) else ASK_AGAIN_S
 
 
 FROM_OUTSIDE = (aiohttp.ClientError, OSError, discord.DiscordException)

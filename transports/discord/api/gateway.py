@@ -135,12 +135,12 @@ class Gateway(Client):
             self.heard = True
             return
         try:
-            self._tell(event, *args)
+            self._notify(event, *args)
         except Exception:  # the boundary of a transport: one odd event, and the next one is read
             log.exception("link.not_taken: what came was not taken: %s", event)
         super().dispatch(event, *args, **more)
 
-    def _tell(self, event: str, *what: Any) -> None:
+    def _notify(self, event: str, *what: Any) -> None:
         match event:
             case "connect" | "resumed":
                 self.begun = self.up = True

@@ -13,9 +13,9 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
-from transports.discord.api.api_errors import retry_seconds
 from transports.shared.checks import WITHIN_S, describe_failure
 from transports.shared.link.proxy import proxy_for
+from transports.shared.retry import retry_seconds
 
 MOST_BYTES = 2_000_000
 

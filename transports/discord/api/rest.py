@@ -90,17 +90,16 @@ class Rest(Account):
 
         await self._ask("edit", patch, line=message, urgent=urgent)
 
-    async def delete(self, channel: str, message: str, *, urgent: bool = False) -> None:
-        async def delete() -> None:
-            await self._message(channel, message).delete()
-
-        await self._ask("delete", delete, line=message, urgent=urgent)
+    async def delete(self, channel: str, message: str) -> None:
+        await self._ask(
+            "delete", lambda: self._message(channel, message).delete(), line=message, urgent=False
+        )
 
     async def react(self, channel: str, message: str, emoji: str) -> None:
-        async def react() -> None:
-            await self._message(channel, message).add_reaction(emoji)
-
-        await self._ask("react", react, line=f"reactions {message}", urgent=False)
+        line = f"reactions {message}"
+        await self._ask(
+            "react", lambda: self._message(channel, message).add_reaction(emoji), line=line, urgent=False
+        )
 
     async def unreact(self, channel: str, message: str, emoji: str) -> None:
         async def unreact() -> None:
@@ -127,7 +126,7 @@ class Rest(Account):
                 auto_archive_duration=ARCHIVE_AFTER_MIN,
             )
             if not isinstance(opened, dict) or "id" not in opened:
-                raise TransportUnavailable("open_thread: the answer is no thread")
+                raise TransportUnavailable("open_thread: the answer is not a thread")
 
         try:
             await self._ask("open_thread", start, line=f"thread {message}", opens=True)
@@ -149,15 +148,15 @@ class Rest(Account):
             edge = after or before
             while (wanted := min(limit, MAX_PAGE) - len(page)) > 0:
                 way = {"after" if after else "before": int(edge)} if edge else {}
-                listed = await self._library.http.logs_from(int(channel), wanted, **way)
-                if not _is_page(listed):  # an empty page would hide messages
-                    raise TransportUnavailable("history: the answer is no list of messages")
-                page += filter(None, (self._read(channel, message) for message in listed))
+                answer = await self._library.http.logs_from(int(channel), wanted, **way)
+                if not _is_page(answer):  # an empty page would hide messages
+                    raise TransportUnavailable("history: the answer is not a list of messages")
+                page += filter(None, (self._read(channel, message) for message in answer))
                 before_that = edge
                 edge = (max if after else min)(
-                    (str(message["id"]) for message in listed), key=number, default=""
+                    (str(message["id"]) for message in answer), key=number, default=""
                 )
-                if len(listed) < wanted or edge == before_that:
+                if len(answer) < wanted or edge == before_that:
                     break
             return sorted(page, key=lambda message: message.id)
 
@@ -229,8 +228,8 @@ async def open_rest(base_url: str | None, token: str) -> AsyncIterator[Rest]:
         raise failure
 
 
-def _is_page(listed: object) -> bool:
-    return isinstance(listed, list) and all(isinstance(item, dict) and "id" in item for item in listed)
+def _is_page(answer: object) -> bool:
+    return isinstance(answer, list) and all(isinstance(item, dict) and "id" in item for item in answer)
 
 
 def view_of(buttons: Sequence[Button]) -> discord.ui.View:

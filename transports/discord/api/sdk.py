@@ -142,8 +142,8 @@ def _trace(invalid_requests: InvalidRequests) -> aiohttp.TraceConfig:
         _context: SimpleNamespace,
         _params: aiohttp.TraceRequestHeadersSentParams,
     ) -> None:
-        if tell := on_sent.get():
-            tell()
+        if on_request := on_sent.get():
+            on_request()
 
     async def answered(
         _session: aiohttp.ClientSession, _context: SimpleNamespace, params: aiohttp.TraceRequestEndParams

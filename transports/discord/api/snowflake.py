@@ -13,7 +13,7 @@ SHIFT = 22
 
 
 def is_snowflake(text: str) -> bool:
-    """Tell whether *text* is an id of Discord's; presses and slash commands have ids of our own."""
+    """Return whether *text* is an id of Discord's; presses and slash commands have ids of our own."""
     return text.isascii() and text.isdigit() and len(text) <= 20
 
 

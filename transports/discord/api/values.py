@@ -37,7 +37,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file to be sent: what lies at a path, or these bytes."""
+    """A file to send: a path, or bytes."""
 
     source: Path | bytes
     name: str

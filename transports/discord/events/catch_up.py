@@ -103,8 +103,8 @@ class History:
 
     def _moved(self, channel: str, since: str) -> bool:
         # Shortly before the gap, a message may have been overtaken by a later one.
-        heard = self._marks.scale.earlier(self._marks.mark_of(channel), since)
-        return self._marks.scale.is_before(heard, self.last.get(channel, NEVER))
+        mark = self._marks.scale.earlier(self._marks.mark_of(channel), since)
+        return self._marks.scale.is_before(mark, self.last.get(channel, NEVER))
 
     async def _archived(self, since: str) -> frozenset[str]:
         """Return our inactive threads, if one may have been archived since, after a new message."""

@@ -23,7 +23,7 @@ class ChannelQueues:
         self._held = 0
 
     def busy(self, channel: str) -> bool:
-        """Tell whether work waits or runs in a channel."""
+        """Return whether work waits or runs in a channel."""
         return channel in self._queues
 
     def put(self, channel: str, work: Work) -> bool:

@@ -149,11 +149,11 @@ def _embedded(embed: discord.Embed) -> str:
 
 def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
     """Return the forwarded messages as quotes; Discord does not tell their authors."""
-    said = [
+    texts = [
         [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
         for snapshot in message.message_snapshots
     ]
-    return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in said]
+    return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in texts]
 
 
 def _replied(message: discord.Message, me: Me) -> list[str]:

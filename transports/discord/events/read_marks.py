@@ -60,7 +60,7 @@ def _last_in(guild: discord.Guild) -> Iterator[tuple[int, int]]:
 
 
 def _is_readable(channel: discord.abc.GuildChannel, guild: discord.Guild) -> bool:
-    """Tell whether a call would succeed: after too many refusals Discord shuts out the address."""
+    """Return whether a call would succeed: after too many refusals Discord shuts out the address."""
     me = cast("discord.Member | None", guild.me)  # there as soon as the guild is
     rights = channel.permissions_for(me) if me else discord.Permissions.all()
     return rights.view_channel and rights.read_message_history

@@ -182,8 +182,8 @@ class Draft:
         """Return the parts that are out of date, each with the page it should show."""
         pages = self._script.pages
         wanted = (*pages, *[Page()] * (len(self._lives) - len(pages)))
-        shown = [live.page if live.sure else None for live in self._lives]
-        return [(number, page) for number, page in enumerate(wanted) if [page] != shown[number : number + 1]]
+        old = [live.page if live.sure else None for live in self._lives]
+        return [(number, page) for number, page in enumerate(wanted) if [page] != old[number : number + 1]]
 
     async def _send(self, spot: Spot, number: int, page: Page) -> None:
         """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""

@@ -69,7 +69,7 @@ class Script:
         """Take an event in; return whether the messages may have changed."""
         match event:
             case TextDelta(text):
-                return self._mode == "edits" and self._said(text, now)
+                return self._mode == "edits" and self._add_text(text, now)
             case TextReset():
                 self._text, self._whole = "", False
             case TurnStarted():
@@ -119,7 +119,7 @@ class Script:
     def _waits(self) -> str:
         return note(waiting_words(self._waiting).removeprefix("is ")) if self._waiting else ""
 
-    def _said(self, delta: str, now: float) -> bool:
+    def _add_text(self, delta: str, now: float) -> bool:
         if self._whole:
             self._text, self._whole = "", False
         if len(self._text) > MOST_SHOWN:

@@ -69,11 +69,11 @@ def unfinished(custom_ids: Iterable[str]) -> str:
 
 def _buttons(choices: Sequence[Choice]) -> list[tuple[int, Button]]:
     """Return the buttons, each with the number of its choice."""
-    made = [
+    result = [
         (number, Button(_label(choice), f"choice:{number}:{choice.command}", _style(choice.command)))
         for number, choice in enumerate(choices)
     ]
-    return [(number, button) for number, button in made if command_of(button.custom_id)][:MAX_BUTTONS]
+    return [(number, button) for number, button in result if command_of(button.custom_id)][:MAX_BUTTONS]
 
 
 def _label(choice: Choice) -> str:

@@ -61,8 +61,8 @@ def link(label: str, url: str, beyond: str = "") -> str:
         inert_label = label.replace("://", r"\://")
         return f"<{url}>" if _host(said) == host and " " not in said else f"{inert_label} (<{url}>)"
     link = f"[{label}](<{url}>)"
-    told = beyond.startswith(f" ({host})")
-    return f"{link} ({host})" if _names_another(said, host) and not told else link
+    names_host = beyond.startswith(f" ({host})")
+    return f"{link} ({host})" if _names_another(said, host) and not names_host else link
 
 
 def _host(url: str) -> str:
@@ -73,6 +73,6 @@ def _host(url: str) -> str:
 
 
 def _names_another(said: str, host: str) -> bool:
-    """Tell whether a link's words look like the name of a host that is not its own."""
+    """Return whether a link's words look like the name of a host that is not its own."""
     names = (name for name in _DOTTED.findall(said.replace("。", ".")) if re.search(r"\.[^\W\d_]{2,}$", name))
     return any(not (name == host or host.endswith(f".{name}") or name.endswith(f".{host}")) for name in names)

@@ -50,7 +50,7 @@ def clean(text: str) -> str:
 
 
 def rendered(text: str) -> str:
-    """Return a model's Markdown so that Discord shows it as it is meant, and harmlessly."""
+    """Return a model's Markdown in Discord's form, made harmless."""
     return "\n".join(_Blocks(clean(text), growing=False).lines())
 
 
@@ -150,7 +150,7 @@ class _Blocks:
         self._at += len(rows)
         growing = self._growing and self._at == len(self._lines)
         margin = _margin(prefix)
-        for line in [TABLE_FOLLOWS] if growing else tables.shown(rows):
+        for line in [TABLE_FOLLOWS] if growing else tables.render_table(rows):
             yield margin + line
             margin = _margin(continued(prefix))
 

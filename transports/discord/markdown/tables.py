@@ -34,11 +34,11 @@ class _Table:
 
 
 def begins(header: str, delimiter: str) -> bool:
-    """Tell whether a table begins with these lines, given without quote marks and indentation."""
+    """Return whether a table begins with these lines, given without quote marks and indentation."""
     return is_delimiter(delimiter) and len(_cells(header)) == len(_cells(delimiter))
 
 
-def shown(lines: Sequence[str]) -> list[str]:
+def render_table(lines: Sequence[str]) -> list[str]:
     """Return the table of these lines, the header and delimiter first, in Discord's form."""
     header, delimiter, *rows = (_cells(line) for line in lines)
     table = _Table(header, [_fitted(row, len(header)) for row in rows], [_side(cell) for cell in delimiter])
@@ -71,8 +71,8 @@ def _as_code(table: _Table) -> list[str]:
         return []
     header, *rows = (_line(row, widths, table.sides) for row in cells)
     head = [header, _GAP.join("-" * wide for wide in widths)]
-    shown = [line for block in _blocks(head, rows) for line in ("```", *head, *block, "```", "")]
-    return shown[:-1]
+    lines = [line for block in _blocks(head, rows) for line in ("```", *head, *block, "```", "")]
+    return lines[:-1]
 
 
 def _blocks(head: Sequence[str], rows: Sequence[str]) -> Iterator[list[str]]:

@@ -38,11 +38,11 @@ class Page:
 
 def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
     """Return the messages that show *outgoing*, the last one with its choices."""
-    shown = parts("\n\n".join(filter(None, (outgoing.text, spelled(without_button(outgoing.choices))))))
-    if len(shown) > most:
-        shown = [*shown[: most - 1], CUT]
-    made = [Page(number, content) for number, content in enumerate(shown)]
-    return [*made[:-1], _closed(made[-1], outgoing)]
+    texts = parts("\n\n".join(filter(None, (outgoing.text, spelled(without_button(outgoing.choices))))))
+    if len(texts) > most:
+        texts = [*texts[: most - 1], CUT]
+    result = [Page(number, content) for number, content in enumerate(texts)]
+    return [*result[:-1], _closed(result[-1], outgoing)]
 
 
 def with_file(outgoing: Outgoing) -> list[Page]:

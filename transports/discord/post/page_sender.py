@@ -48,8 +48,8 @@ class PageSender:
             if await take_over(self.rest, self.spot.channel, message, page):
                 self.sent.out[page.part] = message
                 return
-        said = None if over else await self._sent_as(page, upload)
-        self.sent.out[page.part] = (said or await self._send(page, page.part + ANEW, upload)).id
+        found = None if over else await self._sent_as(page, upload)
+        self.sent.out[page.part] = (found or await self._send(page, page.part + ANEW, upload)).id
 
     def _over(self) -> list[str]:
         """Return the messages that can be written over; one above an earlier part would break the order."""
@@ -63,15 +63,15 @@ class PageSender:
         That message had the nonce before, and cannot show the page or was deleted.
         """
         try:
-            said = await self._send(page, page.part, upload)
+            found = await self._send(page, page.part, upload)
         except DiscordRefused as refused:
             if refused.number != NO_MESSAGE:
                 raise
             return None
-        if upload or said.shows(page):
-            return said
-        above = number(said.id) <= self.sent.last
-        return None if above or not await take_over(self.rest, self.spot.channel, said.id, page) else said
+        if upload or found.shows(page):
+            return found
+        above = number(found.id) <= self.sent.last
+        return None if above or not await take_over(self.rest, self.spot.channel, found.id, page) else found
 
     async def _send(self, page: Page, name: int, upload: Upload | None) -> Seen:
         send = partial(
@@ -83,13 +83,13 @@ class PageSender:
         )
         reply_to = refers(self.spot, self.outgoing.thread, self.outgoing.reply_to, page.part)
         try:
-            said = await send(reply_to=reply_to, buttons=page.buttons)
+            found = await send(reply_to=reply_to, buttons=page.buttons)
         except DiscordRefused as refused:
             if refused.kind != "shape" or not (reply_to or page.buttons):
                 raise
             log.warning("post.bare: without its reference and its buttons: %s", refused)
-            said = await send()
-        return seen_of(said)
+            found = await send()
+        return seen_of(found)
 
 
 def refers(spot: Spot, thread: ThreadId, question: str, part: int) -> str:

@@ -57,7 +57,7 @@ class Sent:
     """
 
     key: str
-    shown: Sequence[Page] = ()
+    pages: Sequence[Page] = ()
     out: dict[int, str] = field(default_factory=dict)
     spot: Spot | None = None
     seen: Sequence[Seen] = ()
@@ -66,24 +66,24 @@ class Sent:
 
     @property
     def first(self) -> str:
-        return self.out[self.shown[0].part]
+        return self.out[self.pages[0].part]
 
     @property
     def whole(self) -> bool:
-        return bool(self.shown) and all(page.part in self.out for page in self.shown)
+        return bool(self.pages) and all(page.part in self.out for page in self.pages)
 
     @property
     def last(self) -> int:
         """Return the latest id that is out, as a number."""
         return max(map(number, self.out.values()), default=0)
 
-    def begin(self, shown: Sequence[Page]) -> None:
+    def begin(self, pages: Sequence[Page]) -> None:
         """Begin to show these pages; those that the last look-up found are out."""
-        self.shown = shown
+        self.pages = pages
         self.adopt()
 
     def adopt(self) -> None:
-        for page in self.shown:
+        for page in self.pages:
             if page.part not in self.out and (found := self._found(page)):
                 self.out[page.part] = found.id
 
@@ -92,7 +92,7 @@ class Sent:
 
         Once the pages are known, a message with a part's nonce that shows no part is unfinished too.
         """
-        unfinished = (m.id for m in self.seen if m.mark or (self.shown and m.nonce))
+        unfinished = (m.id for m in self.seen if m.mark or (self.pages and m.nonce))
         taken = {*self.out.values(), *live}
         return [message for message in (*self.over, *unfinished) if message not in taken]
 

@@ -156,12 +156,12 @@ class Posting:
 
     async def _whisper(self, outgoing: Outgoing, sent: Sent) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""
-        sent.shown = pages(outgoing, MAX_PARTS)
+        sent.pages = pages(outgoing, MAX_PARTS)
         try:
-            for page in sent.shown:
+            for page in sent.pages:
                 if page.part not in sent.out:
-                    said = await self._answers.whisper(outgoing.reply_to, page.content, page.buttons)
-                    sent.out[page.part] = said
+                    sent_id = await self._answers.whisper(outgoing.reply_to, page.content, page.buttons)
+                    sent.out[page.part] = sent_id
         except DiscordRefused as refused:
             if refused.kind == "token":
                 raise
@@ -187,26 +187,26 @@ class Posting:
         spot = sent.spot = sent.spot or await self._spot(outgoing)
         live = [message.id for message in draft if message.channel == spot.channel]
         sender = PageSender(self._rest, self._now, outgoing, spot, live, sent)
-        said = pages(outgoing)
-        if len(said) <= MAX_PARTS or not await self._as_file(sender, said):
-            sent.begin(said)
-            for page in said:
+        whole = pages(outgoing)
+        if len(whole) <= MAX_PARTS or not await self._as_file(sender, whole):
+            sent.begin(whole)
+            for page in whole:
                 await sender.show(page)
         self._note_answers(outgoing.thread, sent)
-        if asking := next((page for page in sent.shown if page.buttons), None):
+        if asking := next((page for page in sent.pages if page.buttons), None):
             self.questions[outgoing.key] = Question(
                 sender.spot.channel, sent.out[asking.part], asking.content
             )
 
-    async def _as_file(self, sender: PageSender, said: Sequence[Page]) -> bool:
+    async def _as_file(self, sender: PageSender, whole: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; return False if it has to go out in messages."""
         outgoing, sent = sender.outgoing, sender.sent
         text = outgoing.text.strip().encode("utf-8", "replace")
-        sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in said)
+        sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in whole)
         if sent.spelled or len(text) > self._upload_limit(outgoing.thread.workspace):
             return False
         sent.begin(with_file(outgoing))
-        beginning, file = sent.shown
+        beginning, file = sent.pages
         await sender.show(beginning)
         try:
             await sender.show(file, Upload(text, file.file))

@@ -131,7 +131,7 @@ class Places:
         if thread.channel in self._in_place or self._is_barred(thread.channel):
             return _in_place(thread)
         try:
-            title = conversation.title or title_of(await self._said(thread))
+            title = conversation.title or title_of(await self._opening_text(thread))
             return Spot(await self._rest.open_thread(thread.channel, thread.root, title))
         except DiscordRefused as refused:
             if refused.kind in ("gone", "token"):
@@ -148,7 +148,7 @@ class Places:
             return False
         return True
 
-    async def _said(self, thread: ThreadId) -> str:
+    async def _opening_text(self, thread: ThreadId) -> str:
         """Return the text of the message that the conversation begins with."""
         try:
             message = await self._rest.message(thread.channel, thread.root)

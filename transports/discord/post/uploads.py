@@ -23,7 +23,7 @@ MAY_NOT = "I may not send files here: someone who manages this server has to let
 
 
 async def of_file(path: Path, name: str, max_bytes: int) -> Upload:
-    """Return the file as it is sent. Raises `TransportRejected` with the reason."""
+    """Return the file to send. Raises `TransportRejected` with the reason."""
     await size_of(path, max_bytes)
     return Upload(path, safe_name(name))
 

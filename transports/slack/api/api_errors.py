@@ -1,23 +1,14 @@
-"""Slack's failed answers as our errors. Pure.
-
-answer                                  error
-429, or `ratelimited` with any status   `TransportRateLimited`, Retry-After in seconds
-a code that will pass                   `TransportUnavailable`, maybe applied
-any other code                          `SlackRefused`, with a kind
-5xx, a body that is not Slack's         `TransportUnavailable`, maybe applied
-404, 405, 413, 414 without a code       `SlackRefused`: no such method, or too large
-any other status without a code         `TransportUnavailable`: a proxy answered, not Slack
-"""
+"""Slack's failed answers as our errors. Pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
+from transports.shared.retry import retry_seconds
 
 Kind = Literal["token", "scope", "place", "shape", "gone", "unsupported", "other"]
 """Who must act on a refusal, see `FRIENDLY` and `ADVICE`."""
@@ -88,9 +79,6 @@ ADVICE: dict[Kind, str] = {
 }
 """For operators, after the code."""
 
-ASK_AGAIN_S = 10.0
-"""The wait after a 429 without a usable Retry-After."""
-
 NO_CODE = "no_code"
 
 
@@ -114,17 +102,17 @@ def kind_of(code: str) -> Kind:
 
 
 def refused_for_good(error: PostFailed) -> bool:
-    """Tell whether every form of the same call would be refused: for the token, a right, or the place."""
+    """Return whether every form of the same call would be refused: for the token, a right, or the place."""
     return isinstance(error, SlackRefused) and error.kind in ("token", "scope", "place")
 
 
 def needs_a_person(refused: SlackRefused) -> bool:
-    """Tell whether the call is refused until a person changes the token or its rights."""
+    """Return whether the call is refused until a person changes the token or its rights."""
     return refused.kind in ("token", "scope") or refused.error == "not_allowed_token_type"
 
 
 def may_create_post(method: str) -> bool:
-    """Tell whether a repeated call may show twice, so it is looked up first."""
+    """Return whether a repeated call may show twice, so it is looked up first."""
     return method.startswith(("chat.", "files.complete")) and method not in (
         "chat.delete",
         "chat.getPermalink",
@@ -135,7 +123,9 @@ def explain(method: str, status: int, headers: Mapping[str, str], body: JsonValu
     """Return the error of an answer that is not a plain ok."""
     code, needed = _code(body)
     if status == 429 or code in RATE_LIMITED:
-        return TransportRateLimited(f"{method}: rate limited", retry_after=_retry_after(headers))
+        return TransportRateLimited(
+            f"{method}: rate limited", retry_after=retry_seconds(headers.get("Retry-After", ""))
+        )
     if code and code not in PASSING:
         return SlackRefused(method, code, needed)
     if not code and f"http_{status}" in KINDS:
@@ -155,12 +145,3 @@ def _code(body: JsonValue) -> tuple[str, str]:
             return NO_CODE, ""
         case _:
             return "", ""
-
-
-def _retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds that Slack asks for, at least one."""
-    try:
-        seconds = float(headers.get("Retry-After", ""))
-    except ValueError:
-        return ASK_AGAIN_S
-    return max(seconds, 1.0) if math.isfinite(seconds) else ASK_AGAIN_S

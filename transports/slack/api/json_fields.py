@@ -49,7 +49,7 @@ def stamp(shape: Shape, name: str) -> str:
 
 
 def is_stamp(value: str) -> bool:
-    """Tell whether an id is a message's; a press, a slash command and a stop have ids of our own."""
+    """Return whether an id is a message's; a press, a slash command and a stop have ids of our own."""
     return _STAMP.fullmatch(value) is not None
 
 
@@ -59,10 +59,10 @@ def instant(ts: str) -> Decimal:
 
 
 def is_direct(channel: str) -> bool:
-    """Tell whether a channel is a DM with the bot: only their ids begin with a D."""
+    """Return whether a channel is a DM with the bot: only their ids begin with a D."""
     return channel.startswith("D")
 
 
 def is_one_persons(message_id: str) -> bool:
-    """Tell whether the answer to this message is for the person alone who pressed or typed it."""
+    """Return whether the answer to this message is for the person alone who pressed or typed it."""
     return message_id.startswith(("press-", "slash-"))

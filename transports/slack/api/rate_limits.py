@@ -102,8 +102,8 @@ class Bucket:
     def wait(self, now: float, *, beyond: int = 0) -> float:
         """Return the seconds until a token is there *beyond* so many others, 0.0 if it is."""
         self._refill(now)
-        lacking = beyond + 1 - self._level
-        return lacking / self.rate.per_second if lacking > NEARLY else 0.0
+        missing = beyond + 1 - self._level
+        return missing / self.rate.per_second if missing > NEARLY else 0.0
 
     def take(self, now: float) -> None:
         self._refill(now)
@@ -142,7 +142,7 @@ class Lane:
             self.bucket.take(clock())
 
     def spare(self, now: float) -> bool:
-        """Tell whether a token beyond the reserve is left and nobody waits."""
+        """Return whether a token beyond the reserve is left and nobody waits."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
 

@@ -51,6 +51,6 @@ class CatchUpRound:
         return not ts or instant(ts) > self.since
 
     def goes_back(self) -> bool:
-        """Tell whether to read one more page: it may show many threads, which take a call each otherwise."""
+        """Return whether to read one more page: it may show many threads, which take a call each otherwise."""
         self.back += 1
         return len(self.unsure) > self.back

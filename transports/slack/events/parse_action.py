@@ -69,8 +69,8 @@ def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
                 via="direct" if is_direct(channel) else "mention",
             )
             blocks, label = message.get("blocks"), string(part(action, "text"), "text")
-            shown = tuple(blocks) if isinstance(blocks, list) else ()
-            return ButtonPress(incoming, channel, ts, shown, label, ephemeral)
+            content = tuple(blocks) if isinstance(blocks, list) else ()
+            return ButtonPress(incoming, channel, ts, content, label, ephemeral)
         case _:
             return None
 

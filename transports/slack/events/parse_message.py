@@ -100,7 +100,7 @@ def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
     who = user if ours else bot or user
     name = names.get(user) or string(message, "username") or string(part(message, "bot_profile"), "name")
     forwarded = _quoted(message, me)
-    words = [decode(_said(message), {**me.names, **names}), *forwarded]
+    words = [decode(_text_of(message), {**me.names, **names}), *forwarded]
     words += [f"[file: {file.name}]" for file in _files(message)]
     text = "\n".join(filter(None, words)).strip()
     if not (who and text):
@@ -118,8 +118,8 @@ def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:
         return None
     if not message.get("bot_id") and subtype != "bot_message":
         return Author(user)
-    listed = next((one for one in (user, bot) if one and one in bots), "")
-    return Author(listed) if listed else None  # its messages are counted by the listed id
+    known_bot = next((one for one in (user, bot) if one and one in bots), "")
+    return Author(known_bot) if known_bot else None  # its messages are counted by that id
 
 
 def root_of(message: Shape) -> str:
@@ -135,14 +135,14 @@ def own_words(message: Shape) -> str:
 
 def text_of(message: Shape, me: Me) -> str:
     """Return the text without the bot's name at its beginning, unless it is only the name."""
-    raw = _said(message)
+    raw = _text_of(message)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
     forwarded = _quoted(message, me)
     own = decode(rest, me.names).strip() or ("" if forwarded else decode(raw, me.names).strip())
     return "\n\n".join(filter(None, (own, *forwarded)))
 
 
-def _said(message: Shape) -> str:
+def _text_of(message: Shape) -> str:
     """Return the author's words; a bot's may be in its attachments alone."""
     if words := own_words(message):
         return words

@@ -92,7 +92,7 @@ class EditedPost:
         self._changed = False
         text = self._view()
         live = self.lives[0] if self.lives else None
-        if not text or (live and live.sure and live.shown == text):
+        if not text or (live and live.sure and live.text == text):
             return
         try:
             await self._show(live, text)
@@ -131,7 +131,7 @@ class EditedPost:
         except PostFailed as error:
             live.sure = not error.maybe_posted
             raise
-        live.sure, live.shown = True, text
+        live.sure, live.text = True, text
 
     def _refused(self, live: Live | None, refused: SlackRefused) -> None:
         log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
@@ -147,12 +147,12 @@ class EditedPost:
     def _view(self) -> str:
         text = self._text.strip()
         fitting = parts(text[:MOST_SHOWN], self._links)
-        shown = [fitting[0].markdown] if fitting else []
+        texts = [fitting[0].markdown] if fitting else []
         if len(fitting) > 1 or len(text) > MOST_SHOWN:
-            shown.append(NOTHING)
+            texts.append(NOTHING)
         if words := self._running.words:
-            shown.append(f"_{inert(words, self._links)}{NOTHING}_")
-        return "\n\n".join(shown) or (NOTHING if self.lives else "")
+            texts.append(f"_{inert(words, self._links)}{NOTHING}_")
+        return "\n\n".join(texts) or (NOTHING if self.lives else "")
 
     def _touch(self) -> None:
         self._changed = True

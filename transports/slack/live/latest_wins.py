@@ -36,7 +36,7 @@ HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supporte
 
 
 class LatestCalls(Generic[K]):
-    """``on_done`` is told of each thing once its call was answered, whatever the answer."""
+    """``on_done`` gets each key when its call was answered, whatever the answer."""
 
     def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:
         self.offered = True

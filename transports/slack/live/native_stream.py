@@ -50,11 +50,11 @@ EXPIRED, STOPPED, FULL = "message_not_in_streaming_state", "stopped_by_user", "m
 
 @dataclass(slots=True)
 class Live:
-    """A message of the draft. ``sure``: it shows exactly ``shown``; ``stale``: that text was withdrawn."""
+    """A message of the draft. ``sure``: it shows exactly ``text``; ``stale``: that text was withdrawn."""
 
     ts: str
     started_at: float
-    shown: str = ""
+    text: str = ""
     size: int = 0
     open: bool = True
     sure: bool = True
@@ -62,7 +62,7 @@ class Live:
 
     @property
     def message(self) -> DraftMessage:
-        return DraftMessage(self.ts, "stream" if self.open else "post", self.shown if self.sure else "")
+        return DraftMessage(self.ts, "stream" if self.open else "post", self.text if self.sure else "")
 
 
 class NativeStream:
@@ -94,7 +94,7 @@ class NativeStream:
     def reset(self) -> None:
         """Withdraw the step's text: a message that shows some of it is stopped, and written over later."""
         self._script.begin()
-        if (live := self._open) and live.shown:
+        if (live := self._open) and live.text:
             live.stale = self._retire = True
 
     def started(self, tool: ToolStarted) -> None:
@@ -165,8 +165,8 @@ class NativeStream:
             return False
         if not (ts := string(answer, "ts")):
             raise TransportUnavailable(f"{START}: no ts in the answer", maybe_posted=True)
-        shown = before + batch.text
-        self.lives.append(Live(ts, anyio.current_time(), shown, batch.size + len(before)))
+        text = before + batch.text
+        self.lives.append(Live(ts, anyio.current_time(), text, batch.size + len(before)))
         return True
 
     async def _append(self, live: Live, batch: Batch) -> bool:
@@ -179,7 +179,7 @@ class NativeStream:
         live.sure = True
         if answer is None:
             return False
-        live.shown += batch.text
+        live.text += batch.text
         live.size += batch.size
         return True
 
@@ -190,7 +190,7 @@ class NativeStream:
 
     async def _stop(self, live: Live) -> bool:
         """End the message; return False if that has to be tried again."""
-        rest = "" if live.stale or live.shown[-1:].isspace() else self._script.rest_of_word()
+        rest = "" if live.stale or live.text[-1:].isspace() else self._script.rest_of_word()
         last = rest + self._fences.seam[0]
         unfinished = Tag("", draft=True).metadata()
         channel = self._thread.channel
@@ -206,7 +206,7 @@ class NativeStream:
             log.info("live.unknown: nobody knows whether a stream ended: %s", error)
             live.sure = False
         else:
-            live.shown += last
+            live.text += last
             self._fences.feed(rest)
         live.open = self._retire = False
         if live.stale:

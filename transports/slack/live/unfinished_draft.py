@@ -30,14 +30,14 @@ WITHIN_S = 120.0
 
 async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
     """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
-    kept = [live for live in lives if live.shown.strip() and not live.stale]
+    remaining = [live for live in lives if live.text.strip() and not live.stale]
     with anyio.move_on_after(WITHIN_S) as scope:
         for live in lives:
-            if live not in kept:
+            if live not in remaining:
                 await remove(web, thread.channel, live.ts)
                 continue
             try:
-                await _keep(web, thread.channel, live, STOPPED if stopped and live is kept[-1] else "")
+                await _keep(web, thread.channel, live, STOPPED if stopped and live is remaining[-1] else "")
             except PostFailed as error:
                 log.info("live.left: as it was: %s", error, extra={"thread_id": str(thread)})
     if scope.cancelled_caught:
@@ -46,7 +46,7 @@ async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, s
 
 async def _keep(web: Web, channel: str, live: Live, mark: str) -> None:
     fences = Fences()
-    fences.feed(live.shown)
+    fences.feed(live.text)
     mark = fences.seam[0] + mark
     if live.open:
         end: dict[str, JsonValue] = {"markdown_text": mark or None, "metadata": KEPT} if live.sure else {}
@@ -54,6 +54,6 @@ async def _keep(web: Web, channel: str, live: Live, mark: str) -> None:
             await web.call(STOP, channel=channel, urgent=False, ts=live.ts, **end)
             if live.sure:
                 return
-    text = live.shown + mark
+    text = live.text + mark
     more: dict[str, JsonValue] = {"parse": "none", "link_names": False, "metadata": KEPT}
     await web.call(UPDATE, channel=channel, urgent=False, ts=live.ts, **more, **body(text))

@@ -73,10 +73,10 @@ def note_block(text: str) -> Block:
 
 def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str) -> list[Block]:
     """Return the blocks of a message whose button was pressed: *note* stands where its buttons were."""
-    kept = [dict(block) for block in blocks if block.get("type") != "actions"]
-    at = next((at for at, block in enumerate(blocks) if block.get("type") == "actions"), len(kept))
-    kept = kept[: MAX_BLOCKS - 1]
-    return [*kept[:at], note_block(note), *kept[at:]]
+    result = [dict(block) for block in blocks if block.get("type") != "actions"]
+    at = next((at for at, block in enumerate(blocks) if block.get("type") == "actions"), len(result))
+    result = result[: MAX_BLOCKS - 1]
+    return [*result[:at], note_block(note), *result[at:]]
 
 
 def _plain(text: str, *, emoji: bool) -> Block:

@@ -214,10 +214,10 @@ class SafeStream:
         same = label.rstrip("/") in ("", url.rstrip("/"), address.rstrip("/"))
         host = host_of(url)
         if host is None or not self._links.clickable(url):
-            shown = written_as_code(url)
-            return self._apart(shown if same else f"{_label_in_prose(label)} ({shown})")
-        shown = f"[{fit(address) if same else _label_of_link(label)}]({fit(url)})"
-        return self._apart(shown) + (f" ({host})" if names_another_host(label, host) else "")
+            rendered = written_as_code(url)
+            return self._apart(rendered if same else f"{_label_in_prose(label)} ({rendered})")
+        rendered = f"[{fit(address) if same else _label_of_link(label)}]({fit(url)})"
+        return self._apart(rendered) + (f" ({host})" if names_another_host(label, host) else "")
 
     def _ping(self, ahead: Ahead, at: int) -> tuple[int, str]:
         if _LIVE_IN_CODE.match(ahead.text, at):

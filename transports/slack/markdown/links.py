@@ -46,7 +46,7 @@ class Links:
     live: bool = False
 
     def clickable(self, url: str) -> bool:
-        """Tell whether *url* is an ordinary address of a host that may be linked here."""
+        """Return whether *url* is an ordinary address of a host that may be linked here."""
         host = host_of(url)
         return host is not None and (self.live or any(_within(host, trusted) for trusted in self.allowed))
 
@@ -114,7 +114,7 @@ def written_as_code(url: str) -> str:
 
 
 def names_another_host(label: str, host: str) -> bool:
-    """Tell whether *label* looks like the name of a host that is not *host*'s own."""
+    """Return whether *label* looks like the name of a host that is not *host*'s own."""
     read = (
         unicodedata.normalize("NFKC", _INVISIBLE.sub("", without_entities(label))).replace("。", ".").lower()
     )

@@ -20,7 +20,7 @@ _BARE_PIPE = re.compile(r"(?<!\\)\|")
 
 
 def tables_in(text: str) -> bool:
-    """Tell whether *text* has a table."""
+    """Return whether *text* has a table."""
     return any(True for _ in _tables(text.split("\n")))
 
 

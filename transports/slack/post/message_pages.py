@@ -42,12 +42,12 @@ class Page:
     @property
     def words(self) -> list[str]:
         """The page without blocks, in as many pieces as it needs."""
-        said = [*_in_words(self.markdown, SMALL)]
+        pieces = [*_in_words(self.markdown, SMALL)]
         if not self.aside:
-            return said
-        if len(said[-1]) + len(self.aside) > SMALL:
-            return [*said, self.aside]
-        return [*said[:-1], f"{said[-1]}\n\n{self.aside}"]
+            return pieces
+        if len(pieces[-1]) + len(self.aside) > SMALL:
+            return [*pieces, self.aside]
+        return [*pieces[:-1], f"{pieces[-1]}\n\n{self.aside}"]
 
 
 def pages(
@@ -62,15 +62,15 @@ def pages(
     shown = parts(text, replace(links, live=False))
     if len(shown) == 1 and not inert:
         shown = parts(text, replace(links, live=True))
-    kept = shown[:most]
-    made = [
-        Page(part.markdown, part.plain, Tag(outgoing.key, number, len(kept)))
-        for number, part in enumerate(kept)
+    posted = shown[:most]
+    result = [
+        Page(part.markdown, part.plain, Tag(outgoing.key, number, len(posted)))
+        for number, part in enumerate(posted)
     ]
-    if len(kept) < len(shown):
-        made[-1] = _noted(made[-1], CUT)
-    made[-1] = _closed(made[-1], outgoing, feedback=feedback)
-    return made
+    if len(posted) < len(shown):
+        result[-1] = _noted(result[-1], CUT)
+    result[-1] = _closed(result[-1], outgoing, feedback=feedback)
+    return result
 
 
 def beginning(page: Page, outgoing: Outgoing, file: str, *, feedback: bool) -> Page:

@@ -96,7 +96,7 @@ class Posting:
                 await remove(self._web, thread.channel, spare.id, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
-        """Return the ts of the first part if the whole post is out. `post` goes on from what is found.
+        """Return the ts of the first part if the whole post is out. `post` continues from what is found.
 
         A post for one person alone cannot be found, and may be repeated. *live* are the ts of all live messages in
         the thread. Raises `PostFailed`.
@@ -167,7 +167,7 @@ class Posting:
             await anyio.sleep(pause)
             said = await thread_history.read(self._web, thread.channel, thread.root, since_of(key))
             if not any(
-                string(shown, "id") == file_id for message in said for shown in parts(message, "files")
+                string(shared, "id") == file_id for message in said for shared in parts(message, "files")
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
@@ -184,7 +184,7 @@ class Posting:
         )
 
     def answer_at(self, message_id: str, url: str) -> None:
-        """Remember the URL for the answer to a press or a slash command: it works where the bot is no member."""
+        """Remember the URL for the answer to a press or a slash command: it works where the bot is not a member."""
         self._addresses[message_id] = url
 
     async def _publish(
@@ -192,12 +192,12 @@ class Posting:
     ) -> None:
         """Post all parts for everybody in the conversation."""
         inert = bool(draft or outgoing.choices)
-        shown = pages(outgoing, links, inert=inert, feedback=self._feedback)
-        if len(shown) <= MAX_PARTS or not await self._as_file(outgoing, shown[0], draft, sent):
-            for number, page in enumerate(shown):
+        whole = pages(outgoing, links, inert=inert, feedback=self._feedback)
+        if len(whole) <= MAX_PARTS or not await self._as_file(outgoing, whole[0], draft, sent):
+            for number, page in enumerate(whole):
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
-        if outgoing.choices and (ts := sent.out.get((shown[-1].tag.part, 0))):
-            last = shown[-1]
+        if outgoing.choices and (ts := sent.out.get((whole[-1].tag.part, 0))):
+            last = whole[-1]
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:

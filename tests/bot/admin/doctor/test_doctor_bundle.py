@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.admin.doctor.bundle import Marks, bundle, masked_settings
+from bot.admin.doctor.bundle import bundle
 from bot.admin.doctor.checks import Context
 from bot.admin.doctor.run import DoctorOptions, run_doctor
 from bot.config.load import load
@@ -153,13 +153,6 @@ def test_what_a_maintainer_needs_is_in_it(look):
         "error bot.agent.loop turn.failed ref4711",
     ):  # fmt: skip
         assert words in text
-
-
-def test_equal_ids_have_equal_marks_in_one_bundle_and_others_in_the_next():
-    marks = Marks()
-    told = masked_settings({"access": {"users": ["U1", "U2"], "admins": ["U1"]}}, "", marks)
-    assert told["access"]["users"][0] == told["access"]["admins"][0] != told["access"]["users"][1]
-    assert told["access"]["admins"][0] != Marks()("U1")
 
 
 def test_the_command_writes_it_closed_to_others(home, monkeypatch, capsys):

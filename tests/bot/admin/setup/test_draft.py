@@ -28,7 +28,7 @@ def path(tmp_path):
 def drafted(path, **secrets):
     draft = Draft.open(path, {})
     for name, secret in secrets.items():
-        draft.put(draft.keep(name, secret), "providers", "anthropic", "api_key")
+        draft.put(draft.store_secret(name, secret), "providers", "anthropic", "api_key")
     return draft
 
 
@@ -143,7 +143,7 @@ def test_killed_between_two_names_the_old_settings_are_whole_and_the_next_run_fi
         patch.setattr(PosixDisk, "rename", renaming)
         drafted(path, anthropic_api_key="sk-canary").write()
     assert path.read_text() == OLD
-    assert drafted(path).kept("anthropic_api_key") == ("sk-canary" if survives else "")
+    assert drafted(path).stored_secret("anthropic_api_key") == ("sk-canary" if survives else "")
     drafted(path, anthropic_api_key="sk-canary").write()
     assert not list(path.parent.rglob("*.tmp"))
     assert path.with_name("settings.json.bak").read_text() == OLD
@@ -191,6 +191,6 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_asked(pat
 
 def test_a_secret_goes_where_it_will_be_read_from(path, tmp_path):
     draft = Draft.open(path, {"CREDENTIALS_DIRECTORY": str(tmp_path / "elsewhere")})
-    draft.keep("slack_bot_token", "xoxb-1")
+    draft.store_secret("slack_bot_token", "xoxb-1")
     draft.write()
     assert (tmp_path / "elsewhere" / "slack_bot_token").read_text() == "xoxb-1\n"

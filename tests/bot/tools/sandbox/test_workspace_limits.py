@@ -243,7 +243,7 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
     async with open_tool_set(
-        settings, {}, Resources(PosixDisk(), inline, inline, inline, Clock(), str, Observing()), attach=False
+        settings, {}, Resources(PosixDisk(), inline, inline, Clock(), str, Observing()), attach=False
     ) as bench:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)

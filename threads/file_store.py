@@ -1,0 +1,89 @@
+"""The store of one machine: the files of a data folder. This process owns every thread, for as long as it lives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from .errors import StoreUnavailable
+from .journal.journal import FileJournal
+from .journal.ports import Taker
+from .log import Log
+from .model import ThreadId
+from .store.checkpoints import Checkpoints
+from .store.context import ContextFile
+from .store.data_folder import conversation_exists, recent_threads, thread_folder
+from .store.disk import Disk, Offload
+
+log = logging.getLogger(__name__)
+
+
+class FileStore:
+    """A `threads.stores.Store`. The journal has a thread of its own, so that no other work on the disk delays it."""
+
+    def __init__(
+        self,
+        data: Path,
+        disk: Disk,
+        *,
+        offload: Offload,
+        journal_offload: Offload,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._data, self._disk, self._offload = data, disk, offload
+        self._folder = partial(thread_folder, data)
+        self.journal = FileJournal(disk, data / "journal.jsonl", offload=journal_offload, now=now)
+        self.history = Log(disk, folder=self._folder, offload=offload)
+        self._checkpoints = Checkpoints(disk, offload)
+
+    async def open(self, transports: Iterable[str]) -> None:
+        data, threads = self._data, self._data / "threads"
+        for path in (*reversed(data.parents), data, threads, *(threads / name for name in transports)):
+            await self._offload(self._disk.mkdir, path)
+        if damaged := await self._offload(self.journal.open):
+            log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
+
+    def start(self, tasks: TaskGroup, taker: Taker) -> None:
+        last = anyio.CancelScope(shield=True)
+
+        async def write_journal() -> None:
+            try:
+                await self.journal.run(taker)
+            finally:
+                last.cancel()
+
+        async def write_logs() -> None:
+            with last:  # they end after the journal, because they tell of its last records
+                await self.history.run()
+
+        # In a group of their own, anyio would stop cancelling what a last record starts in the group of the actors.
+        tasks.start_soon(self._checkpoints.run)
+        tasks.start_soon(write_journal)
+        tasks.start_soon(write_logs)
+
+    def context(self, thread: ThreadId) -> ContextFile:
+        return ContextFile(self._disk, self._folder(thread), self._offload, self._checkpoints.replace)
+
+    async def begun(self, thread: ThreadId) -> bool:
+        try:
+            return await self._offload(conversation_exists, self._disk, self._folder(thread))
+        except OSError as error:
+            raise StoreUnavailable(f"context: {error}") from error
+
+    async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
+        return await self._offload(recent_threads, self._data, transport, within_s, most)
+
+    async def workspace(self, thread: ThreadId) -> Path:
+        return self._folder(thread) / "workspace"
+
+    async def keep_workspace(self, thread: ThreadId) -> None:
+        """Do nothing: the files are where they stay."""
+
+    async def ensure_ownership(self) -> None:
+        """Do nothing: the lock of the data folder is held for life."""
