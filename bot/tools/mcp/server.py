@@ -115,7 +115,7 @@ class Server:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
         self.reason = ""
-        """Why the last connection failed or ended, in our own words."""
+        """Why the last connection failed or ended, in our own words; empty from the next one that stands."""
         self.last_output = ""
         """The server's own last words on that, masked, for operators."""
         self.attempted = anyio.Event()
@@ -132,6 +132,11 @@ class Server:
         self._running = self._failures = self._timed_out = 0
         self._used_at = self._again_at = -math.inf
         self._usable = False
+
+    @property
+    def is_down(self) -> bool:
+        """Whether it cannot be reached; it stays down while the next try runs."""
+        return self.state == "waiting" or (self.state == "connecting" and bool(self.reason))
 
     async def call(self, tool: str, arguments: dict[str, JsonValue], deadline: float) -> CallToolResult:
         """Run a tool, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
@@ -232,7 +237,7 @@ class Server:
             self._raw = raw
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf
-        self.state, self._timed_out = "connected", 0
+        self.state, self.reason, self._timed_out = "connected", "", 0
         self.attempted.set()
         try:
             await self._serve(session)

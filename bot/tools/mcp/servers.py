@@ -56,7 +56,7 @@ class Servers:
 
     def trouble(self) -> str:
         """Return the lines of the servers that are down."""
-        down = [server for server in self.servers if server.state == "waiting"]
+        down = [server for server in self.servers if server.is_down]
         return replace(self, servers=down).describe()
 
 
@@ -167,10 +167,6 @@ def _changed(before: Listing, now: Listing) -> str:
 
 
 def _state(server: Server) -> str:
-    match server.state:
-        case "stopped":
-            return "not started: its first call does that"
-        case "waiting":
-            return f"down: {server.reason}"
-        case state:
-            return state
+    if server.is_down:
+        return f"down: {server.reason}"
+    return "not started: its first call does that" if server.state == "stopped" else server.state

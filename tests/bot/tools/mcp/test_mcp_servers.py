@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from bot.config.load import secrets_of
@@ -84,7 +85,12 @@ async def test_a_start_waits_a_little_for_unknown_servers_and_goes_on_without(tm
 async def test_only_servers_that_are_down_are_told_as_trouble(tmp_path):
     both = {"broken": McpServer(command=str(tmp_path / "none")), "p": plain(tmp_path)}
     async with opened(tmp_path, both) as servers:
-        assert servers.trouble() == "broken: 0 tools, down: its program was not found"
+        states = set()
+        with anyio.fail_after(5):
+            while states != {"waiting", "connecting"}:
+                assert servers.trouble() == "broken: 0 tools, down: its program was not found"
+                states.add(servers.servers[0].state)
+                await anyio.lowlevel.checkpoint()
     async with opened(tmp_path, {"p": plain(tmp_path)}) as servers:
         assert servers.trouble() == ""
 
