@@ -127,6 +127,7 @@ class PostgresJournal:
         self._changes = GroupWriter(self._apply, self._applied)
         self._receiving: dict[str, Batch[Arrival]] = {}
         self._unread: set[str] = set()
+        self._being_read: set[str] = set()
         self._wake = anyio.Event()
         self._taker: Taker
 
@@ -214,17 +215,28 @@ class PostgresJournal:
         self._unread.update(thread for thread in threads if thread in self.owned)
         self._wake.set()
 
-    def take(self, claimed: Iterable[tuple[str, int]]) -> None:
-        """Serve threads that were claimed, at these epochs, with all that another worker left."""
-        taken = {thread: Ownership(epoch, claimed=True) for thread, epoch in claimed}
-        self.owned |= taken
-        self.look(taken)
+    def take(self, threads: Iterable[tuple[str, int]], *, claimed: bool) -> None:
+        """Serve threads that are this worker's at these epochs; `claimed` ones hold what another worker left."""
+        for thread, epoch in threads:
+            if thread not in self.owned or self.owned[thread].epoch != epoch:
+                self.owned[thread] = Ownership(epoch, claimed=claimed)
+                self.look([thread])
 
     async def open_mail(self) -> None:
         """Carry out what people did to messages of own threads, and other workers received. Raises OSError."""
         for number, event in await self._reader.rows(DELIVERED, (list(self.owned),)) if self.owned else []:
             await self._taker.changed(event_adapter().validate_json(event))
             await self._reader.rows(OPENED, (number,))
+
+    def idle(self) -> list[str]:
+        """Return the own threads that have no actor, nothing pending and nothing to read."""
+        busy = {one.received.thread_id for one in self.ledger.pending.values()}
+        busy |= self._unread | self._being_read
+        return [
+            thread
+            for thread in self.owned
+            if thread not in busy and not self._taker.serves(ThreadId.parse(thread))
+        ]
 
     def lose(self, threads: Iterable[str]) -> None:
         """Forget threads that another worker owns, and have them served no more."""
@@ -270,7 +282,9 @@ class PostgresJournal:
             new = {key for key, is_new, *_ in rows if is_new}
             for arrival, (key, *_) in zip(arrivals, keys, strict=True):
                 arrival.new = key in new
-            self._note_owners(rows)
+            self.take(
+                ((thread, epoch) for _, _, thread, owner, epoch in rows if owner == self._me()), claimed=False
+            )
             foreign = {
                 thread: owner for _, is_new, thread, owner, _ in rows if is_new and owner != self._me()
             }
@@ -281,12 +295,6 @@ class PostgresJournal:
             for key in (key for some in keys for key in some):
                 self._receiving.pop(key, None)
 
-    def _note_owners(self, rows: Sequence[Row]) -> None:
-        """Take note of threads that became this worker's by a message."""
-        for _, _, thread, owner, epoch in rows:
-            if owner == self._me() and (thread not in self.owned or self.owned[thread].epoch != epoch):
-                self.owned[thread] = Ownership(epoch)
-
     def _arrived(self, arrivals: list[Arrival]) -> None:
         self.look({arrival.received.thread_id for arrival in arrivals if arrival.new})
 
@@ -294,13 +302,13 @@ class PostgresJournal:
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
-            await self._read()
+            self._being_read, self._unread = self._unread & self.owned.keys(), set()
+            if self._being_read:
+                await self._read(list(self._being_read))
+            self._being_read = set()
 
-    async def _read(self) -> None:
+    async def _read(self, threads: list[str]) -> None:
         """Read what has come to own threads; what cannot be read is read at the next look."""
-        threads, self._unread = [thread for thread in self._unread if thread in self.owned], set()
-        if not threads:
-            return
         owned = [self.owned[thread] for thread in threads]
         fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
         try:

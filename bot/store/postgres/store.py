@@ -57,7 +57,7 @@ class PostgresStore:
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         self.journal.start(tasks, taker)
-        self.worker.start(tasks, self.journal, taker)
+        self.worker.start(tasks, self.journal)
 
     async def close(self) -> None:
         """Close all connections, as the end of the process would."""

@@ -8,15 +8,12 @@ are gone at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import anyio
 import psycopg
 from anyio.abc import TaskGroup
 
 from threads.errors import Fenced
-from threads.journal.ports import Taker
-from threads.model import ThreadId
 
 from .journal import ANYBODY, PostgresJournal
 from .session import Row, Session
@@ -48,6 +45,9 @@ BEAT = "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' W
 LEAVE = "DELETE FROM worker WHERE id = %s"
 REAP = "SELECT reap(%s)"
 CLAIM = "SELECT * FROM claim(%s, %s)"
+OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
+"""A thread that is this worker's and that it does not know of would be served by nobody."""
+
 RELEASE = "SELECT release(%s, %s)"
 
 
@@ -92,11 +92,11 @@ class Worker:
                 raise Fenced("this worker was taken for dead")
             await self._renewed.wait()
 
-    def start(self, tasks: TaskGroup, journal: PostgresJournal, taker: Taker) -> None:
+    def start(self, tasks: TaskGroup, journal: PostgresJournal) -> None:
         """Live until *tasks* are cancelled; raises `WorkerLost` in them when this worker is taken for dead."""
         tasks.start_soon(self._beat, journal)
         tasks.start_soon(self._hear, journal)
-        tasks.start_soon(self._look_around, journal, taker)
+        tasks.start_soon(self._look_around, journal)
 
     async def _beat(self, journal: PostgresJournal) -> None:
         while True:
@@ -147,36 +147,35 @@ class Worker:
                 await self._ears.close()
                 await anyio.sleep(BEAT_S)
 
-    async def _look_around(self, journal: PostgresJournal, taker: Taker) -> None:
+    async def _look_around(self, journal: PostgresJournal) -> None:
         while True:
             try:
-                await self._look(journal, taker)
+                await self._look(journal)
             except OSError as error:
                 log.warning("worker.cut_off: %s", error)
             with anyio.move_on_after(LOOK_S):
                 await self._rung.wait()
             self._rung = anyio.Event()
 
-    async def _look(self, journal: PostgresJournal, taker: Taker) -> None:
+    async def _look(self, journal: PostgresJournal) -> None:
         if anyio.current_time() >= self._blind_until:
             await self._hands.rows(REAP, (self.number,))
         if journal.accepting:
-            journal.take(await self._hands.rows(CLAIM, (self.number, CLAIMED_AT_ONCE)))
+            journal.take(await self._hands.rows(CLAIM, (self.number, CLAIMED_AT_ONCE)), claimed=True)
         await journal.open_mail()
+        await self._release(journal)
+        journal.take(await self._hands.rows(OWN, (self.number,)), claimed=False)
         journal.look(list(journal.owned))
-        await self._release(journal, self._idle(journal, taker))
 
-    def _idle(self, journal: PostgresJournal, taker: Taker) -> Sequence[str]:
-        pending = {one.received.thread_id for one in journal.ledger.pending.values()}
-        return [
-            thread
-            for thread in journal.owned
-            if thread not in pending and not taker.serves(ThreadId.parse(thread))
-        ]
-
-    async def _release(self, journal: PostgresJournal, idle: Sequence[str]) -> None:
+    async def _release(self, journal: PostgresJournal) -> None:
         """Give up threads that have no actor and nothing pending, so that any worker may receive for them."""
-        if idle:
-            held = {thread: journal.owned.pop(thread) for thread in idle}
-            released = {thread for (thread,) in await self._hands.rows(RELEASE, (self.number, idle))}
-            journal.owned |= {thread: one for thread, one in held.items() if thread not in released}
+        released: set[str] = set()
+        idle = {thread: journal.owned.pop(thread) for thread in journal.idle()}
+        try:
+            if idle:
+                released = {
+                    thread for (thread,) in await self._hands.rows(RELEASE, (self.number, list(idle)))
+                }
+        finally:
+            for thread in idle.keys() - released:
+                journal.owned.setdefault(thread, idle[thread])
