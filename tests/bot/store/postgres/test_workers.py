@@ -117,11 +117,11 @@ async def test_what_a_worker_had_begun_that_is_cut_off_goes_on_elsewhere_and_it_
 
 
 async def test_in_a_batch_only_the_records_of_a_lost_thread_are_refused(dsn):
-    async with workers(dsn, 1) as (one,):
+    async with workers(dsn, 2) as (one, two):
         await one.journal.receive(message(1))
         await one.journal.receive(message(2, OTHER))
         await one.until(lambda: len(one.routed) == 2)
-        run(dsn, f"UPDATE thread SET epoch = epoch + 1, owner = NULL WHERE id = '{OTHER}'")
+        run(dsn, f"UPDATE thread SET epoch = epoch + 1, owner = {two.worker.number} WHERE id = '{OTHER}'")
         mine, lost = (one.journal.put(pending.start(1, "ref")) for pending in one.routed)
         await one.journal.durable(mine)
         with pytest.raises(Fenced):
