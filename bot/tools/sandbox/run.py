@@ -92,6 +92,8 @@ async def run(
     """
     if meter:
         limits = replace(limits, file_size=min(limits.file_size, meter.file_size))
+    free = await offload(room, workspace)  # before the command can fill it
+    limits = replace(limits, spare=min(limits.spare, free / 2))
     with ExitStack() as opened:
         outputs = (_Output(limits, opened), _Output(limits, opened))
         try:
@@ -207,10 +209,9 @@ class _Running:
             self._stop("flood")
 
     async def _watch(self) -> None:
-        spare = min(self.limits.spare, await self.offload(room, self.workspace) / 2)
         while True:
             await anyio.sleep(WATCH_S)
-            if await self.offload(room, self.workspace) < spare:
+            if await self.offload(room, self.workspace) < self.limits.spare:
                 self._stop("disk")
             if await self.offload(exceeds, self.process.pid, self.limits.memory):
                 self._stop("memory")
