@@ -13,7 +13,8 @@ from .session import SessionLost
 LOCK = 7_777_000
 """The advisory lock under which one worker at a time migrates."""
 
-STEPS = 1
+SQL = files(__package__).joinpath("sql")
+STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
 """How many there are: `sql/0001.sql` and so on."""
 
 
@@ -23,8 +24,7 @@ def migrate(dsn: str) -> None:
         with psycopg.connect(dsn, connect_timeout=3) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             for step in range(_schema(connection) + 1, STEPS + 1):
-                sql = files(__package__).joinpath(f"sql/{step:04}.sql").read_bytes()
-                connection.execute(sql)
+                connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
                 connection.execute("UPDATE meta SET schema = %s", (step,))
     except psycopg.OperationalError as error:
         raise SessionLost(f"postgres: {error}") from error
