@@ -72,7 +72,11 @@ async def serving(
 
         async def run() -> None:
             await serve(
-                settings, environ, model=model or settings.model, transports=[seat], observing=observing
+                settings,
+                environ,
+                model=model or settings.model,
+                make_transports=lambda _: [seat],
+                observing=observing,
             )
 
         tasks.start_soon(run)

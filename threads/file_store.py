@@ -49,6 +49,9 @@ class FileStore:
         if damaged := await self._offload(self.journal.open):
             log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
 
+    async def leave(self) -> None:
+        """Do nothing: nobody else serves these threads."""
+
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         last = anyio.CancelScope(shield=True)
 

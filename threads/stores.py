@@ -103,6 +103,10 @@ class Store(Protocol):
         """Read what is pending. Raises OSError, or `NewerSchema` when a newer version wrote it."""
         ...
 
+    async def leave(self) -> None:
+        """Give up what this process owns, as the last thing that it does."""
+        ...
+
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         """Write, and tell *taker* what became of messages, until *tasks* are cancelled."""
         ...

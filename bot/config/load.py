@@ -105,7 +105,8 @@ def references(settings: Settings) -> tuple[str, ...]:
         for value in (*server.env.values(), *server.headers.values())
         if REFERENCE.fullmatch(value)
     ]
-    return (*providers, *slack, *discord, *servers)
+    database = [settings.store.dsn] if settings.store.kind == "postgres" else []
+    return (*providers, *slack, *discord, *servers, *database)
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
@@ -160,6 +161,8 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
         references["transports.slack.app_token"] = slack.app_token
     if transports and (discord := settings.transports.discord):
         references["transports.discord.token"] = discord.token
+    if settings.store.kind == "postgres":
+        references["store.dsn"] = settings.store.dsn
     faults = []
     for path, reference in references.items():
         try:

@@ -371,6 +371,16 @@ class Transports(Section):
     discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
 
 
+class Store(Section):
+    kind: Literal["files", "postgres"] = Field(
+        default="files", description="Files of one machine, or one PostgreSQL for many."
+    )
+    dsn: Secret = Field(
+        default="env:DATABASE_URL",
+        description="Reference to the address of the PostgreSQL; not used with files.",
+    )
+
+
 class Observe(Section):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."
@@ -397,6 +407,7 @@ class Settings(Section):
         default="threadfast", description="What the bot is called."
     )
     data: Folder = Field(default=Path("data"), description="Data folder; relative to this file.")
+    store: Store = Field(default_factory=Store, description="Where messages and conversations are stored.")
     model: ModelName = Field(
         default="anthropic/claude-sonnet-5-5", description="provider/model that answers."
     )

@@ -45,10 +45,10 @@ from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
+from bot.wiring.store import leaving, make_store
 from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
-from threads.file_store import FileStore
 from threads.journal.records import PendingMessage
 from threads.model import Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
 from threads.store.attachments import AttachmentStore
@@ -85,20 +85,21 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    transports: Sequence[Transport],
+    make_transports: Callable[[Store], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels what it surrounds; *observing* is told of its work.
 
-    Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
+    The transports are made for its store. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     gc.set_threshold(*COLLECT_AFTER)
     data = settings.data  # absolute
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
     resources = _resources(offload, Masker(secrets), observing or Observing())
-    store = FileStore(data, resources.disk, offload=offload, journal_offload=journal_offload, now=utc_now)
+    store = make_store(settings, environ, resources, journal_offload)
+    transports = make_transports(store)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
@@ -117,6 +118,7 @@ async def serve(
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
             ledger.writing(),
+            leaving(store),
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)

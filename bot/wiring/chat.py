@@ -58,7 +58,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
         admins = (*settings.access.admins, CONSOLE_USER)
         access = settings.access.model_copy(update={"admins": admins})
         mine = settings.model_copy(update={"access": access})
-        await serve(mine, environ, model=model, transports=[console])
+        await serve(mine, environ, model=model, make_transports=lambda _: [console])
     return console.exit_code
 
 

@@ -6,9 +6,8 @@ import faulthandler
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -28,8 +27,8 @@ from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates, offered
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
-from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
+from threads.stores import Store
 from transports.base.transport import Transport
 from transports.slack.manifest import Features, manifest, scopes
 
@@ -64,8 +63,7 @@ async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notif
     given = settings.observe
     form = log_format_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
     configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
-    transports = list(_transports(settings, environ, model))
-    if not transports:
+    if not (settings.transports.slack or settings.transports.discord):
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
@@ -75,7 +73,8 @@ async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notif
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
         observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
-        await serve(settings, environ, model=model, transports=transports, watch=watch, observing=observing)
+        make = partial(_transports, settings, environ, model)
+        await serve(settings, environ, model=model, make_transports=make, watch=watch, observing=observing)
 
 
 def _metrics() -> Metrics:
@@ -97,11 +96,14 @@ def _slack_features(settings: Settings, slack: Slack) -> Features:
     return Features(slack.command or "", files="files" in settings.tools.enabled)
 
 
-def _transports(settings: Settings, environ: Mapping[str, str], model: str) -> Iterator[Transport]:
-    if settings.transports.slack:
-        yield _slack(settings, settings.transports.slack, environ)
-    if settings.transports.discord:
-        yield _discord(settings, settings.transports.discord, environ, model)
+def _transports(
+    settings: Settings, environ: Mapping[str, str], model: str, store: Store
+) -> Sequence[Transport]:
+    slack, discord = settings.transports.slack, settings.transports.discord
+    return [
+        *([_slack(settings, slack, environ, store)] if slack else []),
+        *([_discord(settings, discord, environ, model, store)] if discord else []),
+    ]
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
@@ -122,7 +124,7 @@ def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) 
     )
 
 
-def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Transport:
+def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: Store) -> Transport:
     from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415 - loaded only when asked for
 
     return SlackTransport(
@@ -131,7 +133,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> Tran
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
-        recent=partial(_recent, settings.data, "slack"),
+        recent=partial(_recent, store, "slack"),
     )
 
 
@@ -156,7 +158,9 @@ def discord_options(
     )
 
 
-def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], model: str) -> Transport:
+def _discord(
+    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
+) -> Transport:
     from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415 - loaded only when asked for
 
     return DiscordTransport(
@@ -165,14 +169,14 @@ def _discord(settings: Settings, discord: Discord, environ: Mapping[str, str], m
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
-        recent=partial(_recent, settings.data, "discord"),
+        recent=partial(_recent, store, "discord"),
     )
 
 
-async def _recent(data: Path, transport: str, within_s: float, most: int) -> list[ThreadId]:
+async def _recent(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
     """Without them only what is said in older threads meanwhile is not looked for: no reason to end."""
     try:
-        return await anyio.to_thread.run_sync(recent_threads, data, transport, within_s, most)
+        return await store.recent(transport, within_s, most)
     except OSError as error:
         log.error(  # noqa: TRY400 - the disk says why
             "transport.recent_unknown: the recent threads of %s cannot be listed, going on without: %s",

@@ -193,7 +193,7 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
     )
 
     async def run():
-        await serve(settings, {}, model="offline/demo", transports=[seat, broken])
+        await serve(settings, {}, model="offline/demo", make_transports=lambda _: [seat, broken])
 
     async def told(count):
         with anyio.fail_after(20):
@@ -233,7 +233,7 @@ async def test_over_real_sockets_slack_tells_that_discord_went_and_came_back(tmp
             return [message.text for message in slack.channels["C1"].messages.values() if message.ours]
 
         async def run():
-            await serve(settings, {}, model="offline/demo", transports=edges)
+            await serve(settings, {}, model="offline/demo", make_transports=lambda _: edges)
 
         discord.cut_off()
         tasks.start_soon(run)

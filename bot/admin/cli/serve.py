@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.config_error import ConfigInvalid
-from threads.errors import NewerSchema
+from threads.errors import Fenced, NewerSchema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -67,6 +68,9 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{cause}. {IN_USE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
+            case Fenced() | ConnectionError() as cause:
+                click.echo(masker(loaded)(f"{cause}; it has to start over"), err=True)
+                sys.exit(os.EX_TEMPFAIL)
             case OSError() as cause:
                 where = cause.filename or loaded.settings.data
                 refuse(f"{where}: {cause.strerror}; fix that, or choose another data folder with --data")

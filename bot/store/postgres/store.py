@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from .journal import PostgresJournal
 from .migrations import migrate
 from .session import Session
 from .worker import Worker
+
+log = logging.getLogger(__name__)
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
 RECENT = (
@@ -50,16 +53,23 @@ class PostgresStore:
         self.history = MessageRows()
         self._reader = Session(dsn)
 
-    async def open(self, _: Iterable[str]) -> None:
+    async def open(self, transports: Iterable[str]) -> None:
         """Bring the tables up to date and enter the workers. Raises OSError or `NewerSchema`."""
         await anyio.to_thread.run_sync(migrate, self._dsn)
-        await self.worker.enter()
+        await self.worker.enter(transports)
+
+    async def leave(self) -> None:
+        try:
+            await self.worker.leave()
+        except OSError as error:
+            log.warning("worker.not_left: the others find out within the lease: %s", error)
+        await self.abort()
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         self.journal.start(tasks, taker)
         self.worker.start(tasks, self.journal)
 
-    async def close(self) -> None:
+    async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
         for part in (self.journal, self.worker, self._reader):
             await part.close()

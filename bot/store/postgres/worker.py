@@ -8,6 +8,7 @@ are gone at once.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 import anyio
 import psycopg
@@ -43,23 +44,28 @@ ENTER = (
 )
 BEAT = "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s RETURNING id"
 LEAVE = "DELETE FROM worker WHERE id = %s"
+FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
+RING_ALL = "SELECT pg_notify(%s, '')"
 REAP = "SELECT reap(%s)"
-CLAIM = "SELECT * FROM claim(%s, %s)"
+CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
 """A thread that is this worker's and that it does not know of would be served by nobody."""
 
 RELEASE = "SELECT release(%s, %s)"
 
 
-class WorkerLost(Exception):
+class WorkerLost(Fenced):
     """The other workers took this one for dead. It starts over."""
+
+    def __init__(self, reason: str = "the other workers took this one for dead") -> None:
+        super().__init__(reason)
 
 
 class Worker:
     """Keeps the lease of worker ``number``, which `enter` draws."""
 
     def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
-        self.number = 0
+        self.number, self._transports = 0, list[str]()
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
@@ -67,8 +73,9 @@ class Worker:
         self._sure_until = self._blind_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
 
-    async def enter(self) -> None:
-        """Draw a number, take its lock, and be one of the workers. Raises OSError."""
+    async def enter(self, transports: Iterable[str]) -> None:
+        """Draw a number, take its lock, and be one of the workers for threads of *transports*. Raises OSError."""
+        self._transports = list(transports)
         [[self.number]] = await self._hands.rows(NUMBER)
         await self._life.connection()  # its lock comes before its row, or it would be taken for dead at birth
         sent = anyio.current_time()
@@ -76,10 +83,10 @@ class Worker:
         self._renew(sent)
 
     async def leave(self) -> None:
-        """Be no worker any more; what is owned is free at once."""
-        for session, statement in ((self._hands, LEAVE), (self._hands, REAP)):
-            await session.rows(statement, (self.number,))
-        await self.close()
+        """Be no worker any more; what is owned is free at once. Raises OSError."""
+        for statement in (LEAVE, FREE):
+            await self._hands.rows(statement, (self.number,))
+        await self._hands.rows(RING_ALL, (ANYBODY,))
 
     async def close(self) -> None:
         """Close the sessions, as the end of the process would."""
@@ -89,7 +96,7 @@ class Worker:
     async def ensure_ownership(self) -> None:
         while anyio.current_time() >= self._sure_until:
             if self._lost:
-                raise Fenced("this worker was taken for dead")
+                raise WorkerLost
             await self._renewed.wait()
 
     def start(self, tasks: TaskGroup, journal: PostgresJournal) -> None:
@@ -128,7 +135,8 @@ class Worker:
         row = await (await connection.execute(TIMELINE)).fetchone()
         timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
-            raise WorkerLost  # a replica was promoted: what it never received, nobody may rely on
+            # What a promoted replica never received, nobody may rely on.
+            raise WorkerLost("another server answers than before")
         self._timeline = timeline
 
     async def _listen(self, connection: psycopg.AsyncConnection[Row]) -> None:
@@ -161,7 +169,9 @@ class Worker:
         if anyio.current_time() >= self._blind_until:
             await self._hands.rows(REAP, (self.number,))
         if journal.accepting:
-            journal.take(await self._hands.rows(CLAIM, (self.number, CLAIMED_AT_ONCE)), claimed=True)
+            journal.take(
+                await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE)), claimed=True
+            )
         await journal.open_mail()
         await self._release(journal)
         journal.take(await self._hands.rows(OWN, (self.number,)), claimed=False)

@@ -146,12 +146,12 @@ BEGIN
 END
 $$;
 
--- Takes up threads that nobody owns and that hold a message without an outcome.
-CREATE FUNCTION claim(me int, room int) RETURNS TABLE (id text, epoch bigint) LANGUAGE sql AS $$
+-- Takes up threads of these transports that nobody owns and that hold a message without an outcome.
+CREATE FUNCTION claim(me int, transports text[], room int) RETURNS TABLE (id text, epoch bigint) LANGUAGE sql AS $$
     WITH owed AS (SELECT DISTINCT m.thread FROM message m WHERE m.settled IS NULL),
     free AS (
         SELECT t.id FROM thread t JOIN owed o ON o.thread = t.id
-        WHERE t.owner IS NULL ORDER BY t.id LIMIT room FOR UPDATE OF t SKIP LOCKED
+        WHERE t.owner IS NULL AND split_part(t.id, ':', 1) = ANY (transports) ORDER BY t.id LIMIT room FOR UPDATE OF t SKIP LOCKED
     )
     UPDATE thread t SET owner = me, epoch = t.epoch + 1 FROM free f WHERE t.id = f.id RETURNING t.id, t.epoch
 $$;

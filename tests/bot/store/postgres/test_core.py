@@ -43,7 +43,7 @@ async def worker(dsn, tmp_path, platform, model, **changes):
             yield core
     finally:
         with anyio.CancelScope(shield=True):
-            await store.close()
+            await store.abort()
 
 
 def outcomes(dsn):

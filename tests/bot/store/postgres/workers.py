@@ -111,7 +111,7 @@ class Seat:
     async def kill(self) -> None:
         """End it as kill -9 would: the sockets close, and nothing is said."""
         self._tasks.cancel()
-        await self.store.close()
+        await self.store.abort()
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def workers(dsn: str, count: int) -> AsyncIterator[list[Seat]]:
     seats = [Seat(dsn) for _ in range(count)]
     async with anyio.create_task_group() as tasks:
         for seat in seats:
-            await seat.store.open([])
+            await seat.store.open(["slack"])
             tasks.start_soon(seat.run)
         try:
             yield seats
