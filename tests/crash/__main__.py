@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,7 @@ import anyio
 from tests.crash.discord.stage import DISCORD
 from tests.crash.run import SCALE, SOCKET, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
+from tests.crash.workers import workers_run
 
 
 def main() -> None:
@@ -44,6 +46,12 @@ def main() -> None:
         "--broken", default="", help="over slack or discord: put this fault into the bot, to see it caught"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
+    parser.add_argument("--store", choices=("files", "postgres"), default="files")
+    parser.add_argument("--workers", type=int, default=3, help="over postgres: how many at once")
+    parser.add_argument(
+        "--sleeps", type=int, default=10, help="over postgres: workers that stand still too long"
+    )
+    parser.add_argument("--crashes", type=int, default=10, help="over postgres: of the server")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="threadfast-crash-"))
     rounds = Rounds(
@@ -61,7 +69,23 @@ def main() -> None:
     stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD}[args.over]
     if args.broken:
         stage = replace(stage, options=("--broken", args.broken))
-    report = anyio.run(crash_run, folder, rounds, lambda line: print(line, flush=True), stage)
+    say = partial(print, flush=True)
+    if args.store == "postgres":
+        run = partial(
+            workers_run,
+            folder,
+            workers=args.workers,
+            deaths=args.rounds,
+            sleeps=args.sleeps,
+            crashes=args.crashes,
+            seed=args.seed,
+            mean_s=args.seconds_per_round,
+            threads=args.threads,
+            say=say,
+        )
+    else:
+        run = partial(crash_run, folder, rounds, say, stage)
+    report = anyio.run(run)
     for violation in report.violations[:50]:
         print(violation)
     print(f"{report} (seed {args.seed})")

@@ -17,10 +17,11 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from zlib import crc32
 
@@ -32,6 +33,9 @@ from bot.observe.live_parts import LiveParts
 from bot.observe.shutdown import Stop
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
+from bot.store.postgres.session import Row, Session
+from bot.store.postgres.store import PostgresStore
+from bot.store.postgres.worker import WorkerLost
 from bot.tools.approvals import Approvals
 from bot.tools.files.read import ListFiles
 from bot.wiring.app import DISK_THREADS, utc_now
@@ -166,6 +170,22 @@ class DyingFile:
         self._file.close()
 
 
+def dying_session(die_at: int, fate: random.Random) -> Callable[..., Awaitable[list[Row]]]:
+    """Return what runs statements until the one numbered *die_at*: the process dies before it, or once it is committed."""
+    send, before, left = Session._try, fate.random() < 0.5, count(die_at, -1)
+
+    async def run(session: Session, statement: str, parameters: Sequence[object]) -> list[Row]:
+        last = next(left) == 1
+        if last and before:
+            die()
+        rows = await send(session, statement, parameters)
+        if last:
+            die()
+        return rows
+
+    return run
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -178,7 +198,7 @@ async def run(args: argparse.Namespace, make: Make, model: Paced, base: Limits) 
 
 async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits, stop: Stop) -> None:
     fate = random.Random(args.seed)
-    disk = DyingDisk(args.die_at, fate) if args.die_at else PosixDisk()
+    disk = DyingDisk(args.die_at, fate) if args.die_at and not args.store else PosixDisk()
     transport = make(args, disk)
     approvals = Approvals(
         Policy({"list_files": "ask"} if args.asks else {}),
@@ -193,6 +213,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
     )
     tools = [ListFiles(anyio.to_thread.run_sync)]
     toolbox = make_toolbox(tools, permits=approvals)
+    store = PostgresStore(args.store, args.data, name="w", version="1", now=utc_now) if args.store else None
     limits = replace(
         base,
         idle_timeout_s=fate.choice((0.05, 0.5, 600)),
@@ -216,6 +237,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 limits=limits,
                 allowed=lambda event: event.author.id not in (STRANGER, DISCORD_STRANGER),
                 permissions=approvals,
+                **({"store": store} if store else {}),
             )
             core = await open_core(tasks, parts)
             if isinstance(transport, SocketTransport):
@@ -226,6 +248,8 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()
+    if store:
+        await store.leave()
 
 
 async def unnoted(*_: object) -> None:
@@ -257,6 +281,7 @@ def main(
     parser.add_argument("--stops", action="store_true")
     parser.add_argument("--broken", default="", help="a fault to put into the bot")
     parser.add_argument("--die-at", type=int, default=0)
+    parser.add_argument("--store", default="", help="the address of a PostgreSQL, instead of files")
     parser.add_argument("--waits", type=float, default=1.0)
     parser.add_argument("--compact", type=int, default=journal.COMPACT_ABOVE)
     args = parser.parse_args()
@@ -268,11 +293,17 @@ def main(
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     model.brisk = args.brisk
     print("STARTING", flush=True)
+    if args.store and args.die_at:
+        Session._try = dying_session(args.die_at, random.Random(args.seed))
     try:
         anyio.run(run, args, make, model, limits)
     except FolderTaken as error:
         print(error, file=sys.stderr)
         sys.exit(78)
+    except BaseExceptionGroup as group:
+        if group.split(WorkerLost)[1]:
+            raise
+        sys.exit(os.EX_TEMPFAIL)
 
 
 if __name__ == "__main__":

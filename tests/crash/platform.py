@@ -11,6 +11,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ class Habits:
     rejected: float = 0.004
     blind: float = 0.02
     slow: float = 0.25
+    workers: int = 1
 
 
 @dataclass(slots=True)
@@ -84,12 +86,13 @@ class Platform:
         self._fate = random.Random(f"{habits.seed} fate")
         self._waiting: dict[str, Message] = {}
         self._again: list[Message] = []
-        self._link: Callable[[Frame], None] | None = None
+        self._links: list[Callable[[Frame], None]] = []
+        self._choice = random.Random(f"{habits.seed} links")
         self._changed = anyio.Event()
         self._tasks: TaskGroup
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
-        """Take the bot's connections, one process after the other; start with the port."""
+        """Take the connections of the bot's processes; start with the port."""
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as self._tasks:
             address: tuple[str, int] = listener.extra_attributes[anyio.abc.SocketAttribute.local_address]()
@@ -134,15 +137,15 @@ class Platform:
 
     async def _connected(self, stream: ByteStream) -> None:
         send, frames = anyio.create_memory_object_stream[Frame](math.inf)
-        self._link = send.send_nowait
+        link = send.send_nowait
+        self._links.append(link)
         for message in (*self._again, *self._waiting.values()):
             self._deliver(message)
         self._again.clear()
         async with stream, send, frames, anyio.create_task_group() as tasks:
             tasks.start_soon(self._write, stream, frames)
-            await self._read(stream, send.send_nowait)
-            if self._link == send.send_nowait:
-                self._link = None
+            await self._read(stream, link)
+            self._links.remove(link)
             self.owed = math.inf
             tasks.cancel_scope.cancel()
 
@@ -176,11 +179,10 @@ class Platform:
             changed.set()
 
     def _deliver(self, message: Message) -> None:
-        if self._link is not None:
-            try:
-                self._link(message.frame)
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._link = None
+        """Send to one of the newest links: a process that is gone may still have one."""
+        if newest := self._links[-self._habits.workers :]:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._choice.choice(newest)(message.frame)
 
     def _acknowledge(self, message_id: str) -> None:
         message = self._waiting.pop(message_id, None)

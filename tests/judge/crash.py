@@ -282,6 +282,9 @@ class Judge:
                 self.fault("crossed", f"{source} is in the conversation of {thread}")
         self.look_for_strangers(json.dumps(messages), thread, "the conversation")
         self.look_at_calls(messages, thread)
+        self.look_at_log(folder, thread)
+
+    def look_at_log(self, folder: Path, thread: str) -> None:
         ends = {}
         for line in self.lines(folder / "log.jsonl"):
             self.look_for_strangers(line["text"], thread, "the log")

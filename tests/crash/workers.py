@@ -1,0 +1,182 @@
+"""Several workers over one PostgreSQL, which die, stand still and lose their server while people talk; then the judge.
+
+A worker is killed at a moment, or right before or after one of its statements. Some are stopped for longer than their
+lease and then go on: the others have taken their threads, and they have to end by themselves. The server crashes too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import psycopg
+
+from bot.store.postgres.worker import LEASE_S
+from tests.crash.platform import Habits, Platform
+from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, child, judge
+from tests.fakes.postgres import Server
+from threads.model import ThreadId
+from threads.store.data_folder import thread_folder
+
+ASLEEP_S = LEASE_S + 2.0
+"""How long a worker stands still: longer than its lease."""
+
+RECORDS = "SELECT received::text, started::text, intent::text, posted::text, settled::text FROM message ORDER BY seq"
+CONVERSATIONS = (
+    "SELECT c.thread, c.generation = t.generation, c.line::text FROM context c JOIN thread t ON t.id = c.thread "
+    "ORDER BY c.thread, c.generation, c.n"
+)
+
+
+class Workplace(Platform):
+    """A platform whose bot is many workers: what they owe is in their database."""
+
+    def __init__(self, folder: Path, habits: Habits, dsn: str) -> None:
+        super().__init__(folder, habits)
+        self._dsn = dsn
+
+    async def until_settled(self) -> None:
+        while self._waiting or await anyio.to_thread.run_sync(self._count):
+            await anyio.sleep(0.1)
+
+    def _count(self) -> int:
+        with psycopg.connect(self._dsn) as connection:
+            row = connection.execute("SELECT count(*) FROM message WHERE settled IS NULL").fetchone()
+        return int(row[0]) if row else 0
+
+
+async def workers_run(
+    folder: Path,
+    *,
+    workers: int,
+    deaths: int,
+    sleeps: int,
+    crashes: int,
+    seed: int,
+    mean_s: float = 0.7,
+    threads: int = 24,
+    say: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge."""
+    report, fate, began = Report(), random.Random(seed), time.monotonic()
+    server = Server()
+    server.start()
+    try:
+        dsn = server.new_database()
+        habits = Habits(seed, threads, late_s=0.8 * 3.0 * SCALE, workers=workers)
+        platform = Workplace(folder, habits, dsn)
+        (folder / "run.json").write_text(json.dumps({"find": True, "seed": seed}))
+        always = ["--waits", str(SCALE), "--store", dsn]
+        left = [*["kill"] * deaths, *["sleep"] * sleeps]
+        fate.shuffle(left)
+        async with anyio.create_task_group() as tasks:
+            port: int = await tasks.start(platform.serve)
+            tasks.start_soon(platform.talk)
+            async with anyio.create_task_group() as lives:
+                for number in range(workers):
+                    place = folder / f"worker-{number}"
+                    place.mkdir()
+                    start = partial(child, place, port)
+                    lives.start_soon(_live, start, always, left, mean_s, fate, report, say)
+                if crashes:
+                    lives.start_soon(_crash_server, server, crashes, left, fate)
+            platform.talking = False
+            async with anyio.create_task_group() as last:
+                for number in range(workers):
+                    last.start_soon(_rest, partial(child, folder / f"worker-{number}", port), always, fate)
+                with anyio.move_on_after(DRAIN_S):
+                    await platform.until_settled()
+                    last.cancel_scope.cancel()
+                if not last.cancel_scope.cancel_called:
+                    report.violations.append(f"drain: {platform._count()} messages still owed")
+                    last.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+        export(dsn, folder / "data")
+    finally:
+        server.close()
+    report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
+    counts, violations = await judge(folder, "tests.judge.workers")
+    report.counts = counts
+    report.violations += violations
+    report.seconds = time.monotonic() - began
+    return report
+
+
+async def _live(
+    start: Callable[..., object],
+    always: list[str],
+    left: list[str],
+    mean_s: float,
+    fate: random.Random,
+    report: Report,
+    say: Callable[[str], None],
+) -> None:
+    """Be one worker: start, die, and start again, until no end is left for any."""
+    while left:
+        way = left.pop()
+        if len(left) % 10 == 0:
+            say(f"{len(left)} ends to come")
+        at_statement = way == "kill" and fate.random() < 0.4
+        options = [*always, "--die-at", str(1 + int(fate.expovariate(1 / 150)))] if at_statement else always
+        async with start(fate.randrange(1 << 30), *options) as bot:
+            await _meet(bot, way, fate.uniform(0, 2 * mean_s) * (4 if at_statement else 1))
+        code = bot.process.returncode
+        report.exits.append(code)
+        allowed = {-signal.SIGKILL} if way == "kill" else {os.EX_TEMPFAIL}
+        # A crash of the server makes a worker start over too, when the others come back first.
+        if code not in allowed | {os.EX_TEMPFAIL}:
+            report.violations.append(f"exit: a worker ended with {code} ({way})")
+
+
+async def _meet(bot: Child, way: str, seconds: float) -> None:
+    with anyio.move_on_after(START_S):
+        await (bot.starting if way == "kill" and seconds < 0.1 else bot.ready).wait()
+    with anyio.move_on_after(seconds):
+        await bot.over.wait()
+    if way == "sleep":
+        bot.end(signal.SIGSTOP)
+        await anyio.sleep(ASLEEP_S)
+        bot.end(signal.SIGCONT)
+        with anyio.move_on_after(START_S):
+            await bot.over.wait()
+    bot.end()
+    with anyio.fail_after(START_S):
+        await bot.over.wait()
+
+
+async def _rest(start: Callable[..., object], always: list[str], fate: random.Random) -> None:
+    """Serve in peace until cancelled; one that starts over does."""
+    while True:
+        async with start(fate.randrange(1 << 30), *always) as bot:
+            await bot.over.wait()
+
+
+async def _crash_server(server: Server, times: int, left: list[str], fate: random.Random) -> None:
+    for _ in range(times):
+        await anyio.sleep(fate.uniform(1, 4))
+        if not left:
+            return
+        await anyio.to_thread.run_sync(server.crash)
+        await anyio.sleep(fate.choice((0, 0.3, 2.0)))
+        await anyio.to_thread.run_sync(server.start)
+
+
+def export(dsn: str, data: Path) -> None:
+    """Write what the database holds as the files that the judge reads."""
+    data.mkdir()
+    with psycopg.connect(dsn) as connection, (data / "journal.jsonl").open("w") as journal:
+        for row in connection.execute(RECORDS):
+            journal.writelines(f"{record}\n" for record in row if record is not None)
+        for thread, is_current, line in connection.execute(CONVERSATIONS):
+            folder = thread_folder(data, ThreadId.parse(thread))
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / ("context.jsonl" if is_current else "context.old.jsonl")).open("a") as file:
+                file.write(f"{line}\n")

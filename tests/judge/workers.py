@@ -1,0 +1,16 @@
+"""`python -m tests.judge.workers FOLDER`: the judge of a crash run over a database, which has no logs beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.judge.crash import Judge, main
+
+
+class WorkersJudge(Judge):
+    def look_at_log(self, folder: Path, thread: str) -> None:
+        """Look at nothing: the rows of the messages are the history."""
+
+
+if __name__ == "__main__":
+    main(WorkersJudge)
