@@ -301,7 +301,7 @@ def main(
         print(error, file=sys.stderr)
         sys.exit(78)
     except BaseExceptionGroup as group:
-        if group.split(WorkerLost)[1]:
+        if group.split((WorkerLost, ConnectionError))[1]:
             raise
         sys.exit(os.EX_TEMPFAIL)
 

@@ -85,7 +85,7 @@ async def workers_run(
                     place = folder / f"worker-{number}"
                     place.mkdir()
                     start = partial(child, place, port)
-                    lives.start_soon(_live, start, always, left, mean_s, fate, report, say)
+                    lives.start_soon(_live, start, always, left, mean_s, fate, crashes, report, say)
                 if crashes:
                     lives.start_soon(_crash_server, server, crashes, left, fate)
             platform.talking = False
@@ -116,6 +116,7 @@ async def _live(
     left: list[str],
     mean_s: float,
     fate: random.Random,
+    crashes: int,
     report: Report,
     say: Callable[[str], None],
 ) -> None:
@@ -130,9 +131,8 @@ async def _live(
             await _meet(bot, way, fate.uniform(0, 2 * mean_s) * (4 if at_statement else 1))
         code = bot.process.returncode
         report.exits.append(code)
-        allowed = {-signal.SIGKILL} if way == "kill" else {os.EX_TEMPFAIL}
-        # A crash of the server makes a worker start over too, when the others come back first.
-        if code not in allowed | {os.EX_TEMPFAIL}:
+        # A crash of the server makes a worker start over too, and the others judge nobody for a while, not a sleeper.
+        if code not in {os.EX_TEMPFAIL, -signal.SIGKILL if way == "kill" or crashes else None}:
             report.violations.append(f"exit: a worker ended with {code} ({way})")
 
 
